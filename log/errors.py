@@ -1,0 +1,258 @@
+"""What can go wrong, grouped by what the caller does next.
+
+    PenstockError
+    ├── RetryError              the same call may succeed later
+    │   ├── StoreUnavailable        the store did not answer, throttled or failed
+    │   ├── BackPressureError       the producer's memory limit is reached
+    │   └── NotWritten              a send that is proved not to be in the log
+    ├── ReopenError             this object is done for; make a new one
+    │   ├── ClosedError             it was closed
+    │   ├── FencedError             a newer instance of the same name is open
+    │   ├── ProducerFailedError     an earlier send of this producer failed
+    │   ├── UnknownOutcome          a send that may or may not be in the log
+    │   ├── ForkedError             the process was forked after the lake was opened
+    │   └── ViewLost                the log was trimmed past what this process knew
+    ├── CallError               the call or the configuration is wrong
+    │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported
+    │   ├── TopicNotFound, TopicExists, TopicDeleted
+    │   ├── OffsetOutOfRange, SequenceError
+    │   ├── ReadOnlyError, PermissionDenied, StorageFull
+    │   ├── ClockSkewError, UnsafeStoreError, NewerFormatError
+    ├── DataDamaged             stored bytes are not what was written
+    │   └── ForeignObject           an object that Penstock did not write
+    └── InternalError           our bug; please report it
+
+Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a
+code for programs: codes are only ever added. The text is for people and may change.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """Base of all errors raised by Penstock."""
+
+    kind: ClassVar[str] = "penstock"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str | None = None,
+        object: str | None = None,
+        expected: object = None,
+        observed: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operation = operation
+        self.object = object
+        self.expected = expected
+        self.observed = observed
+        self.hint = hint
+
+    def __str__(self) -> str:
+        facts = [
+            f"{name}: {value}"
+            for name, value in (
+                ("operation", self.operation),
+                ("object", self.object),
+                ("expected", self.expected),
+                ("observed", self.observed),
+            )
+            if value is not None
+        ]
+        text = self.message + (f" ({'; '.join(facts)})" if facts else "")
+        return f"{text}. {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.__dict__))
+
+
+def _rebuild(cls: type[PenstockError], message: str, state: dict[str, object]) -> PenstockError:
+    error = cls(message)
+    error.__dict__.update(state)
+    return error
+
+
+class RetryError(PenstockError):
+    """The same call may succeed later."""
+
+    kind = "retry"
+
+
+class StoreUnavailable(RetryError):
+    """The store did not answer in time, throttled, or failed; whether it carried the call out is not known."""
+
+    kind = "store_unavailable"
+
+
+class BackPressureError(RetryError):
+    """The producer holds as many bytes in memory as it may; nothing was taken over."""
+
+    kind = "back_pressure"
+
+
+class NotWritten(RetryError):
+    """The send is proved not to be in the log, and never will be."""
+
+    kind = "not_written"
+
+
+class ReopenError(PenstockError):
+    """This object can do no more; open a new one."""
+
+    kind = "reopen"
+
+
+class ClosedError(ReopenError):
+    """The object was closed by this process."""
+
+    kind = "closed"
+
+
+class FencedError(ReopenError):
+    """A newer instance of the same named producer is open; this one may not write any more."""
+
+    kind = "fenced"
+
+
+class ProducerFailedError(ReopenError):
+    """An earlier send of this producer failed, so this one was not tried: nothing overtakes a failed send."""
+
+    kind = "producer_failed"
+
+
+class UnknownOutcome(ReopenError):
+    """The send may or may not be in the log; a named producer's ``last_sequence`` tells after reopening."""
+
+    kind = "unknown_outcome"
+
+
+class ForkedError(ReopenError):
+    """The process was forked after the lake was opened; open it again in the child."""
+
+    kind = "forked"
+
+
+class ViewLost(ReopenError):
+    """The log was trimmed past what this process knew of it; readers reopen by themselves."""
+
+    kind = "view_lost"
+
+
+class CallError(PenstockError):
+    """The call or the configuration is wrong; repeating it will not help."""
+
+    kind = "call"
+
+
+class InvalidArgument(CallError, ValueError):
+    """A value has the wrong type or form."""
+
+    kind = "invalid_argument"
+
+
+class LimitExceeded(CallError, ValueError):
+    """A value is larger than the topic allows."""
+
+    kind = "limit_exceeded"
+
+
+class MessageTypeMismatch(CallError):
+    """The message is of another type than the topic takes."""
+
+    kind = "message_type_mismatch"
+
+
+class NotSupported(CallError):
+    """Penstock does not do this, or not yet."""
+
+    kind = "not_supported"
+
+
+class TopicNotFound(CallError, LookupError):
+    """The lake has no topic of this name."""
+
+    kind = "topic_not_found"
+
+
+class TopicExists(CallError):
+    """The lake has a topic of this name, with other settings."""
+
+    kind = "topic_exists"
+
+
+class TopicDeleted(CallError):
+    """The topic was deleted, or deleted and created again, since it was opened."""
+
+    kind = "topic_deleted"
+
+
+class OffsetOutOfRange(CallError, LookupError):
+    """The offset is older than the earliest kept, or beyond the next one to be written."""
+
+    kind = "offset_out_of_range"
+
+
+class SequenceError(CallError, ValueError):
+    """A sequence is not above the one sent before it by the same producer."""
+
+    kind = "sequence"
+
+
+class ReadOnlyError(CallError):
+    """The lake was opened with ``read_only=True``."""
+
+    kind = "read_only"
+
+
+class PermissionDenied(CallError):
+    """The store refused the credentials, or what they may do."""
+
+    kind = "permission_denied"
+
+
+class StorageFull(CallError):
+    """The store has no room left."""
+
+    kind = "storage_full"
+
+
+class ClockSkewError(CallError):
+    """This machine's clock is more than five minutes off the store's."""
+
+    kind = "clock_skew"
+
+
+class UnsafeStoreError(CallError):
+    """The store does not honour conditional writes, so Penstock refuses to write to it."""
+
+    kind = "unsafe_store"
+
+
+class NewerFormatError(CallError):
+    """The object was written by a newer version of Penstock."""
+
+    kind = "newer_format"
+
+
+class DataDamaged(PenstockError):
+    """Stored bytes are not what was written."""
+
+    kind = "data_damaged"
+
+
+class ForeignObject(DataDamaged):
+    """An object under the lake's names that Penstock did not write."""
+
+    kind = "foreign_object"
+
+
+class InternalError(PenstockError):
+    """A bug in Penstock; please report it with this text."""
+
+    kind = "internal"

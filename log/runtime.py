@@ -1,0 +1,59 @@
+"""What protocol code may ask of its surroundings: time, chance, and work off the event loop.
+
+Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. What asyncio
+does not give comes in as a `Runtime`, so that the simulation can hand every simulated process clocks of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """The two clocks of one process."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, as this machine believes; may step in either direction."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds since some start; never steps, and counts the time the machine was suspended."""
+        ...
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        # CLOCK_MONOTONIC stands still while a laptop sleeps, and a view of the log must age meanwhile.
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The surroundings of one process."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    random: random.Random = field(default_factory=random.SystemRandom)
+    threads: bool = True
+    """Whether heavy work may leave the event loop's thread; off in the simulation, which has one thread."""
+
+    async def offload(self, work: Callable[[], T]) -> T:
+        """Run ``work`` without holding up the event loop."""
+        if not self.threads:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    def new_id(self) -> str:
+        """A fresh 128-bit id as 32 hexadecimal digits."""
+        return f"{self.random.getrandbits(128):032x}"
