@@ -1,0 +1,1 @@
+"""Consumers: push, simple, pull and broadcast, with retries, dead letters and filters."""

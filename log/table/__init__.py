@@ -1,0 +1,1 @@
+"""The topic's Delta table: published from the log, compacted, trimmed and verified."""

@@ -1,0 +1,1 @@
+"""Ordered message queues with RocketMQ's semantics on nothing but object storage."""

@@ -1,0 +1,1 @@
+"""Lakes and clocks for users' tests."""

@@ -1,0 +1,1 @@
+"""Spark: the session, ordered writes, the streaming source and change data sync."""

@@ -1,0 +1,1 @@
+"""Tests, in the areas' folders."""
