@@ -73,7 +73,7 @@ class MemoryStore:
             found.append(ObjectInfo(key, len(held.data), held.last_modified_ms))
         return found
 
-    async def list_folders(self, prefix: str) -> list[str]:
+    async def list_folders(self, prefix: str) -> Sequence[str]:
         below = [info.key[len(prefix) :] for info in await self.list(prefix)]
         return sorted({key.partition("/")[0] for key in below if "/" in key})
 

@@ -120,7 +120,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def list_folders(self, prefix: str) -> list[str]:
+    async def list_folders(self, prefix: str) -> Sequence[str]:
         """The distinct next path parts below the folder ``prefix`` (which ends with ``/``) that have objects below them."""
         ...
 

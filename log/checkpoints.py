@@ -1,0 +1,43 @@
+"""Folded states as objects, so that a log can be opened without reading it from the start.
+
+A checkpoint is a pure function of the entries up to its own, so any process may write a missing one, and two writers write the same.
+"""
+
+from __future__ import annotations
+
+import json
+
+from .errors import DataDamaged, NewerFormatError
+from .files import digest
+from .fold import State, parse_state, state_document
+from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
+
+_LARGE_BYTES = MIB
+
+
+def is_due(entry: int, size_bytes: int) -> bool:
+    """Whether the writer of this entry writes a checkpoint: each 64th entry, or less often the larger checkpoints are."""
+    return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
+
+
+def encode_checkpoint(state: State) -> bytes:
+    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
+    return f"{body}\n{digest(body.encode())}\n".encode()
+
+
+def decode_checkpoint(data: bytes, *, where: str) -> State:
+    """Raises `DataDamaged` or `NewerFormatError`; what it returns has been checked by hash, and against its own digest."""
+    body, _, check = data.partition(b"\n")
+    try:
+        if check.decode().rstrip("\n") != digest(body) or not data.endswith(b"\n"):
+            raise DataDamaged("the checkpoint is not what was written", object=where)
+        document = json.loads(body)
+        if document.pop("format") != FORMAT_VERSION:
+            raise NewerFormatError("written by another version of Penstock", object=where, hint="upgrade this process")
+        expected = document.pop("digest")
+        state = parse_state(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataDamaged("the object is not a checkpoint", object=where, observed=repr(error)) from error
+    if state.digest != expected:
+        raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=expected, observed=state.digest)
+    return state

@@ -1,0 +1,105 @@
+"""Parquet files that prove their own integrity.
+
+Every file Penstock writes to the log carries a seal: a hash of its data pages and a hash of its footer, patched into a footer value of fixed
+length after the file is complete. A reader of the whole file checks both, so a change of any byte is found; a reader of the footer alone
+checks the footer's. Parquet's page checksums guard readers that fetch single pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from .errors import DataDamaged, ForeignObject, PenstockError
+
+_SEAL = b"penstock.seal"
+_HALF = 32
+_BLANK = b"0" * (2 * _HALF)
+_MAGIC = b"PAR1"
+ROW_GROUP_ROWS = 64 * 1024
+_DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
+
+
+def digest(data: bytes | memoryview) -> str:
+    """128 bits, as 32 hexadecimal digits, that tell any two honest files apart."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
+    """``table`` as a sealed Parquet file with these footer values."""
+    sink = pa.BufferOutputStream()
+    columns = [name for name in _DICTIONARY_COLUMNS if name in table.column_names]
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=columns,
+        write_statistics=False,
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata({**footer, _SEAL.decode(): _BLANK.decode()})
+    file = bytearray(sink.getvalue())
+    start = _footer_start(file, "a new file")
+    at = _seal_at(file, start, "a new file")
+    file[at : at + _HALF] = digest(memoryview(file)[:start]).encode()
+    file[at + _HALF : at + 2 * _HALF] = digest(memoryview(file)[start:]).encode()
+    return bytes(file)
+
+
+def read_footer(file: bytes, *, where: str) -> dict[str, str]:
+    """The footer values of a whole file, once both halves of its seal hold. Raises `DataDamaged` or `ForeignObject`."""
+    check_seal(file, where=where)
+    metadata = pq.read_metadata(pa.BufferReader(file)).metadata or {}
+    return {key.decode(): value.decode() for key, value in metadata.items()}
+
+
+def read_rows(file: bytes, *, where: str, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a file whose seal was checked. Raises `DataDamaged`."""
+    try:
+        return pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise DataDamaged("the file cannot be read", object=where, observed=str(error)) from error
+
+
+def check_seal(file: bytes, *, where: str) -> int:
+    """Raise unless every byte is as it was written; returns where the footer starts."""
+    start = _footer_start(file, where)
+    at = _seal_at(file, start, where)
+    seal = bytes(file[at : at + 2 * _HALF])
+    if digest(memoryview(file)[:start]).encode() != seal[:_HALF]:
+        raise _damaged("the rows are not what was written", where)
+    hasher = xxhash.xxh3_128()
+    hasher.update(memoryview(file)[start : at + _HALF])
+    hasher.update(_BLANK[_HALF:])
+    hasher.update(memoryview(file)[at + 2 * _HALF :])
+    if hasher.hexdigest().encode() != seal[_HALF:]:
+        raise _damaged("the footer is not what was written", where)
+    return start
+
+
+def _footer_start(file: bytes | bytearray, where: str) -> int:
+    if len(file) < 12 or bytes(file[:4]) != _MAGIC or bytes(file[-4:]) != _MAGIC:
+        raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
+    start = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+    if start < 4:
+        raise _damaged("the footer's length is wrong", where)
+    return start
+
+
+def _seal_at(file: bytes | bytearray, start: int, where: str) -> int:
+    """Where the seal's value begins: behind its key, a type byte and a length byte of Thrift's compact protocol."""
+    found = file.rfind(_SEAL, start)
+    at = found + len(_SEAL) + 2
+    if found < 0 or at + 2 * _HALF > len(file):
+        raise ForeignObject("a Parquet file without a seal: not Penstock's, or damaged", object=where)
+    return at
+
+
+def _damaged(message: str, where: str) -> PenstockError:
+    return DataDamaged(message, object=where, hint="`penstock verify` shows what is affected")

@@ -1,0 +1,376 @@
+"""The judge: a topic's state as a pure function of its entries.
+
+``fold(state, header)`` gives the state after an entry and what became of everything in it. Producers use the same `Judge` to leave out
+what would be void, but nothing is safe because of that: an entry may hold anything, and every process that folds it comes to the same
+verdicts. Invariants I1-I8 of ``docs/0001-the-log-protocol.md`` are properties of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import xxhash
+
+from .errors import DataDamaged
+from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
+from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES
+
+
+class Void(StrEnum):
+    """Why a batch or an opening does not count."""
+
+    NO_TOPIC = "the topic was deleted or not created yet"
+    GENERATION = "its routing generation is not the current one"
+    EXPIRED = "the entry comes after the last that may bring it"
+    NO_QUEUE = "it names a queue that the topic does not have"
+    MALFORMED = "its row counts and sequences do not fit together"
+    JOB_CLOSED = "its staged upload was closed or linked before"
+    UNKNOWN_NAME = "the producer's name has no opening in the state"
+    FENCED = "a later opening of the producer's name stands before it"
+    PREVIOUS = "it does not follow the producer's last accepted batch"
+    REPEATED = "this opening was accepted before"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow:
+    """What the state knows of one producer."""
+
+    last: int
+    """Sequence of its last accepted message; -1 for none."""
+    entry: int
+    """Of its last accepted batch or opening."""
+    time_ms: int
+    """Store time of that entry."""
+    epoch: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
+
+    entry: int = 0
+    incarnation: str = ""
+    """Of the topic that lives; empty: none does."""
+    created_entry: int = 0
+    """The entry that created it."""
+    generation: int = 0
+    """Of the routing; rises with every creation, so that batches of a deleted topic never count in its successor."""
+    next_offsets: tuple[int, ...] = ()
+    unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
+    named: Mapping[str, ProducerRow] = field(default_factory=dict)
+    openings: Mapping[str, int] = field(default_factory=dict)
+    """Write id to entry, of the openings a late link could still bring again."""
+    closed_jobs: Mapping[str, int] = field(default_factory=dict)
+    """Job to the entry that closed it, until it is forgotten."""
+    store_time_ms: int = 0
+    sum: int = 0
+    """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
+
+    @property
+    def queues(self) -> int:
+        return len(self.next_offsets)
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.incarnation)
+
+    @property
+    def digest(self) -> str:
+        """What the next entry's footer must name."""
+        scalars = (
+            self.entry,
+            self.incarnation,
+            self.created_entry,
+            self.generation,
+            self.store_time_ms,
+            len(self.next_offsets),
+        )
+        return f"{(self.sum + _hash('state', *scalars)) % 2**128:032x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An entry and its verdicts."""
+
+    state: State
+    """After the entry."""
+    header: Header
+    epochs: tuple[Epoch | Void, ...]
+    """Of every opening."""
+    verdicts: tuple[Mapping[int, int] | Void, ...]
+    """Of every batch: the first offset in each of its queues, or why it is void."""
+
+    @property
+    def number(self) -> int:
+        return self.state.entry
+
+    @property
+    def store_time_ms(self) -> int:
+        return self.state.store_time_ms
+
+
+def fold(state: State, header: Header, *, where: str = "") -> Folded:
+    """The state after the entry behind ``state``, and its verdicts.
+
+    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a
+    repair is taken from any state, as it brings its own.
+    """
+    repair = next((action for action in header.actions if isinstance(action, Repair)), None)
+    if repair is not None:
+        # A repair carries the state after itself and nothing else: what it replaces may not be foldable at all.
+        return Folded(replace(parse_state(repair.state), entry=header.entry), header, (), ())
+    _check_built_on(state, header, where)
+    judge = Judge(state, header.entry)
+    judge.advance_time(header.append_time_ms)
+    for action in header.actions:
+        judge.act(action)
+    epochs = tuple(judge.open(opening, position) for position, opening in enumerate(header.openings))
+    verdicts = tuple(judge.accept(batch) for batch in header.batches)
+    return Folded(judge.state(), header, epochs, verdicts)
+
+
+def bases_of(state: State, batches: tuple[Batch, ...]) -> dict[int, int]:
+    """The footer's offset bases: the next offset of every queue that any of these batches names and the topic has."""
+    touched = {queue for batch in batches for queue in batch.rows}
+    return {queue: state.next_offsets[queue] for queue in sorted(touched) if 0 <= queue < state.queues}
+
+
+def _check_built_on(state: State, header: Header, where: str) -> None:
+    if header.entry != state.entry + 1:
+        raise DataDamaged("the entry says it is another one", object=where, expected=state.entry + 1, observed=header.entry)
+    if header.state_digest != state.digest:
+        raise DataDamaged("the entry was built on another state", object=where, expected=state.digest, observed=header.state_digest)
+    bases = bases_of(state, header.batches)
+    if dict(header.bases) != bases:
+        raise DataDamaged("the entry's offset bases are wrong", object=where, expected=bases, observed=dict(header.bases))
+
+
+class Judge:
+    """A working copy of a state, to which the parts of entry ``entry`` are put one after another."""
+
+    def __init__(self, state: State, entry: int) -> None:
+        self._before = state
+        self._entry = entry
+        self._incarnation = state.incarnation
+        self._created_entry = state.created_entry
+        self._generation = state.generation
+        self._next = list(state.next_offsets)
+        self._unnamed = dict(state.unnamed)
+        self._named = dict(state.named)
+        self._openings = dict(state.openings)
+        self._jobs = dict(state.closed_jobs)
+        self._time_ms = state.store_time_ms
+        self._sum = state.sum
+        self._expire()
+
+    def advance_time(self, append_time_ms: int) -> None:
+        before = self._before.store_time_ms
+        latest = append_time_ms if before == 0 else min(append_time_ms, before + STORE_TIME_STEP_MAX_MS)
+        self._time_ms = max(before, latest)
+        for name, row in list(self._named.items()):
+            if row.time_ms >= self._time_ms - NAMED_ROW_MS:
+                break
+            self._drop_row(self._named, name, "named")
+
+    def act(self, action: Action) -> None:
+        match action:
+            case Created() if not self._incarnation and action.queues > 0:
+                self._begin(action)
+            case Deleted() if self._incarnation == action.incarnation:
+                self._incarnation = ""
+            case CloseJob() if action.job not in self._jobs:
+                self._close_job(action.job)
+            case ForgetJob() if action.job in self._jobs:
+                self._sum -= _hash("job", action.job, self._jobs.pop(action.job))
+
+    def open(self, opening: Opening, position: int) -> Epoch | Void:
+        """The epoch the opening gets, or why it is void."""
+        if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
+            return refusal
+        if opening.write_id in self._openings:
+            return Void.REPEATED
+        self._openings[opening.write_id] = self._entry
+        self._sum += _hash("opening", opening.write_id, self._entry)
+        epoch = Epoch(self._entry, position)
+        known = self._named.get(opening.producer)
+        last = opening.last_sequence if known is None else known.last
+        self._put_row(self._named, opening.producer, ProducerRow(last, self._entry, self._time_ms, epoch), "named")
+        return epoch
+
+    def accept(self, batch: Batch) -> Mapping[int, int] | Void:
+        """The batch's first offset in each of its queues, or why it is void."""
+        if (refusal := self._batch_refusal(batch)) is not None:
+            return refusal
+        rows, kind = (self._named, "named") if batch.named else (self._unnamed, "unnamed")
+        self._put_row(rows, batch.producer, ProducerRow(batch.last, self._entry, self._time_ms, batch.epoch), kind)
+        if batch.job is not None:
+            self._close_job(batch.job)
+        offsets = {queue: self._next[queue] for queue in batch.rows}
+        for queue, count in batch.rows.items():
+            self._move_offset(queue, self._next[queue] + count)
+        return offsets
+
+    def state(self) -> State:
+        return State(
+            entry=self._entry,
+            incarnation=self._incarnation,
+            created_entry=self._created_entry,
+            generation=self._generation,
+            next_offsets=tuple(self._next),
+            unnamed=self._unnamed,
+            named=self._named,
+            openings=self._openings,
+            closed_jobs=self._jobs,
+            store_time_ms=self._time_ms,
+            sum=self._sum % 2**128,
+        )
+
+    def _refusal(self, generation: int, valid_until: int) -> Void | None:
+        if not self._incarnation:
+            return Void.NO_TOPIC
+        if generation != self._generation:
+            return Void.GENERATION
+        if self._entry > valid_until:
+            return Void.EXPIRED
+        return None
+
+    def _batch_refusal(self, batch: Batch) -> Void | None:
+        refusal = self._refusal(batch.generation, batch.valid_until)
+        if refusal is not None:
+            return refusal
+        if not all(0 <= queue < len(self._next) for queue in batch.rows):
+            return Void.NO_QUEUE
+        if not _well_formed(batch):
+            return Void.MALFORMED
+        if batch.job is not None and batch.job in self._jobs:
+            return Void.JOB_CLOSED
+        if not batch.named:
+            known = self._unnamed.get(batch.producer)
+            return Void.PREVIOUS if known is not None and known.last != batch.previous else None
+        known = self._named.get(batch.producer)
+        if known is None:
+            return Void.UNKNOWN_NAME
+        if known.epoch != batch.epoch:
+            return Void.FENCED
+        return Void.PREVIOUS if known.last != batch.previous else None
+
+    def _begin(self, created: Created) -> None:
+        for queue in range(len(self._next)):
+            self._sum -= _hash("queue", queue, self._next[queue])
+        for name in list(self._unnamed):
+            self._drop_row(self._unnamed, name, "unnamed")
+        for name in list(self._named):
+            self._drop_row(self._named, name, "named")
+        self._next = [0] * created.queues
+        self._sum += sum(_hash("queue", queue, 0) for queue in range(created.queues))
+        self._incarnation = created.incarnation
+        self._created_entry = self._entry
+        self._generation += 1
+
+    def _expire(self) -> None:
+        """Drop what no late link can need any more; exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
+        oldest = self._entry - UNNAMED_ROW_ENTRIES
+        for name, row in list(self._unnamed.items()):
+            if row.entry >= oldest:
+                break
+            self._drop_row(self._unnamed, name, "unnamed")
+        for write_id, entry in list(self._openings.items()):
+            if entry >= oldest:
+                break
+            self._sum -= _hash("opening", write_id, self._openings.pop(write_id))
+
+    def _close_job(self, job: str) -> None:
+        self._jobs[job] = self._entry
+        self._sum += _hash("job", job, self._entry)
+
+    def _move_offset(self, queue: int, following: int) -> None:
+        self._sum += _hash("queue", queue, following) - _hash("queue", queue, self._next[queue])
+        self._next[queue] = following
+
+    def _put_row(self, rows: dict[str, ProducerRow], name: str, row: ProducerRow, kind: str) -> None:
+        if name in rows:
+            self._drop_row(rows, name, kind)  # and so to the end: rows stay in the order of their last use
+        rows[name] = row
+        self._sum += _row_hash(kind, name, row)
+
+    def _drop_row(self, rows: dict[str, ProducerRow], name: str, kind: str) -> None:
+        self._sum -= _row_hash(kind, name, rows.pop(name))
+
+
+def _well_formed(batch: Batch) -> bool:
+    if batch.row_count < 1 or min(batch.rows.values()) < 1 or batch.previous < -1:
+        return False
+    if batch.parts:
+        staged: dict[int, int] = {}
+        for part in batch.parts:
+            for queue, count in part.rows.items():
+                staged[queue] = staged.get(queue, 0) + count
+        if staged != dict(batch.rows):
+            return False
+    return batch.last >= batch.previous + batch.row_count
+
+
+def row_sum(state: State) -> int:
+    """`State.sum` from scratch; what a loaded checkpoint is checked by."""
+    total = sum(_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
+    total += sum(_row_hash("unnamed", name, row) for name, row in state.unnamed.items())
+    total += sum(_row_hash("named", name, row) for name, row in state.named.items())
+    total += sum(_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
+    total += sum(_hash("job", job, entry) for job, entry in state.closed_jobs.items())
+    return total % 2**128
+
+
+def _row_hash(kind: str, name: str, row: ProducerRow) -> int:
+    epoch = (row.epoch.entry, row.epoch.position) if row.epoch else ()
+    return _hash(kind, name, row.last, row.entry, row.time_ms, *epoch)
+
+
+def _hash(*values: object) -> int:
+    return xxhash.xxh3_128_intdigest(repr(values).encode())
+
+
+def state_document(state: State) -> dict[str, object]:
+    """A state as JSON values; the mappings' order is part of it."""
+
+    def rows(mapping: Mapping[str, ProducerRow]) -> list[list[object]]:
+        return [
+            [name, row.last, row.entry, row.time_ms, *([row.epoch.entry, row.epoch.position] if row.epoch else [])]
+            for name, row in mapping.items()
+        ]
+
+    return {
+        "entry": state.entry,
+        "incarnation": state.incarnation,
+        "created_entry": state.created_entry,
+        "generation": state.generation,
+        "next_offsets": list(state.next_offsets),
+        "unnamed": rows(state.unnamed),
+        "named": rows(state.named),
+        "openings": list(map(list, state.openings.items())),
+        "closed_jobs": list(map(list, state.closed_jobs.items())),
+        "store_time_ms": state.store_time_ms,
+    }
+
+
+def parse_state(document: Mapping[str, object]) -> State:
+    """The inverse of `state_document`."""
+
+    def rows(values: object) -> dict[str, ProducerRow]:
+        return {
+            name: ProducerRow(last, entry, time_ms, Epoch(*epoch) if epoch else None)
+            for name, last, entry, time_ms, *epoch in values  # type: ignore[attr-defined]
+        }
+
+    state = State(
+        **{
+            **document,
+            "next_offsets": tuple(document["next_offsets"]),  # type: ignore[arg-type]
+            "unnamed": rows(document["unnamed"]),
+            "named": rows(document["named"]),
+            "openings": dict(document["openings"]),  # type: ignore[call-overload]
+            "closed_jobs": dict(document["closed_jobs"]),  # type: ignore[call-overload]
+        }
+    )
+    return replace(state, sum=row_sum(state))

@@ -1,0 +1,65 @@
+"""Every limit of the log, in one place.
+
+`TopicLimits` may be set per topic; its defaults are RocketMQ's (``MessageStoreConfig``, ``ProxyConfig``, ``Validators``). The
+constants are part of the stored format or of a proof in ``docs/0001-the-log-protocol.md`` and are never tuned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InvalidArgument
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- Format constants: part of stored data and of the proofs -----------------------------------------------------------------
+FORMAT_VERSION = 1
+VALIDITY_ENTRIES = 64
+"""A batch may be accepted at most this many entries after the tail it was formed at."""
+UNNAMED_ROW_ENTRIES = 64
+"""A row of an unnamed producer leaves the state this many entries after its last accepted batch; at least VALIDITY_ENTRIES, so
+that a batch cannot be accepted again once the row that would refuse it is gone."""
+NAMED_ROW_MS = 30 * 24 * 3600 * 1000
+"""A name unseen for this long, in store time, leaves the state."""
+STORE_TIME_STEP_MAX_MS = 24 * 3600 * 1000
+"""One entry moves the store timestamp by at most a day, so that one bad clock cannot push it out for good."""
+CHECKPOINT_ENTRIES = 64
+VIEW_AGE_MAX_S = 300.0
+"""For this long what was read of the tail is proof that the next key has not been trimmed; far below TRIM_GRACE_MS."""
+TRIM_GRACE_MS = 3600 * 1000
+"""A floor must have stood for this long, by the store's clock, before anything at or below it is deleted."""
+CLOCK_SKEW_MAX_MS = 5 * 60 * 1000
+JOB_AGE_MAX_MS = 48 * 3600 * 1000
+"""A staged upload that nothing linked for this long is closed."""
+
+# --- Sizes -------------------------------------------------------------------------------------------------------------------
+ENTRY_INLINE_BYTES_MAX = 1 * MIB
+"""Rows beyond this are staged and linked: some servers break the connection of a refused conditional PUT of more."""
+HANDED_BYTES_MAX = 64 * MIB
+"""Rows beyond this are staged in parts, as a job."""
+ENTRY_LINKS_MAX = 256
+PATH_PART_BYTES_MAX = 255
+TOPIC_NAME_CHARS_MAX = 127
+PRODUCER_NAME_BYTES_MAX = 128
+QUEUES_MAX = 4096
+TAG_BYTES_MAX = 1024
+KEYS_MAX = 128
+SEQUENCE_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicLimits:
+    """What a message may be at most."""
+
+    body_bytes: int = 4 * MIB
+    properties_bytes: int = 16 * KIB
+    """Names and values of all properties, the tag and the keys together."""
+    properties: int = 128
+    group_bytes: int = 63
+
+    def __post_init__(self) -> None:
+        for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidArgument(f"limit {name} must be a positive whole number", observed=value)

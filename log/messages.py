@@ -1,0 +1,239 @@
+"""Messages: what users send, what they get back, and the Arrow columns both are stored in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch
+from .limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class MessageType(StrEnum):
+    """What kind of messages a topic takes; RocketMQ's names."""
+
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+
+
+class Message(NamedTuple):
+    """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
+
+    ``message_group`` is what order is kept within, and is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
+    looked up.
+    """
+
+    body: bytes
+    message_group: str | None = None
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = {}  # noqa: RUF012 - never changed, and a tuple's default
+    delivery_timestamp: datetime | None = None
+
+    @staticmethod
+    def json(
+        value: object,
+        *,
+        message_group: str | None = None,
+        tag: str | None = None,
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Message:
+        """A message whose body is ``value`` as compact UTF-8 JSON. Raises `InvalidArgument` for what JSON cannot say."""
+        try:
+            body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument("the value is not JSON", operation="Message.json", observed=str(error)) from error
+        return Message(body, message_group, tag, keys, properties or {})
+
+    @property
+    def message_type(self) -> MessageType:
+        """DELAY with a delivery time, else FIFO with a message group, else NORMAL."""
+        if self.delivery_timestamp is not None:
+            return MessageType.DELAY
+        return MessageType.NORMAL if self.message_group is None else MessageType.FIFO
+
+
+class MessageView(NamedTuple):
+    """A message as it is stored."""
+
+    topic: str
+    queue: int
+    offset: int
+    """Its place in the queue: dense, from 0, never used twice."""
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    body: bytes
+    born_timestamp: datetime
+    """When ``send`` was called, by the producer's corrected clock."""
+    store_timestamp: datetime
+    """When it was appended; never goes back along a topic."""
+    delivery_timestamp: datetime | None
+    producer: str
+
+    def json(self) -> Any:
+        """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            where = f"{self.topic}, queue {self.queue}, offset {self.offset}"
+            raise InvalidArgument("the body is not JSON", operation="message.json", object=where, observed=str(error)) from error
+
+
+_TIME = pa.timestamp("us", "UTC")
+_QUEUE = pa.field("queue", pa.int32())
+_PAYLOAD = [
+    pa.field("message_id", pa.string()),
+    pa.field("message_group", pa.string()),
+    pa.field("tag", pa.string()),
+    pa.field("keys", pa.list_(pa.field("element", pa.string()))),
+    pa.field("properties", pa.map_(pa.string(), pa.string())),
+    pa.field("body", pa.binary()),
+    pa.field("born_timestamp", _TIME),
+]
+_DELIVERY = pa.field("delivery_timestamp", _TIME)
+_PRODUCER = pa.field("producer", pa.string())
+
+LOG_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD, _DELIVERY, _PRODUCER])
+"""The columns of rows in entries and staged objects; offset and store time follow from the fold."""
+
+MESSAGE_SCHEMA = pa.schema(
+    [
+        _QUEUE,
+        pa.field("offset", pa.int64()),
+        *_PAYLOAD,
+        pa.field("store_timestamp", _TIME),
+        _DELIVERY,
+        _PRODUCER,
+    ]
+)
+"""The columns that readers hand out and the topic's table holds."""
+
+SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], pa.field("sequence", pa.int64())])
+"""The columns that ``send_batch`` takes; only ``body`` is required."""
+
+
+def views(topic: str, batch: pa.RecordBatch | pa.Table) -> Iterator[MessageView]:
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order."""
+
+    def column(name: str) -> list[Any]:
+        return batch.column(name).to_pylist()
+
+    def times(name: str) -> list[datetime | None]:
+        ticks = batch.column(name).cast(pa.int64()).to_pylist()
+        return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks]
+
+    rows = zip(
+        column("queue"),
+        column("offset"),
+        column("message_id"),
+        column("message_group"),
+        column("tag"),
+        column("keys"),
+        column("properties"),
+        column("body"),
+        times("born_timestamp"),
+        times("store_timestamp"),
+        times("delivery_timestamp"),
+        column("producer"),
+        strict=True,
+    )
+    for queue, offset, id_, group, tag, keys, properties, body, born, stored, due, producer in rows:
+        yield MessageView(
+            topic, queue, offset, id_, group, tag, tuple(keys or ()), dict(properties or ()), body, born, stored, due, producer
+        )  # fmt: skip
+
+
+def to_us(time: datetime) -> int:
+    """Microseconds since the epoch. Raises `InvalidArgument` for a time without a zone."""
+    if time.tzinfo is None:
+        raise InvalidArgument("a time must have a zone", observed=time.isoformat(), hint="use datetime.now(UTC) or attach a tzinfo")
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def from_ms(time_ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=time_ms)
+
+
+def check_message(message: Message, topic_type: MessageType, limits: TopicLimits) -> None:
+    """Raise unless ``message`` may be sent to a topic of this type with these limits."""
+    if not isinstance(message, Message):
+        raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__)
+    if message.message_type is not topic_type:
+        raise MessageTypeMismatch(
+            f"the topic takes {topic_type} messages, and this is a {message.message_type} message",
+            operation="send",
+            expected=topic_type,
+            observed=message.message_type,
+            hint=_TYPE_HINTS[topic_type],
+        )
+    body, group, tag, keys, properties, _ = message
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise InvalidArgument(
+            "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
+        )
+    _at_most("the body", len(body), limits.body_bytes, "bytes")
+    if group is not None:
+        _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes")
+    _check_labels(tag, keys, properties, limits)
+
+
+_TYPE_HINTS = {
+    MessageType.FIFO: "give the message a message_group",
+    MessageType.NORMAL: "leave message_group and delivery_timestamp out, or create a topic of the message's type",
+    MessageType.DELAY: "give the message a delivery_timestamp",
+    MessageType.TRANSACTION: "send it in a transaction",
+}
+
+
+def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str], limits: TopicLimits) -> None:
+    """The checks of what most messages have little of, apart from the hot path."""
+    size = 0
+    if tag is not None:
+        size = len(_text("the tag", tag))
+        _at_most("the tag", size, TAG_BYTES_MAX, "bytes")
+        if "|" in str(tag):
+            raise InvalidArgument("a tag must not contain '|', which separates tags in filters", operation="send", observed=tag)
+    if isinstance(keys, str) or not isinstance(keys, Sequence):
+        raise InvalidArgument("keys must be a list of strings", operation="send", observed=type(keys).__name__)
+    _at_most("the number of keys", len(keys), KEYS_MAX, "keys")
+    size += sum(len(_text("a key", key)) for key in keys)
+    if not isinstance(properties, Mapping):
+        raise InvalidArgument(
+            "properties must be a mapping of strings to strings", operation="send", observed=type(properties).__name__
+        )
+    _at_most("the number of properties", len(properties), limits.properties, "properties")
+    for name, value in properties.items():
+        size += len(_text("a property's name", name)) + len(_text(f"property {name!r}", value, may_be_empty=True))
+    _at_most("properties, tag and keys together", size, limits.properties_bytes, "bytes")
+
+
+def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} must be a string", operation="send", observed=type(value).__name__)
+    if not value.isprintable() or not (may_be_empty or value.strip()):
+        raise InvalidArgument(f"{what} must be visible characters", operation="send", observed=repr(value))
+    return value.encode()
+
+
+def _at_most(what: str, observed: int, limit: int, unit: str) -> None:
+    if observed > limit:
+        raise LimitExceeded(
+            f"{what} is over the limit",
+            operation="send",
+            expected=f"at most {limit} {unit}",
+            observed=f"{observed} {unit}",
+        )

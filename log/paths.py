@@ -1,0 +1,138 @@
+"""Names to object keys and back.
+
+Rules that keep every store and every Delta reader content: numbers are padded to 20 digits where their order matters; no ``%``
+(Delta readers decode it); no key is the folder of another; no path part is longer than 255 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .errors import ForeignObject, InvalidArgument, LimitExceeded
+from .limits import PATH_PART_BYTES_MAX, TOPIC_NAME_CHARS_MAX
+
+DLQ_PREFIX = "%DLQ%"
+_DLQ_FOLDER_PREFIX = "dlq."
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
+TOPICS = "topics/"
+
+
+def check_topic_name(name: str) -> None:
+    """Raise unless ``name`` can be a topic: letters, digits, ``_`` and ``-``, at most 127, or ``%DLQ%`` and such a name."""
+    if not isinstance(name, str):
+        raise InvalidArgument("a topic name must be a string", observed=type(name).__name__)
+    plain = name.removeprefix(DLQ_PREFIX)
+    if len(name) > TOPIC_NAME_CHARS_MAX:
+        raise LimitExceeded("the topic name is too long", expected=f"at most {TOPIC_NAME_CHARS_MAX} characters", observed=len(name))
+    if not _PLAIN_NAME.fullmatch(plain):
+        raise InvalidArgument(
+            "bad topic name",
+            object=name,
+            expected="letters, digits, '_' and '-' (dead-letter topics: '%DLQ%' and such a name)",
+        )
+
+
+def topic_folder(name: str) -> str:
+    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``."""
+    check_topic_name(name)
+    return _DLQ_FOLDER_PREFIX + name.removeprefix(DLQ_PREFIX) if name.startswith(DLQ_PREFIX) else name
+
+
+def topic_name(folder: str) -> str:
+    """The inverse of `topic_folder`. Raises `ForeignObject` for a folder that no topic name maps to."""
+    name = DLQ_PREFIX + folder.removeprefix(_DLQ_FOLDER_PREFIX) if folder.startswith(_DLQ_FOLDER_PREFIX) else folder
+    try:
+        check_topic_name(name)
+    except (InvalidArgument, LimitExceeded) as error:
+        raise ForeignObject("not a topic's folder", object=TOPICS + folder) from error
+    return name
+
+
+def padded(number: int) -> str:
+    return f"{number:020d}"
+
+
+def parse_padded(text: str) -> int | None:
+    """The number in a 20-digit name, or None when it is something else."""
+    return int(text) if len(text) == 20 and text.isdecimal() and text.isascii() else None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPaths:
+    """The keys of one topic, relative to the lake."""
+
+    topic: str
+    root: str
+
+    @classmethod
+    def of(cls, topic: str) -> TopicPaths:
+        return cls(topic, f"{TOPICS}{topic_folder(topic)}/")
+
+    @property
+    def settings(self) -> str:
+        return f"{self.root}topic.json"
+
+    # log
+    @property
+    def log(self) -> str:
+        return f"{self.root}log/"
+
+    def entry(self, number: int) -> str:
+        return f"{self.root}log/{padded(number)}.parquet"
+
+    def entry_number(self, key: str) -> int | None:
+        """The entry's number, or None for a key that is not an entry's."""
+        name = key.removeprefix(self.log)
+        return parse_padded(name.removesuffix(".parquet")) if name.endswith(".parquet") and name != key else None
+
+    @property
+    def floor(self) -> str:
+        return f"{self.root}log/floor"
+
+    @property
+    def checkpoints(self) -> str:
+        return f"{self.root}log/checkpoints/"
+
+    def checkpoint(self, entry: int) -> str:
+        return f"{self.checkpoints}{padded(entry)}"
+
+    def checkpoint_entry(self, key: str) -> int | None:
+        return parse_padded(key.removeprefix(self.checkpoints))
+
+    # staged
+    @property
+    def handed(self) -> str:
+        return f"{self.root}staged/handed/"
+
+    def handed_under(self, tail: int) -> str:
+        return f"{self.handed}{padded(tail)}/"
+
+    def handed_object(self, tail: int, name: str) -> str:
+        if len(name) > PATH_PART_BYTES_MAX:
+            raise LimitExceeded("the name of a handed object is too long", object=name, observed=len(name))
+        return f"{self.handed_under(tail)}{name}"
+
+    def handed_parts(self, key: str) -> tuple[int, str] | None:
+        """(tail, name) of a handed object, or None for a key that is not one."""
+        tail, slash, name = key.removeprefix(self.handed).partition("/")
+        number = parse_padded(tail)
+        return (number, name) if slash and number is not None and key.startswith(self.handed) else None
+
+    @property
+    def jobs(self) -> str:
+        return f"{self.root}staged/jobs/"
+
+    def job(self, job: str) -> str:
+        return f"{self.jobs}{job}/"
+
+    def job_record(self, job: str) -> str:
+        return f"{self.job(job)}record"
+
+    def job_part(self, job: str, part: str) -> str:
+        return f"{self.job(job)}{part}.parquet"
+
+    # table
+    def table(self, folder: str) -> str:
+        """The Delta table's root; ``folder`` is the one the topic's settings name."""
+        return f"{self.root}{folder}/"
