@@ -1,0 +1,113 @@
+"""Ways around an entry that cannot be folded, the same for every process that meets it.
+
+In this order: the process's own state is the wrong one, and an older checkpoint folds well; a later checkpoint is vouched for by the
+entry behind it; a later entry is a repair, which carries the whole state. If there is none, the fold stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from .checkpoints import decode_checkpoint
+from .entries import read_header
+from .errors import DataDamaged
+from .fold import State, fold
+from .header import Header, Repair
+from .paths import TopicPaths
+from .stores.protocol import ObjectMissing, ObjectStore
+
+_OLDER_CHECKPOINTS_TRIED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where a fold goes on."""
+
+    state: State
+    skipped: bool
+    """Whether entries were passed over without their verdicts being known."""
+
+
+async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, damage: DataDamaged) -> Resumption:
+    """A state at or after entry ``number``, which could not be folded; raises ``damage`` when there is none."""
+    for checkpoint in await _checkpoints(store, paths, below=number):
+        state = await _fold_up_to(store, paths, checkpoint, number)
+        if state is not None:
+            return Resumption(state, skipped=False)
+    async for checkpoint in _later_checkpoints(store, paths, number):
+        following = await read_header_at(store, paths, checkpoint.entry + 1)
+        if following is not None and following.state_digest == checkpoint.digest:
+            return Resumption(checkpoint, skipped=True)
+    for later in await entry_numbers(store, paths, after=number):
+        header = await read_header_at(store, paths, later)
+        if header is not None and any(isinstance(action, Repair) for action in header.actions):
+            return Resumption(fold(State(), header).state, skipped=False)
+    if damage.hint is None:
+        damage.hint = "`penstock repair` lets the log go on; what the object held is lost"
+    raise damage
+
+
+async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) -> list[int]:
+    """The numbers of all entries that exist above ``after``, in order."""
+    listed = await store.list(paths.log, after=paths.entry(after))
+    return [number for info in listed if (number := paths.entry_number(info.key)) is not None]
+
+
+async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> Header | None:
+    """The header of an entry, or None when it is absent or damaged."""
+    key = paths.entry(number)
+    try:
+        header = read_header((await store.get(key)).data, where=key)
+    except (ObjectMissing, DataDamaged):
+        return None
+    return header if header.entry == number else None
+
+
+async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, number: int) -> State | None:
+    """The state after entry ``number``, folded from ``state``, or None when that cannot be done."""
+    while state.entry < number:
+        header = await read_header_at(store, paths, state.entry + 1)
+        if header is None:
+            return None
+        try:
+            state = fold(state, header).state
+        except DataDamaged:
+            return None
+    return state
+
+
+async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[State]:
+    """The newest good checkpoints below an entry, and the empty state when the log still has its first entry."""
+    states: list[State] = []
+    for number in reversed(await _checkpoint_numbers(store, paths)):
+        if number >= below:
+            continue
+        state = await _read_checkpoint(store, paths, number)
+        if state is not None:
+            states.append(state)
+        if len(states) == _OLDER_CHECKPOINTS_TRIED:
+            return states
+    return [*states, State()]
+
+
+async def _later_checkpoints(store: ObjectStore, paths: TopicPaths, number: int) -> AsyncIterator[State]:
+    for later in await _checkpoint_numbers(store, paths):
+        if later >= number:
+            state = await _read_checkpoint(store, paths, later)
+            if state is not None:
+                yield state
+
+
+async def _checkpoint_numbers(store: ObjectStore, paths: TopicPaths) -> list[int]:
+    listed = await store.list(paths.checkpoints)
+    return [number for info in listed if (number := paths.checkpoint_entry(info.key)) is not None]
+
+
+async def _read_checkpoint(store: ObjectStore, paths: TopicPaths, number: int) -> State | None:
+    key = paths.checkpoint(number)
+    try:
+        state = decode_checkpoint((await store.get(key)).data, where=key)
+    except (ObjectMissing, DataDamaged):
+        return None
+    return state if state.entry == number else None

@@ -1,0 +1,162 @@
+"""From a folded entry to its rows: where each accepted batch lies, inline or staged, and which offsets its rows have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from .errors import DataDamaged
+from .files import check_seal, digest, read_rows
+from .fold import Folded, Void
+from .header import Batch, Header
+from .messages import LOG_SCHEMA, MESSAGE_SCHEMA
+from .paths import TopicPaths
+from .stores.protocol import ObjectMissing, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive rows of one queue inside one file, with consecutive offsets."""
+
+    queue: int
+    first_offset: int
+    count: int
+    first_row: int
+    key: str | None
+    """The staged object, relative to the topic's root; None: the entry itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Offsets whose rows cannot be read any more."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    """Exclusive."""
+    object: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """What an entry brought."""
+
+    table: pa.Table
+    """With `MESSAGE_SCHEMA`, by queue and offset."""
+    lost: tuple[LostRange, ...]
+
+
+def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[Run]:
+    """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
+    runs = [
+        Run(queue, first_offset + done, count, row, key)
+        for batch, verdict, places in _places(folded)
+        for queue, first_offset, done, count, row, key in _batch_runs(batch, verdict, places)
+        if queues is None or queue in queues
+    ]
+    return sorted(runs, key=lambda run: (run.queue, run.first_offset))
+
+
+async def entry_rows(
+    store: ObjectStore,
+    paths: TopicPaths,
+    folded: Folded,
+    data: bytes,
+    *,
+    queues: Collection[int] | None = None,
+) -> EntryRows:
+    """The rows of an entry, ``data`` being its bytes, in order of queue and offset.
+
+    A staged object that is missing or damaged costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry
+    itself, though its seal held, cannot be read.
+    """
+    runs = runs_of(folded, queues=queues)
+    files: dict[str | None, pa.Table | str] = {}
+    sizes = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
+    for run in runs:
+        if run.key in files:
+            continue
+        if run.key is None:
+            files[None] = read_rows(data, where=paths.entry(folded.number))
+        else:
+            files[run.key] = await _staged(store, paths.root + run.key, *sizes[run.key])
+    return _assemble(paths, folded, runs, files)
+
+
+def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
+    slices: list[pa.Table] = []
+    offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    lost: list[LostRange] = []
+    for run in runs:
+        rows = files[run.key]
+        limit = run.first_offset + run.count
+        if isinstance(rows, pa.Table) and run.first_row + run.count <= rows.num_rows:
+            slices.append(rows.slice(run.first_row, run.count))
+            offsets.append(np.arange(run.first_offset, limit))
+        else:
+            reason = rows if isinstance(rows, str) else "it has fewer rows than its footer says"
+            lost.append(LostRange(run.queue, run.first_offset, limit, paths.root + (run.key or ""), reason))
+    if not slices:
+        return EntryRows(MESSAGE_SCHEMA.empty_table(), tuple(lost))
+    table = pa.concat_tables(slices)
+    stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, MESSAGE_SCHEMA.field("store_timestamp").type), table.num_rows)
+    table = table.append_column("offset", pa.array(np.concatenate(offsets))).append_column("store_timestamp", stored)
+    return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
+
+
+async def _staged(store: ObjectStore, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+    """The rows of a staged object, or why they are lost."""
+    try:
+        data = (await store.get(key)).data
+    except ObjectMissing:
+        return "it is missing"
+    if len(data) != size_bytes or digest(data) != expected:
+        return "it is not what was written"
+    try:
+        check_seal(data, where=key)
+        rows = read_rows(data, where=key)
+    except DataDamaged as error:
+        return str(error)
+    return rows if rows.schema.names == LOG_SCHEMA.names else "it has other columns"
+
+
+def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
+    """Every accepted batch with its offsets and, if inline, the first row of each of its queues in the entry."""
+    inline = inline_places(folded.header)
+    for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
+        if not isinstance(verdict, Void):
+            yield batch, verdict, inline.get(position, {})
+
+
+def inline_places(header: Header) -> dict[int, dict[int, int]]:
+    """The first row, in the entry, of each queue of each inline batch: rows are sorted by queue, then by the batch's position."""
+    places: dict[int, dict[int, int]] = {position: {} for position in header.inline}
+    row = 0
+    for queue in sorted({queue for position in places for queue in header.batches[position].rows}):
+        for position, of_batch in places.items():
+            count = header.batches[position].rows.get(queue, 0)
+            if count:
+                of_batch[queue] = row
+                row += count
+    return places
+
+
+def _batch_runs(
+    batch: Batch, offsets: Mapping[int, int], places: Mapping[int, int]
+) -> Iterator[tuple[int, int, int, int, int, str | None]]:
+    """(queue, the batch's first offset in it, rows of it before this run, rows, first row in the file, file) of every run."""
+    if not batch.parts:
+        for queue, count in batch.rows.items():
+            yield queue, offsets[queue], 0, count, places[queue], None
+        return
+    done = dict.fromkeys(batch.rows, 0)
+    for part in batch.parts:
+        row = part.first_row
+        for queue, count in sorted(part.rows.items()):
+            yield queue, offsets[queue], done[queue], count, row, part.key
+            done[queue] += count
+            row += count

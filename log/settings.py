@@ -1,0 +1,93 @@
+"""A topic's settings: the object ``topic.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, NotSupported
+from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits
+from .messages import MessageType
+
+QUEUES_DEFAULT = 16
+RETENTION_DEFAULT = timedelta(days=3)
+_SUPPORTED_TYPES = (MessageType.NORMAL, MessageType.FIFO)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicSettings:
+    """What a topic was created with, and what of it may be changed (retention and limits)."""
+
+    message_type: MessageType = MessageType.NORMAL
+    queues: int = QUEUES_DEFAULT
+    """Fixed at creation. One queue gives a global order."""
+    retention: timedelta | None = RETENTION_DEFAULT
+    """How long messages are kept after they were stored; None: for ever."""
+    retention_bytes: int | None = None
+    """How many bytes of table files a queue keeps at most; None: any number."""
+    limits: TopicLimits = field(default_factory=TopicLimits)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "message_type", MessageType(self.message_type))
+        except ValueError as error:
+            raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
+        if self.message_type not in _SUPPORTED_TYPES:
+            raise NotSupported(f"topics of type {self.message_type} are not supported yet", hint="use NORMAL or FIFO")
+        if not isinstance(self.queues, int) or isinstance(self.queues, bool) or self.queues < 1:
+            raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
+        if self.queues > QUEUES_MAX:
+            raise LimitExceeded("too many queues", expected=f"at most {QUEUES_MAX}", observed=self.queues)
+        if self.retention is not None and (not isinstance(self.retention, timedelta) or self.retention <= timedelta(0)):
+            raise InvalidArgument("retention must be a positive timedelta, or None", observed=self.retention)
+        size = self.retention_bytes
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
+            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=size)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TopicRecord:
+    """``topic.json``: the settings, and which life of the topic they are of."""
+
+    settings: TopicSettings
+    incarnation: str
+    """A fresh id for every creation."""
+    table: str = "table"
+    """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
+    created_ms: int = 0
+    deleted: bool = False
+    write_id: str = ""
+    """Fresh for every write, as equal bytes have equal versions."""
+
+
+def encode_record(record: TopicRecord) -> bytes:
+    """``topic.json`` as bytes."""
+    settings = asdict(record.settings)
+    retention = record.settings.retention
+    settings["retention"] = None if retention is None else retention.total_seconds()
+    document = {"format": FORMAT_VERSION, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
+    return json.dumps(document, indent=2).encode()
+
+
+def decode_record(data: bytes, *, where: str) -> TopicRecord:
+    """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        version = document.pop("format")
+        if version != FORMAT_VERSION:
+            raise NewerFormatError(
+                "written by another version of Penstock",
+                object=where,
+                expected=f"format {FORMAT_VERSION}",
+                observed=f"format {version}",
+                hint="upgrade this process",
+            )
+        values = document.pop("settings")
+        seconds = values.pop("retention")
+        limits = TopicLimits(**values.pop("limits"))
+        retention = None if seconds is None else timedelta(seconds=seconds)
+        return TopicRecord(settings=TopicSettings(**values, retention=retention, limits=limits), **document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataDamaged("the object is not a topic's settings", object=where, observed=repr(error)) from error

@@ -1,0 +1,198 @@
+"""One process's view of a topic's log: the fold up to some entry, and how long it may be believed.
+
+An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof, and an
+answer that comes when the proof is too old counts only after a read of the floor that was sent after the answer came (DESIGN §3, "Views age").
+Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+
+from .checkpoints import decode_checkpoint
+from .damage import find_resumption
+from .entries import read_header
+from .errors import DataDamaged, ViewLost
+from .fold import Folded, State, fold
+from .limits import MIB, VIEW_AGE_MAX_S
+from .paths import TopicPaths
+from .runtime import Runtime
+from .stores.protocol import ObjectMissing, ObjectStore, StoredObject
+
+
+class EntryCache:
+    """Bytes of the entries read last, shared by all views of a topic in this process."""
+
+    def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
+        self._entries: OrderedDict[int, bytes] = OrderedDict()
+        self._size_bytes = 0
+        self._size_bytes_max = size_bytes_max
+
+    def get(self, number: int) -> bytes | None:
+        return self._entries.get(number)
+
+    def put(self, number: int, data: bytes) -> None:
+        if number in self._entries:
+            return
+        self._entries[number] = data
+        self._size_bytes += len(data)
+        while self._size_bytes > self._size_bytes_max:
+            _, dropped = self._entries.popitem(last=False)
+            self._size_bytes -= len(dropped)
+
+
+async def read_floor(store: ObjectStore, paths: TopicPaths) -> int:
+    """The number of the checkpoint from which the log is kept; 0 as long as nothing was trimmed."""
+    try:
+        return int(json.loads((await store.get(paths.floor)).data)["floor"])
+    except ObjectMissing:
+        return 0
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataDamaged("the object is not a floor", object=paths.floor, observed=repr(error)) from error
+
+
+class View:
+    """A fold that moves forward entry by entry.
+
+    ``on_fold`` hears of every entry folded, ``on_jump`` of every time that entries were passed over: the view had aged below the floor, or
+    led around a damaged entry.
+    """
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, cache: EntryCache | None = None) -> None:
+        self._store = store
+        self._paths = paths
+        self._clock = runtime.clock
+        self._cache = cache or EntryCache()
+        self._proof_s = float("-inf")
+        self.state = State()
+        self.skipped = False
+        """Whether this fold ever passed an entry over; if so it writes no checkpoints."""
+        self.on_fold: Callable[[Folded, bytes], None] | None = None
+        self.on_jump: Callable[[State], None] | None = None
+
+    async def open(self, *, at_most: int | None = None) -> None:
+        """Start from the newest good checkpoint, or from the newest whose number is ``at_most``.
+
+        Raises `ViewLost` when ``at_most`` lies below the floor, `DataDamaged` when no checkpoint above the floor can be read.
+        """
+        sent_s = self._clock.monotonic_s()
+        floor = await read_floor(self._store, self._paths)
+        if at_most is not None and at_most < floor:
+            raise ViewLost("the log has been trimmed past this entry", object=self._paths.log, expected=at_most, observed=floor)
+        self.state = await self._newest_checkpoint(floor, at_most)
+        self._proof_s = sent_s
+
+    async def _newest_checkpoint(self, floor: int, at_most: int | None) -> State:
+        listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor - 1) if floor else None)
+        numbers = [number for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None]
+        worst: DataDamaged | None = None
+        for number in sorted(numbers, reverse=True):
+            if at_most is not None and number > at_most:
+                continue
+            key = self._paths.checkpoint(number)
+            try:
+                state = decode_checkpoint((await self._store.get(key)).data, where=key)
+            except DataDamaged as error:
+                worst = error
+                continue
+            except ObjectMissing:
+                continue
+            if state.entry == number:
+                return state
+            worst = DataDamaged("the checkpoint is of another entry", object=key, expected=number, observed=state.entry)
+        if floor == 0:
+            return State()
+        raise worst or DataDamaged("no checkpoint above the floor", object=self._paths.checkpoints, hint="run `penstock repair`")
+
+    async def step(self) -> bool:
+        """Fold the next entry if there is one. Raises `ViewLost`, or `DataDamaged` when there is no way around a damaged entry."""
+        v = self.state.entry
+        data = self._cache.get(v + 1)
+        if data is None:
+            sent_s = self._clock.monotonic_s()
+            try:
+                data = (await self._store.get(self._paths.entry(v + 1))).data
+            except ObjectMissing:
+                data = None
+            await self.confirm(v)
+            if data is None:
+                self._proof_s = max(self._proof_s, sent_s)
+                return self.state.entry > v
+        await self.take(v + 1, data)
+        return True
+
+    async def take(self, number: int, data: bytes) -> None:
+        """Fold these bytes as entry ``number``, unless that was done meanwhile."""
+        if number != self.state.entry + 1:
+            return
+        where = self._paths.entry(number)
+        try:
+            folded = fold(self.state, read_header(data, where=where), where=where)
+        except DataDamaged as error:
+            await self._lead_around(number, error)
+        else:
+            self.state = folded.state
+            self._cache.put(number, data)
+            if self.on_fold:
+                self.on_fold(folded, data)
+
+    async def confirm(self, v: int) -> None:
+        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be believed."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._proof_s <= VIEW_AGE_MAX_S:
+            return
+        floor = await read_floor(self._store, self._paths)
+        if floor > v:
+            raise ViewLost("the log was trimmed past this view", object=self._paths.log, expected=f"floor <= {v}", observed=floor)
+        self._proof_s = max(self._proof_s, now_s)
+
+    def prove(self, sent_s: float) -> None:
+        """Note that a request sent at ``sent_s`` showed where the tail is."""
+        self._proof_s = max(self._proof_s, sent_s)
+
+    async def catch_up(self, *, until: int | None = None) -> None:
+        """Fold all there is, or all up to entry ``until``; far behind, entries are fetched side by side."""
+        hits = _FAR_BEHIND_HITS if until is None else 0
+        while until is None or self.state.entry < until:
+            if hits >= _FAR_BEHIND_HITS:
+                await self._prefetch()
+                hits = _FAR_BEHIND_HITS - _PREFETCH_ENTRIES
+            if not await self.step():
+                return
+            hits += 1
+
+    async def _prefetch(self) -> None:
+        """Fetch the next entries side by side into the cache. A gap among them is a lost entry, not the tail."""
+        v = self.state.entry
+        ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
+        numbers = [number for info in ahead if (number := self._paths.entry_number(info.key)) is not None]
+        reads = (self._store.get(self._paths.entry(number)) for number in numbers)
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+        await self.confirm(v)
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, StoredObject):
+                self._cache.put(number, answer.data)
+            elif not isinstance(answer, ObjectMissing):
+                raise answer
+        if numbers and numbers[0] > v + 1 and self.state.entry == v:
+            missing = self._paths.entry(v + 1)
+            await self._lead_around(
+                v + 1, DataDamaged("an entry in mid-log is missing", object=missing, expected=v + 1, observed=numbers[0])
+            )
+
+    async def _lead_around(self, number: int, damage: DataDamaged) -> None:
+        """Pass a damaged entry by a way that every process would find, or raise ``damage``."""
+        resumption = await find_resumption(self._store, self._paths, number, damage)
+        if self.state.entry + 1 != number:
+            return
+        self.state = resumption.state
+        self.skipped = self.skipped or resumption.skipped
+        if self.on_jump:
+            self.on_jump(self.state)
+
+
+_FAR_BEHIND_HITS = 3
+_PREFETCH_ENTRIES = 16
