@@ -1,1 +1,55 @@
-"""Object stores behind one protocol: local files, memory, S3 and the like, and wrappers around them."""
+"""Where objects live: the store protocol, its backends, and wrappers that slow, break and count."""
+
+from .counting import CountingStore, StoreStatistics, VerbStatistics
+from .faults import Fault, FaultKind, FaultPlan, FaultStore, random_faults, scripted_faults
+from .latency import S3_STANDARD, Latency, LatencyProfile, LatencyStore
+from .local import LocalStore
+from .memory import MemoryStore, join
+from .open import open_store
+from .probe import probe_conditional_writes
+from .protocol import (
+    Buffer,
+    Conflict,
+    IfMatch,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStore,
+    Put,
+    PutMode,
+    StoredObject,
+    Version,
+)
+from .wrapper import Call, StoreWrapper
+
+__all__ = [
+    "S3_STANDARD",
+    "Buffer",
+    "Call",
+    "Conflict",
+    "CountingStore",
+    "Fault",
+    "FaultKind",
+    "FaultPlan",
+    "FaultStore",
+    "IfMatch",
+    "Latency",
+    "LatencyProfile",
+    "LatencyStore",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectInfo",
+    "ObjectMissing",
+    "ObjectStore",
+    "Put",
+    "PutMode",
+    "StoreStatistics",
+    "StoreWrapper",
+    "StoredObject",
+    "VerbStatistics",
+    "Version",
+    "join",
+    "open_store",
+    "probe_conditional_writes",
+    "random_faults",
+    "scripted_faults",
+]

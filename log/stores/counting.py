@@ -1,0 +1,93 @@
+"""A store that keeps count of its requests, and of what they would cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
+
+from .protocol import ObjectStore
+from .wrapper import Call, StoreWrapper, received_bytes
+
+T = TypeVar("T")
+
+_PART_BYTES = 8 * 1024 * 1024
+_LIST_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbStatistics:
+    """The requests of one verb."""
+
+    requests: int = 0
+    """As a service bills them: a LIST per 1,000 keys, a multipart upload as its parts and two more."""
+    failed: int = 0
+    """Calls that raised, a missing object or a refused condition included."""
+    bytes: int = 0
+    """Bodies sent or received, without headers."""
+
+    def __sub__(self, earlier: VerbStatistics) -> VerbStatistics:
+        return VerbStatistics(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatistics:
+    """What went to a store so far, by verb; two of them can be subtracted."""
+
+    put: VerbStatistics = field(default_factory=VerbStatistics)
+    get: VerbStatistics = field(default_factory=VerbStatistics)
+    list: VerbStatistics = field(default_factory=VerbStatistics)
+    delete: VerbStatistics = field(default_factory=VerbStatistics)
+
+    @property
+    def requests(self) -> int:
+        return self.put.requests + self.get.requests + self.list.requests + self.delete.requests
+
+    @property
+    def cost_usd(self) -> float:
+        """At S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free; no storage."""
+        return (self.put.requests + self.list.requests) * 0.005e-3 + self.get.requests * 0.0004e-3
+
+    def __sub__(self, earlier: StoreStatistics) -> StoreStatistics:
+        return StoreStatistics(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})
+
+
+class CountingStore(StoreWrapper):
+    """Counts the calls of another store. A retry inside a backend is not seen; learning the clock counts as PUT, GET and DELETE."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self._statistics = StoreStatistics()
+
+    def statistics(self) -> StoreStatistics:
+        """The counts so far."""
+        return self._statistics
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        try:
+            answer = await run()
+        except BaseException:
+            self._count(call, None, failed=1)
+            raise
+        self._count(call, answer, failed=0)
+        return answer
+
+    def _count(self, call: Call, answer: object, *, failed: int) -> None:
+        if call.verb == "clock":
+            for verb in ("put", "get", "delete"):
+                self._add(verb, 1, 0, failed)
+            return
+        requests = 1
+        if call.verb == "put_large" and call.sent_bytes > _PART_BYTES:
+            requests = math.ceil(call.sent_bytes / _PART_BYTES) + 2
+        elif call.verb == "list" and isinstance(answer, list):
+            requests = max(1, math.ceil(len(answer) / _LIST_PAGE))
+        self._add("put" if call.verb == "put_large" else call.verb, requests, call.sent_bytes + received_bytes(answer), failed)
+
+    def _add(self, verb: str, requests: int, size_bytes: int, failed: int) -> None:
+        so_far: VerbStatistics = getattr(self._statistics, verb)
+        counted = VerbStatistics(
+            requests=so_far.requests + requests, failed=so_far.failed + failed, bytes=so_far.bytes + size_bytes
+        )
+        self._statistics = replace(self._statistics, **{verb: counted})

@@ -1,0 +1,77 @@
+"""Listing a folder of files as an object store lists keys: by key, from any point on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+
+from .keys import HIDDEN_FOLDER
+from .protocol import ObjectInfo
+
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+"""What the system says of a path that is no file, or no folder, where one was looked for."""
+
+
+def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None) -> list[ObjectInfo]:
+    """The files below ``root`` as `ObjectStore.list` promises; only those that are returned are looked at."""
+    folder, slash, name_prefix = prefix.rpartition("/")
+    found: list[ObjectInfo] = []
+    if max_keys is not None and max_keys <= 0:
+        return found
+    for key in _walk(root, folder + slash, name_prefix, after):
+        try:
+            file = os.stat(f"{root}/{key}")
+        except FileNotFoundError:
+            continue  # deleted since its folder was read
+        found.append(ObjectInfo(key, file.st_size, file.st_mtime_ns // 1_000_000))
+        if max_keys is not None and len(found) >= max_keys:
+            break
+    return found
+
+
+def list_folders(root: str, folder: str) -> list[str]:
+    """The folders in ``folder`` (named with its ``/``) that hold a file at any depth."""
+    inside = (entry.name for entry in _entries(root, folder) if entry.is_dir())
+    return sorted(name for name in inside if _holds_any(root, f"{folder}{name}/"))
+
+
+def _walk(root: str, folder: str, name_prefix: str, after: str | None) -> Iterator[str]:
+    """The keys below a folder in key order; folders that lie outside the range are not opened."""
+    if after is not None and not after.startswith(folder):
+        if after > folder:
+            return
+        after = None
+    bound = after[len(folder) :] if after is not None else ""
+    names = []
+    for entry in _entries(root, folder):
+        name = entry.name
+        if not name.startswith(name_prefix) or (name < bound and not bound.startswith(name)):
+            continue
+        if entry.is_dir():
+            name += "/"  # so it sorts as its keys do
+            if name > bound or bound.startswith(name):
+                names.append(name)
+        elif name > bound:
+            names.append(name)
+    for name in sorted(names):
+        if name.endswith("/"):
+            yield from _walk(root, folder + name, "", after)
+        else:
+            yield folder + name
+
+
+def _holds_any(root: str, folder: str) -> bool:
+    return any(not entry.is_dir() or _holds_any(root, f"{folder}{entry.name}/") for entry in _entries(root, folder))
+
+
+def _entries(root: str, folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(f"{root}/{folder}") as entries:
+            if folder:
+                yield from entries
+            else:
+                yield from (entry for entry in entries if entry.name != HIDDEN_FOLDER)
+    except OSError as error:
+        if error.errno not in MISSING:
+            raise

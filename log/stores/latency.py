@@ -1,0 +1,87 @@
+"""A store that answers as slowly as a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..runtime import Runtime
+from .protocol import ObjectStore
+from .wrapper import Call, StoreWrapper, received_bytes
+
+T = TypeVar("T")
+
+_P99 = 2.326347874
+"""The 99th percentile of the standard normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """A lognormal distribution, given by two of its percentiles."""
+
+    p50_ms: float
+    p99_ms: float
+
+    def sample_s(self, runtime: Runtime) -> float:
+        sigma = math.log(self.p99_ms / self.p50_ms) / _P99
+        return runtime.random.lognormvariate(math.log(self.p50_ms), sigma) / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyProfile:
+    """How long the requests of a service take."""
+
+    put: Latency
+    get: Latency
+    list: Latency
+    delete: Latency
+    throughput_bytes_per_s: float
+    """Of one connection; a body adds its size over this."""
+
+
+S3_STANDARD = LatencyProfile(
+    put=Latency(28, 75),
+    get=Latency(25, 85),
+    list=Latency(25, 60),
+    delete=Latency(28, 75),
+    throughput_bytes_per_s=80e6,
+)
+"""What others measured of S3 Standard from a machine in its region."""
+
+
+class LatencyStore(StoreWrapper):
+    """Adds the latencies of ``profile`` to the calls of another store.
+
+    A call takes effect at the middle of its time, as a request travels there and its answer back; a refusal takes as long. Only
+    ``runtime.random`` and `asyncio.sleep` are used, so seeded runs under a virtual clock repeat.
+    """
+
+    def __init__(self, inner: ObjectStore, *, profile: LatencyProfile = S3_STANDARD, runtime: Runtime | None = None) -> None:
+        super().__init__(inner)
+        self._profile = profile
+        self._runtime = runtime or Runtime()
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        latency_s = self._latency(call).sample_s(self._runtime)
+        received = 0
+        await asyncio.sleep(latency_s / 2 + call.sent_bytes / self._profile.throughput_bytes_per_s)
+        try:
+            answer = await run()
+            received = received_bytes(answer)
+        finally:
+            await asyncio.sleep(latency_s / 2 + received / self._profile.throughput_bytes_per_s)
+        return answer
+
+    def _latency(self, call: Call) -> Latency:
+        match call.verb:
+            case "get":
+                return self._profile.get
+            case "list":
+                return self._profile.list
+            case "delete":
+                return self._profile.delete
+            case _:
+                return self._profile.put
