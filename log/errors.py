@@ -13,7 +13,7 @@
     │   ├── ForkedError             the process was forked after the lake was opened
     │   └── ViewLost                the log was trimmed past what this process knew
     ├── CallError               the call or the configuration is wrong
-    │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported
+    │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported, MissingDependency
     │   ├── TopicNotFound, TopicExists, TopicDeleted
     │   ├── OffsetOutOfRange, SequenceError
     │   ├── ReadOnlyError, PermissionDenied, StorageFull
@@ -172,6 +172,12 @@ class NotSupported(CallError):
     """Penstock does not do this, or not yet."""
 
     kind = "not_supported"
+
+
+class MissingDependency(CallError):
+    """Something this call needs is not installed here, or not in a version that fits; the hint says what to install."""
+
+    kind = "missing_dependency"
 
 
 class TopicNotFound(CallError, LookupError):

@@ -1,0 +1,116 @@
+"""The JARs that Spark needs for Delta and S3, pinned one by one and kept in Penstock's own cache.
+
+Spark can resolve packages itself, but then every session asks Ivy, prints its report, pulls in 87 MB that are never loaded and
+trips over half-filled Maven folders. So the lists (``jars_*.xml``) are resolved once, with the Ivy that Spark ships, and sessions
+are handed files. A warm cache needs no network.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from ..log.errors import MissingDependency
+from .java import find_java
+
+_HERE = Path(__file__).parent
+_DELTA = _HERE / "jars_delta.xml"
+_S3A = _HERE / "jars_s3a.xml"
+_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One artifact of Maven Central."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def file_name(self) -> str:
+        """Its name in the cache."""
+        return f"{self.group}_{self.name}-{self.version}.jar"
+
+
+def cache_folder() -> Path:
+    """Where Penstock keeps what it fetches: ``$PENSTOCK_CACHE``, else ``~/.cache/penstock``."""
+    return Path(os.environ.get("PENSTOCK_CACHE") or "~/.cache/penstock").expanduser()
+
+
+def listed(*, s3: bool = False) -> list[Jar]:
+    """The JARs of a session: 4 for Delta, 40 together with S3A."""
+    return [jar for path in _lists(s3) for jar in _read_list(path)]
+
+
+def missing(*, s3: bool = False) -> list[Jar]:
+    """Those of `listed` that are not in the cache."""
+    return [jar for jar in listed(s3=s3) if not (_jar_folder() / jar.file_name).is_file()]
+
+
+def ensure(*, s3: bool = False) -> list[Path]:
+    """The files of `listed`, fetched from Maven Central when they are not in the cache yet.
+
+    Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a
+    network when one is needed.
+    """
+    for path in _lists(s3):
+        if any(not (_jar_folder() / jar.file_name).is_file() for jar in _read_list(path)):
+            _fetch(path)
+    return [_jar_folder() / jar.file_name for jar in listed(s3=s3)]
+
+
+def _lists(s3: bool) -> list[Path]:
+    return [_DELTA, _S3A] if s3 else [_DELTA]
+
+
+def _read_list(path: Path) -> list[Jar]:
+    return [
+        Jar(dependency.attrib["org"], dependency.attrib["name"], dependency.attrib["rev"])
+        for dependency in ET.parse(path).getroot().iter("dependency")  # noqa: S314
+    ]
+
+
+def _jar_folder() -> Path:
+    return cache_folder() / "jars"
+
+
+def _fetch(list_path: Path) -> None:
+    import pyspark
+
+    target = _jar_folder()
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target) as scratch:
+        answer = subprocess.run(
+            [
+                find_java().program,
+                *("-cp", str(Path(pyspark.__file__).parent / "jars" / "*"), "org.apache.ivy.Main"),
+                *("-settings", _HERE / "ivysettings.xml", "-ivy", list_path, "-cache", f"{scratch}/ivy"),
+                *("-retrieve", f"{scratch}/[organisation]_[artifact]-[revision].[ext]"),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        if answer.returncode != 0:
+            raise MissingDependency(
+                "The JARs for Spark could not be fetched",
+                operation="fetch JARs",
+                object=list_path.name,
+                expected="an answer of Maven Central",
+                observed=_complaint(answer.stdout + answer.stderr),
+                hint="Run `python -m penstock.spark.prefetch` once with a network; it fills the folder "
+                f"{target}, which may be copied to machines without one (set PENSTOCK_CACHE there)",
+            )
+        for jar in _read_list(list_path):
+            os.replace(f"{scratch}/{jar.file_name}", target / jar.file_name)
+
+
+def _complaint(report: str) -> str:
+    lines = [line.strip() for line in report.splitlines()]
+    return next((line for line in lines if "Exception" in line or "not found" in line or "FAILED" in line), lines[-1])

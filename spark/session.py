@@ -1,0 +1,127 @@
+"""A Spark session that reads and writes Delta tables, on local files and on S3."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from ..log.errors import MissingDependency
+from . import jars
+from .java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Delta's Python files and its JAR must be of one version, and the JAR is built for one minor version of Spark.
+_VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
+
+
+@dataclass(frozen=True, slots=True)
+class S3:
+    """Where S3 is. Credentials come from the environment as AWS's own tools take them, or from the machine's role."""
+
+    endpoint: str | None = None
+    """URL of a server other than AWS; default ``$AWS_ENDPOINT_URL_S3``, then ``$AWS_ENDPOINT_URL``."""
+    region: str | None = None
+    """Default ``$AWS_REGION``, then ``$AWS_DEFAULT_REGION``, then us-east-1."""
+    path_style: bool = False
+    """Bucket names in the path, not in the host name; always so with an endpoint of one's own."""
+
+
+def session(
+    app_name: str = "penstock",
+    *,
+    master: str = "local[*]",
+    s3: S3 | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with Delta, and with S3 when ``s3`` is given; the running one, if there is one.
+
+    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` wins over
+    what Penstock sets. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
+
+    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the
+    JARs are neither cached nor to be had.
+    """
+    check_versions()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name).master(master)
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if cores := local_cores(master):
+        settings["spark.sql.shuffle.partitions"] = str(cores)
+    for name, value in {**settings, **(conf or {})}.items():
+        builder = builder.config(name, value)
+    return configure(builder, s3=s3, conf=conf).getOrCreate()
+
+
+def configure(
+    builder: SparkSession.Builder, *, s3: S3 | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession.Builder:
+    """Complete a builder of your own with what Delta, and S3, need; ``conf`` wins. Sets and raises the same as `session`.
+
+    ``spark.jars`` is taken: name JARs of your own, after Penstock's, in ``conf``, or use ``spark.jars.packages``.
+    """
+    check_versions()
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # Workers would run the first python3 of the PATH, which need not have pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.jars": ",".join(map(str, jars.ensure(s3=s3 is not None))),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Two partitions hold the file list of a table of this size; Delta's 50 cost a second a commit.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        **(s3_settings(s3, os.environ) if s3 else {}),
+        **(conf or {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def s3_settings(s3: S3, environment: Mapping[str, str]) -> dict[str, str]:
+    """What S3A is told; the scheme ``s3://`` means it too. Holds no secret: S3A reads credentials from the environment itself."""
+    endpoint = s3.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+    region = s3.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+    settings = {
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.s3a.endpoint.region": region,
+        "spark.hadoop.fs.s3a.path.style.access": str(s3.path_style or endpoint is not None).lower(),
+    }
+    return settings | ({"spark.hadoop.fs.s3a.endpoint": endpoint} if endpoint else {})
+
+
+def local_cores(master: str) -> int | None:
+    """The cores of a ``local[n]`` master; None for a cluster's."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", master)
+    if not found:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+
+
+def check_versions(installed: Mapping[str, str | None] | None = None) -> None:
+    """Raise `MissingDependency` unless PySpark and Delta are installed in the versions that fit together."""
+    found = {name: _installed_version(name) for name in _VERSIONS} if installed is None else installed
+    wrong = {name: found[name] for name, version in _VERSIONS.items() if found[name] != version}
+    if wrong:
+        raise MissingDependency(
+            "Spark's packages are missing or do not fit together",
+            operation="start Spark",
+            expected=", ".join(f"{name} {_VERSIONS[name]}" for name in wrong),
+            observed=", ".join(f"{name} {version or 'missing'}" for name, version in wrong.items()),
+            hint="Install them with `pip install 'penstock[spark]'`",
+        )
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
