@@ -1,0 +1,134 @@
+# Penstock's commands; `make help` lists them. Everything is installed into .venv and the cache, never into the system,
+# but for Java, which scripts/setup_java.sh installs with the system's package manager where it may.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PENSTOCK_CACHE ?= $(HOME)/.cache/penstock
+export PENSTOCK_CACHE
+
+VENV := .venv
+WITH_JAVA = JAVA_HOME="$$(scripts/setup_java.sh --find)"
+PY = $(WITH_JAVA) $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+# The JARs are looked for again when what chooses them has changed.
+JARS_KEY := $(shell cat $(wildcard spark/prefetch.py spark/jars.py spark/*.xml) | cksum | cut -d" " -f1)
+JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
+
+WORKERS ?= 2
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile
+QUICK := not slow and not spark and not s3 and not versitygw and not processes and not simulation
+
+ARGS ?=
+FIRST_SEED ?= 0
+SEEDS ?= 500
+SEED ?=
+MINUTES ?=
+
+##@ First steps
+
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(INSTALLED) java servers $(JARS) ## .venv, Java, Spark's JARs and the test servers (all cached)
+
+.PHONY: demo
+demo: $(INSTALLED) java $(JARS) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
+	@$(WITH_JAVA) $(VENV)/bin/penstock demo $(ARGS)
+
+##@ Checks
+
+.PHONY: test
+test: setup lint types layers ## everything that must pass: setup, lint, types, layers, all tests
+	$(PYTEST) --durations=10 tests
+
+.PHONY: lint
+lint: $(INSTALLED) ## ruff: rules and format
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+.PHONY: format
+format: $(INSTALLED) ## mend what ruff can mend
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+.PHONY: types
+types: $(INSTALLED) ## mypy, strict
+	$(VENV)/bin/mypy
+
+.PHONY: layers
+layers: $(INSTALLED) ## which part may import which
+	$(VENV)/bin/lint-imports
+
+.PHONY: unit
+unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
+	$(PYTEST) -m "$(QUICK)" $(ARGS) tests
+
+##@ Long campaigns
+
+.PHONY: simulate
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0)
+	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+
+.PHONY: exhaustive
+exhaustive: $(INSTALLED) ## every single fault at every store call of a small workload
+	$(PY) -m tests.simulation.campaign exhaustive $(ARGS)
+
+.PHONY: replay
+replay: $(INSTALLED) ## run one seed again, with its trace (SEED=…)
+	@[ -n "$(SEED)" ] || { echo "which one? make replay SEED=42" >&2; exit 2; }
+	$(PY) -m tests.simulation.campaign replay --seed $(SEED) $(ARGS)
+
+.PHONY: teeth
+teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice?
+	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
+
+.PHONY: chaos
+chaos: $(INSTALLED) servers ## real processes, killed and paused at random (MINUTES=2)
+	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)
+
+.PHONY: soak
+soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
+	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
+
+##@ Measurements
+
+.PHONY: bench
+bench: $(INSTALLED) ## the figures we build for, as a table and JSON
+	$(PY) -m benchmarks $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(INSTALLED) java ## Kafka and RocketMQ beside ours, on this machine
+	$(PY) -m benchmarks.peers $(ARGS)
+
+##@ Housekeeping
+
+.PHONY: clean
+clean: ## remove .venv and what tools left behind (the cache stays)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ------------------------------------------------------------------------------------------------ what they stand on
+
+$(INSTALLED): pyproject.toml scripts/setup_venv.sh
+	@scripts/setup_venv.sh
+	@touch $@
+
+.PHONY: java
+java:
+	@scripts/setup_java.sh
+
+.PHONY: servers
+servers:
+	@scripts/build_servers.sh
+
+$(JARS): | $(INSTALLED) java
+	@if [ -f spark/prefetch.py ]; then \
+		echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"; \
+		$(PY) -m penstock.spark.prefetch; \
+		mkdir -p $(@D); touch $@; \
+	fi

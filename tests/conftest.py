@@ -1,0 +1,53 @@
+"""What holds for all tests: what is skipped without its tool, and that CI does not skip what it could run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+
+import pytest
+
+from tests.servers import VERSITYGW
+
+# A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
+TOOLS = {"versitygw": "go", "spark": "java"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SkipsInCI(), "penstock-skips")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if VERSITYGW.exists():
+        return
+    for item in items:
+        if item.get_closest_marker("versitygw"):
+            item.add_marker(pytest.mark.skip(reason="versitygw is not built: install Go, then `make setup`"))
+
+
+class SkipsInCI:
+    """Fails a run in CI that skipped a test although the tool for it is there."""
+
+    def __init__(self) -> None:
+        self.skipped: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+            tools = [tool for mark, tool in TOOLS.items() if mark in report.keywords and shutil.which(tool)]
+            if tools:
+                self.skipped.append(f"{report.nodeid} (there is {', '.join(tools)})")
+
+    # With xdist the process that prints the summary hears of every worker's reports.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.skipped and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+        yield
+        if self.skipped:
+            terminalreporter.section("skipped in CI, which fails the run", red=True)
+            for line in self.skipped:
+                terminalreporter.line(line)

@@ -1,0 +1,95 @@
+"""The repository keeps its own shape: real folders, one namespace, a light door, and a wheel that has it all."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.tree import AREAS, DOOR, MAPPING, PACKAGES, ROOT, absolute_imports, files, modules
+
+HEAVY = {"boto3", "botocore", "click", "delta", "deltalake", "duckdb", "moto", "pandas", "polars", "pyspark", "pytest", "rich"}
+
+
+def package_of(module: Path) -> str:
+    """The package that a Python file of the library belongs to."""
+    parts = module.relative_to(ROOT).parent.parts
+    return ".".join(parts if parts[0] == DOOR else ("penstock", *parts))
+
+
+def library_files() -> list[Path]:
+    return [path for path in files() if path.relative_to(ROOT).parts[0] in AREAS | {DOOR}]
+
+
+def test_every_python_folder_is_in_the_package_list() -> None:
+    assert {package_of(path) for path in library_files() if path.suffix == ".py"} == PACKAGES
+
+
+def test_every_package_says_what_it_is() -> None:
+    assert {package_of(path) for path in library_files() if path.name == "__init__.py"} == PACKAGES
+
+
+def test_links_of_the_door_lead_to_the_areas() -> None:
+    door = ROOT / DOOR
+    assert {path.name for path in door.iterdir() if path.is_symlink()} == AREAS
+    assert all((door / area).resolve() == ROOT / area for area in AREAS)
+    assert all(MAPPING[f"penstock.{area}"] == area for area in AREAS)
+
+
+def test_no_module_imports_an_area_by_its_bare_name() -> None:
+    bare = [f"{path}: {name}" for path, tree in modules() for name in absolute_imports(tree) if name.partition(".")[0] in AREAS]
+    assert not bare
+
+
+def test_areas_import_each_other_relatively() -> None:
+    # With absolute imports a type checker that reads the real folders sees every class twice.
+    absolute = [
+        f"{path}: {name}"
+        for path, tree in modules(*AREAS - {"infra"})
+        for name in absolute_imports(tree)
+        if name.partition(".")[0] == "penstock"
+    ]
+    assert not absolute
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [("penstock", set()), ("penstock.testing.plugin", {"pytest"}), ("penstock.infra.cli", {"click", "rich"})],
+)
+def test_imports_are_light(module: str, allowed: set[str]) -> None:
+    code = f"import {module}, sys, json; print(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = set(json.loads(run.stdout))
+    assert loaded & HEAVY <= allowed
+
+
+def test_entry_points_can_be_loaded() -> None:
+    ours = importlib.metadata.distribution("penstock").entry_points
+    assert {(entry.group, entry.name) for entry in ours} == {("console_scripts", "penstock"), ("pytest11", "penstock")}
+    for entry in ours:
+        entry.load()
+
+
+@pytest.mark.slow
+def test_wheel_holds_the_whole_library_even_without_links(tmp_path: Path) -> None:
+    # An archive of the repository, or a clone on Windows, has no links: the mapping alone must do.
+    source = tmp_path / "source"
+    for path in [*library_files(), *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
+        copy = source / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    parts = [path.relative_to(ROOT).parts for path in library_files()]
+    assert packed == {"/".join(part if part[0] == DOOR else ("penstock", *part)) for part in parts}

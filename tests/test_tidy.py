@@ -1,0 +1,156 @@
+"""The rules of the house that no tool knows. Each failure names the place and what to do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.tree import AREAS, CONFIG, ROOT, files, modules
+
+LINES_MAX = 400
+# Longer ones, each with the reason why it is one thing.
+LONG: dict[str, str] = {}
+
+# Who may wait for real time in tests; everyone else uses tests/waiting.py or the simulation's clock.
+WAITING = {
+    "tests/waiting.py": "is the helper",
+    "tests/servers.py": "waits for a server's port",
+}
+
+# Who may catch everything and say nothing.
+SWALLOWING = {
+    "tests/simulation/loop.py": "closes what crashed processes left, whatever it answers",
+}
+
+# Put together, so that this file does not name them itself.
+FOLDERS = "|".join(["wo" + "rk", "fa" + "rm", "ro" + "ot", "Us" + "ers"])
+MACHINE_PATHS = re.compile(rf"(?:^|[^A-Za-z0-9.~_}}-])/(?:{FOLDERS})/", re.MULTILINE)
+HOSTS = ("py" + "pi.org", "pythonh" + "osted", "maven" + ".org", "proxy.go" + "lang", "npm" + "js", "crates" + ".io")
+REGISTRIES = re.compile("|".join(map(re.escape, HOSTS)), re.IGNORECASE)
+LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for path in files():
+        try:
+            yield str(path.relative_to(ROOT)), path.read_text()
+        except UnicodeDecodeError:
+            continue
+
+
+def places(pattern: re.Pattern[str]) -> list[str]:
+    """Where a pattern occurs in the repository's texts, as file:line."""
+    return [
+        f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {match[0].strip()}"
+        for path, text in texts()
+        for match in pattern.finditer(text)
+    ]
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[int]:
+    """The lines that call one of the functions, each named as it is written there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+            yield node.lineno
+
+
+def test_modules_are_short() -> None:
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path, _ in modules()}
+    long = {path for path, length in lengths.items() if length > LINES_MAX}
+    assert not {f"{path} has {lengths[path]} lines: which part is a thing of its own?" for path in long - LONG.keys()}
+    assert not {f"{path} is short now: take it off the list" for path in LONG.keys() - long}
+
+
+def test_no_error_is_swallowed() -> None:
+    swallowed = [
+        f"{path}:{line}: say which errors, and why they do not matter"
+        for path, tree in modules()
+        if path not in SWALLOWING
+        for line in swallowing(tree)
+    ]
+    assert not swallowed
+
+
+def swallowing(tree: ast.Module) -> Iterator[int]:
+    """The lines that catch everything and do nothing about it."""
+    everything = {"Exception", "BaseException"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            if (node.type is None or ast.unparse(node.type) in everything) and all(map(does_nothing, node.body)):
+                yield node.lineno
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith("suppress")
+            and everything & {*map(ast.unparse, node.args)}
+        ):
+            yield node.lineno
+
+
+def does_nothing(step: ast.stmt) -> bool:
+    return isinstance(step, (ast.Pass, ast.Continue)) or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant))
+
+
+def test_no_test_sleeps() -> None:
+    slept = [
+        f"{path}:{line}: use tests/waiting.py"
+        for path, tree in modules("tests")
+        if path not in WAITING
+        for line in calls(tree, "time.sleep", "sleep")
+    ]
+    assert not slept
+
+
+def test_real_time_passes_in_no_asyncio_test() -> None:
+    # In the simulation asyncio.sleep costs nothing; elsewhere only giving way (0) is free.
+    slept = [
+        f"{path}:{node.lineno}: simulate it, or wait for the event itself"
+        for path, tree in modules("tests")
+        if not path.startswith("tests/simulation/") and path not in WAITING
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node) != "asyncio.sleep(0)" and ast.unparse(node.func) == "asyncio.sleep"
+    ]
+    assert not slept
+
+
+def test_bans_are_lifted_per_file_and_not_in_a_line() -> None:
+    lifted = re.compile("no" + "qa:[^#\n]*TID251")
+    assert not places(lifted), "say it in pyproject.toml, per-file-ignores, with the reason"
+
+
+def test_bans_are_lifted_for_few_files_of_the_library() -> None:
+    lifted = {
+        pattern
+        for pattern, rules in CONFIG["tool"]["ruff"]["lint"]["per-file-ignores"].items()
+        if "TID251" in rules and pattern.partition("/")[0] in AREAS - {"infra"}
+    }
+    assert lifted == {"log/runtime.py"}
+
+
+def test_no_path_of_one_machine() -> None:
+    assert not places(MACHINE_PATHS)
+
+
+def test_no_address_of_a_package_registry() -> None:
+    assert not places(REGISTRIES), "their clients know them"
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert not places(LEFTOVERS), "do it, or file an issue"
+
+
+def test_links_in_documents_lead_somewhere() -> None:
+    link = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+    dead = [
+        f"{path}: {target}"
+        for path, text in texts()
+        if path.endswith(".md")
+        for target in link.findall(text)
+        if "://" not in target and not (ROOT / Path(path).parent / target).exists()
+    ]
+    assert not dead
+
+
+def test_changelog_knows_the_version() -> None:
+    assert f"## [{CONFIG['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text()
