@@ -80,35 +80,39 @@ def _jar_folder() -> Path:
 
 
 def _fetch(list_path: Path) -> None:
-    import pyspark
-
     target = _jar_folder()
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target) as scratch:
-        answer = subprocess.run(
-            [
-                find_java().program,
-                *("-cp", str(Path(pyspark.__file__).parent / "jars" / "*"), "org.apache.ivy.Main"),
-                *("-settings", _HERE / "ivysettings.xml", "-ivy", list_path, "-cache", f"{scratch}/ivy"),
-                *("-retrieve", f"{scratch}/[organisation]_[artifact]-[revision].[ext]"),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        if answer.returncode != 0:
+        complaint = _run_ivy(list_path, scratch)
+        if complaint is not None:
             raise MissingDependency(
                 "The JARs for Spark could not be fetched",
                 operation="fetch JARs",
                 object=list_path.name,
                 expected="an answer of Maven Central",
-                observed=_complaint(answer.stdout + answer.stderr),
+                observed=complaint,
                 hint="Run `python -m penstock.spark.prefetch` once with a network; it fills the folder "
                 f"{target}, which may be copied to machines without one (set PENSTOCK_CACHE there)",
             )
         for jar in _read_list(list_path):
             os.replace(f"{scratch}/{jar.file_name}", target / jar.file_name)
+
+
+def _run_ivy(list_path: Path, scratch: str) -> str | None:
+    """Retrieve a list into ``scratch``; None, or what went wrong."""
+    import pyspark
+
+    command = [
+        find_java().program,
+        *("-cp", str(Path(pyspark.__file__).parent / "jars" / "*"), "org.apache.ivy.Main"),
+        *("-settings", _HERE / "ivysettings.xml", "-ivy", list_path, "-cache", f"{scratch}/ivy"),
+        *("-retrieve", f"{scratch}/[organisation]_[artifact]-[revision].[ext]"),
+    ]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"nothing within {_TIMEOUT_S} s"
+    return None if answer.returncode == 0 else _complaint(answer.stdout + answer.stderr)
 
 
 def _complaint(report: str) -> str:

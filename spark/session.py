@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..log.errors import MissingDependency
@@ -52,9 +53,15 @@ def session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name).master(master)
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.xml').as_uri()}",
+    }
     if cores := local_cores(master):
         settings["spark.sql.shuffle.partitions"] = str(cores)
+        # A laptop's host name may lead nowhere, or to an address that a VPN takes away.
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     for name, value in {**settings, **(conf or {})}.items():
         builder = builder.config(name, value)
     return configure(builder, s3=s3, conf=conf).getOrCreate()
