@@ -1,0 +1,44 @@
+"""The same seed gives the same run: in this process, and in others that hash strings differently."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.faults import RandomFaults
+from tests.simulation.kernel import Kernel
+from tests.simulation.toy import play
+
+pytestmark = pytest.mark.simulation
+
+ROOT = Path(__file__).parents[2]
+
+
+def digests(seeds: range) -> list[str]:
+    return [play(seed, RandomFaults.swarm(Kernel(seed).rng, rate=0.2)).kernel.digest() for seed in seeds]
+
+
+def test_same_seed_same_trace_other_seed_other_trace() -> None:
+    first = digests(range(20))
+    assert digests(range(20)) == first
+    assert len(set(first)) == 20
+
+
+def test_the_trace_is_the_same_in_another_interpreter() -> None:
+    code = "from tests.simulation.test_determinism import digests; print(*digests(range(20)), sep='\\n')"
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split("\n")[:-1]
+        for hash_seed in ("1", "2")
+    ]
+    assert printed == [digests(range(20))] * 2
