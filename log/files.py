@@ -18,6 +18,8 @@ from .errors import DataDamaged, ForeignObject, PenstockError
 _SEAL = b"penstock.seal"
 _HALF = 32
 _BLANK = b"0" * (2 * _HALF)
+UNSEALED = {_SEAL.decode(): _BLANK.decode()}
+"""The footer value that a file is written with before `seal` sets it."""
 _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
@@ -43,8 +45,13 @@ def write_file(table: pa.Table, footer: Mapping[str, str]) -> bytes:
         store_schema=False,
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({**footer, _SEAL.decode(): _BLANK.decode()})
-    file = bytearray(sink.getvalue())
+        writer.add_key_value_metadata({**footer, **UNSEALED})
+    return seal(sink.getvalue())
+
+
+def seal(written: pa.Buffer) -> bytes:
+    """A complete Parquet file, whose footer has the value `UNSEALED`, with its seal set."""
+    file = bytearray(written)
     start = _footer_start(file, "a new file")
     at = _seal_at(file, start, "a new file")
     file[at : at + _HALF] = digest(memoryview(file)[:start]).encode()
@@ -71,16 +78,21 @@ def check_seal(file: bytes, *, where: str) -> int:
     """Raise unless every byte is as it was written; returns where the footer starts."""
     start = _footer_start(file, where)
     at = _seal_at(file, start, where)
-    seal = bytes(file[at : at + 2 * _HALF])
-    if digest(memoryview(file)[:start]).encode() != seal[:_HALF]:
+    if digest(memoryview(file)[:start]).encode() != bytes(file[at : at + _HALF]):
         raise _damaged("the rows are not what was written", where)
-    hasher = xxhash.xxh3_128()
-    hasher.update(memoryview(file)[start : at + _HALF])
-    hasher.update(_BLANK[_HALF:])
-    hasher.update(memoryview(file)[at + 2 * _HALF :])
-    if hasher.hexdigest().encode() != seal[_HALF:]:
-        raise _damaged("the footer is not what was written", where)
+    check_footer(memoryview(file)[start:], where=where)
     return start
+
+
+def check_footer(footer: bytes | memoryview, *, where: str) -> None:
+    """Raise unless a file's last bytes, from where its footer starts, are as they were written."""
+    at = _seal_at(bytes(footer), 0, where)
+    hasher = xxhash.xxh3_128()
+    hasher.update(footer[: at + _HALF])
+    hasher.update(_BLANK[_HALF:])
+    hasher.update(footer[at + 2 * _HALF :])
+    if hasher.hexdigest().encode() != bytes(footer[at + _HALF : at + 2 * _HALF]):
+        raise _damaged("the footer is not what was written", where)
 
 
 def _footer_start(file: bytes | bytearray, where: str) -> int:
