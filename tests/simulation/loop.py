@@ -310,7 +310,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         host = self._generators.pop(id(generator), WORLD)
-        if not self._closed and not host.crashed:
+        if not self._closed:
             context = copy_context()
             context.run(HOST.set, host)
             self.create_task(generator.aclose(), context=context)

@@ -274,8 +274,6 @@ class _Request:
         return result, None
 
     def arrive(self) -> None:
-        if self.process.crashed:
-            return
         if self.answer.done():
             self.store.counts["answer to nobody"] += 1
         elif self.error is not None:
@@ -286,7 +284,7 @@ class _Request:
             self.answer.set_result(self.result)
 
     def give_up(self) -> None:
-        if self.process.crashed or self.answer.done():
+        if self.answer.done():
             return
         what = {"operation": self.call.verb, "object": self.call.key}
         error = Conflict("the store could not decide", **what) if self.course.undecided else StoreUnavailable("no answer", **what)
