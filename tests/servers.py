@@ -1,0 +1,133 @@
+"""S3 servers on a free loopback port, for as long as a `with` block, and gone after it whatever happens.
+
+moto is quick but no oracle for races; versitygw is a real server, built by `make setup` where Go is installed. It runs in a session
+of its own, so that Ctrl-C reaches only the test, which then ends it; a test that is killed takes it along (Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BUCKET = "penstock"
+VERSITYGW = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "bin" / "versitygw-v1.8.0"
+_STARTS = 3
+_START_S = 20.0
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server with one empty bucket."""
+
+    endpoint: str
+    access_key_id: str = "penstock"
+    secret_access_key: str = "penstock-secret"
+    bucket: str = BUCKET
+
+    def url(self, prefix: str, **options: str) -> str:
+        """The URL of a store under a prefix, for `open_store` beside `credentials`."""
+        query = urllib.parse.urlencode({"region": "us-east-1", "endpoint": self.endpoint, **options})
+        return f"s3://{self.bucket}/{prefix}?{query}"
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """What `open_store` takes as ``options``."""
+        return {"access_key_id": self.access_key_id, "secret_access_key": self.secret_access_key}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that make any S3 client use this server."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+
+@contextlib.contextmanager
+def moto_server() -> Iterator[S3Server]:
+    """moto's S3 in a thread of this process. Its state is the process's: one at a time."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        running = S3Server(f"http://127.0.0.1:{port}")
+        client = boto3.client(
+            "s3",
+            endpoint_url=running.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=running.access_key_id,
+            aws_secret_access_key=running.secret_access_key,
+        )
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+        yield running
+    finally:
+        server.stop()
+
+
+@contextlib.contextmanager
+def versitygw_server(folder: Path, *, binary: Path = VERSITYGW) -> Iterator[S3Server]:
+    """versitygw over a folder, which must be on a file system with extended attributes."""
+    (folder / "data" / BUCKET).mkdir(parents=True)
+    for start in range(_STARTS):
+        port = free_port()  # another process may take it first: so start again on another
+        running = S3Server(f"http://127.0.0.1:{port}")
+        with (folder / "server.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    *_die_with_parent(),
+                    str(binary),
+                    *("--access", running.access_key_id, "--secret", running.secret_access_key),
+                    *("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet"),
+                    *("posix", str(folder / "data")),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            if _answers(process, port):
+                yield running
+                return
+        finally:
+            process.kill()  # asked politely it waits for idle connections, and its data is of no more use
+            process.wait()
+        if start == _STARTS - 1:
+            raise RuntimeError(f"versitygw did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    deadline = time.monotonic() + _START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _die_with_parent() -> list[str]:
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
