@@ -61,5 +61,10 @@ class TopicLimits:
     def __post_init__(self) -> None:
         for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not is_positive(value):
                 raise InvalidArgument(f"limit {name} must be a positive whole number", observed=value)
+
+
+def is_positive(value: object) -> bool:
+    """Whether it is a whole number above zero, and not a truth value."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

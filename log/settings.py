@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, NotSupported
-from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits
+from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
 from .messages import MessageType
 
 QUEUES_DEFAULT = 16
@@ -36,15 +36,15 @@ class TopicSettings:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
         if self.message_type not in _SUPPORTED_TYPES:
             raise NotSupported(f"topics of type {self.message_type} are not supported yet", hint="use NORMAL or FIFO")
-        if not isinstance(self.queues, int) or isinstance(self.queues, bool) or self.queues < 1:
+        if not is_positive(self.queues):
             raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
         if self.queues > QUEUES_MAX:
             raise LimitExceeded("too many queues", expected=f"at most {QUEUES_MAX}", observed=self.queues)
-        if self.retention is not None and (not isinstance(self.retention, timedelta) or self.retention <= timedelta(0)):
-            raise InvalidArgument("retention must be a positive timedelta, or None", observed=self.retention)
-        size = self.retention_bytes
-        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=size)
+        retention: object = self.retention
+        if retention is not None and not (isinstance(retention, timedelta) and retention > timedelta(0)):
+            raise InvalidArgument("retention must be a positive timedelta, or None", observed=retention)
+        if self.retention_bytes is not None and not is_positive(self.retention_bytes):
+            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=self.retention_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

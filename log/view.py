@@ -82,8 +82,10 @@ class View:
         floor = await read_floor(self._store, self._paths)
         if at_most is not None and at_most < floor:
             raise ViewLost("the log has been trimmed past this entry", object=self._paths.log, expected=at_most, observed=floor)
-        self.state = await self._newest_checkpoint(floor, at_most)
-        self._proof_s = sent_s
+        state = await self._newest_checkpoint(floor, at_most)
+        if state.entry >= self.state.entry:  # else another task of this process has moved on meanwhile
+            self.state = state
+        self._proof_s = max(self._proof_s, sent_s)
 
     async def _newest_checkpoint(self, floor: int, at_most: int | None) -> State:
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor - 1) if floor else None)
@@ -153,9 +155,9 @@ class View:
         """Note that a request sent at ``sent_s`` showed where the tail is."""
         self._proof_s = max(self._proof_s, sent_s)
 
-    async def catch_up(self, *, until: int | None = None) -> None:
-        """Fold all there is, or all up to entry ``until``; far behind, entries are fetched side by side."""
-        hits = _FAR_BEHIND_HITS if until is None else 0
+    async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
+        """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side."""
+        hits = _FAR_BEHIND_HITS if expect_many else 0
         while until is None or self.state.entry < until:
             if hits >= _FAR_BEHIND_HITS:
                 await self._prefetch()

@@ -1,0 +1,180 @@
+"""What is on its way into the log, and what each entry (or each jump over entries) proves about it.
+
+An append ends as written, not written or unknown. *Not written* needs every entry that could carry it folded by this process, or a row of
+the same epoch that proves it; everything else is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from .errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
+from .fold import Folded, ProducerRow, State, Void
+from .header import Action, Batch, Epoch, Opening
+from .limits import VALIDITY_ENTRIES
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """It is in the log, durably."""
+
+    entry: int
+    store_time_ms: int
+    offsets: Mapping[int, int] | None
+    """The first offset in each of its queues; None when entries were passed over, so that only the fact is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The producer's name is this process's until another opens it."""
+
+    epoch: Epoch
+    last_sequence: int
+
+
+Outcome: TypeAlias = Written | Opened | PenstockError
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A batch, an opening or a set of actions, until its outcome is known."""
+
+    deadline_s: float
+    """By the monotonic clock; then it ends as unknown, or as not written where that is proved."""
+    future: asyncio.Future[Outcome]
+    batch: Batch | None = None
+    opening: Opening | None = None
+    actions: tuple[Action, ...] = ()
+    rows: pa.Table | None = None
+    """Of a batch whose rows are not staged, sorted by queue."""
+    size_bytes: int = 0
+    handed_tail: int | None = None
+    """The tail it was handed over at; None: not handed over."""
+    handed_ms: int = 0
+    """When that was done, by the corrected clock."""
+    exposed_until: int = 0
+    """The last entry number that could still carry it through some earlier request."""
+    passed_over: int = 0
+    """Entries appended since it was handed over that did not bring it."""
+    write_ids: set[str] = field(default_factory=set)
+    """Of the entries it was put into."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.future.done()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Make the outcome known, once."""
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+    def valid_from(self, tail: int) -> None:
+        """Let it be brought by the entries after ``tail``; only when no earlier request can carry it any more."""
+        if self.batch is not None:
+            self.batch = replace(self.batch, valid_until=tail + VALIDITY_ENTRIES)
+        if self.opening is not None:
+            self.opening = replace(self.opening, valid_until=tail + VALIDITY_ENTRIES)
+        self.handed_tail = None
+        self.passed_over = 0
+
+    @property
+    def valid_until(self) -> int:
+        """The last entry that may bring it."""
+        part = self.batch or self.opening
+        return part.valid_until if part else 2**63
+
+
+def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
+    """What an entry, folded right after the one before, says of ``pending``."""
+    if pending.actions:
+        written = folded.header.write_id in pending.write_ids
+        return Written(folded.number, folded.store_time_ms, {}) if written else None
+    if pending.opening is not None:
+        for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
+            if opening.write_id == pending.opening.write_id and isinstance(epoch, Epoch):
+                return Opened(epoch, folded.state.named[opening.producer].last)
+        return _gone(pending.opening.generation, folded.state)
+    batch = _batch(pending)
+    for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+        if not isinstance(verdict, Void) and _same(other, batch):
+            return Written(folded.number, folded.store_time_ms, verdict)
+    return _gone(batch.generation, folded.state) or _fenced(batch, folded.state)
+
+
+def after_jump(pending: Pending, state: State) -> Outcome | None:
+    """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
+    if pending.batch is None:
+        return _unknown("the log was trimmed past this process while an entry was on its way")
+    batch = pending.batch
+    row = _row(state, batch)
+    if row is not None and row.epoch == batch.epoch:
+        if row.last >= batch.last:
+            return Written(row.entry, row.time_ms, None)
+        if row.last == batch.previous:
+            return None
+    return _unknown("the log was trimmed past this process, and no row of this producer's epoch is left to tell")
+
+
+def at_deadline(pending: Pending, state: State) -> Outcome:
+    """How it ends when its time is over."""
+    if state.entry >= pending.exposed_until:
+        return NotWritten(
+            "the send did not get into the log in time", operation="append", hint="nothing of it was written; try again"
+        )
+    return _unknown("the send may still get into the log")
+
+
+def is_expired(pending: Pending, state: State) -> bool:
+    """Whether no later entry may bring it, so that it can be formed anew."""
+    return state.entry >= pending.valid_until
+
+
+def _batch(pending: Pending) -> Batch:
+    assert pending.batch is not None, "a pending append is a batch, an opening or actions"
+    return pending.batch
+
+
+def _same(one: Batch, other: Batch) -> bool:
+    """One producer never uses the same sequences of an epoch for two batches."""
+    return (one.producer, one.named, one.epoch, one.previous, one.last) == (
+        other.producer,
+        other.named,
+        other.epoch,
+        other.previous,
+        other.last,
+    )
+
+
+def _row(state: State, batch: Batch) -> ProducerRow | None:
+    return (state.named if batch.named else state.unnamed).get(batch.producer)
+
+
+def _gone(generation: int, state: State) -> PenstockError | None:
+    if not state.alive or state.generation != generation:
+        return TopicDeleted("the topic was deleted", operation="append", hint="open it anew if it was created again")
+    return None
+
+
+def _fenced(batch: Batch, state: State) -> PenstockError | None:
+    row = _row(state, batch)
+    if batch.named and row is not None and row.epoch != batch.epoch:
+        return FencedError(
+            "a newer instance of this named producer is open; the send was not written",
+            operation="append",
+            object=batch.producer,
+            expected=batch.epoch,
+            observed=row.epoch,
+        )
+    return None
+
+
+def _unknown(message: str) -> UnknownOutcome:
+    return UnknownOutcome(
+        message, operation="append", hint="reopen the producer; a named producer's last_sequence says what was written"
+    )

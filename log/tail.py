@@ -1,0 +1,137 @@
+"""The shared end of a topic's log in one process: one view that appends, polls and wakes whoever waits for entries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .errors import PenstockError, StoreUnavailable, ViewLost
+from .fold import Folded, State
+from .paths import TopicPaths
+from .runtime import Runtime
+from .stores.protocol import ObjectStore
+from .view import EntryCache, View
+
+POLL_FIRST_S = 0.010
+POLL_MAX_S = 1.0
+POLL_QUIET_S = 5.0
+QUIET_AFTER_S = 120.0
+
+
+class Tail:
+    """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while somebody waits.
+
+    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        runtime: Runtime,
+        *,
+        poll_first_s: float = POLL_FIRST_S,
+        poll_max_s: float = POLL_MAX_S,
+        poll_quiet_s: float = POLL_QUIET_S,
+    ) -> None:
+        self._runtime = runtime
+        self._poll_s = (poll_first_s, poll_max_s, poll_quiet_s)
+        self.cache = EntryCache()
+        self.view = View(store, paths, runtime, cache=self.cache)
+        self.view.on_fold = self._folded
+        self.view.on_jump = self._jumped
+        self.fold_listeners: list[Callable[[Folded, bytes], None]] = []
+        self.jump_listeners: list[Callable[[State], None]] = []
+        self._moved = asyncio.Event()
+        self._waiters = 0
+        self._poller: asyncio.Task[None] | None = None
+        self._failure: PenstockError | None = None
+
+    @property
+    def state(self) -> State:
+        """The state as far as this process knows it."""
+        return self.view.state
+
+    async def open(self) -> None:
+        """Fold up to the end of the log."""
+        await self.view.open()
+        await self.view.catch_up(expect_many=True)
+
+    async def catch_up(self) -> None:
+        """Fold all there is now."""
+        try:
+            await self.view.catch_up()
+        except ViewLost:
+            await self.reopen()
+
+    async def step(self) -> None:
+        """Fold the next entry if there is one."""
+        try:
+            await self.view.step()
+        except ViewLost:
+            await self.reopen()
+
+    async def reopen(self) -> None:
+        """Start again from the newest checkpoint; what lies between is passed over, and listeners hear of the jump before anything else."""
+        before = self.view.state.entry
+        await self.view.open()
+        if self.view.state.entry > before:
+            self._jumped(self.view.state)
+        await self.view.catch_up(expect_many=True)
+
+    async def wait_past(self, entry: int) -> None:
+        """Return once the state is past ``entry``. Raises what made reading the log impossible."""
+        self._waiters += 1
+        try:
+            while self.state.entry <= entry:
+                if self._poller is None or self._poller.done():
+                    self._failure = None
+                    self._poller = asyncio.ensure_future(self._poll())
+                moved = self._moved
+                await moved.wait()
+                if self._failure is not None:
+                    raise self._failure
+        finally:
+            self._waiters -= 1
+
+    async def close(self) -> None:
+        """Stop polling."""
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+
+    async def _poll(self) -> None:
+        first_s, max_s, quiet_s = self._poll_s
+        interval_s = first_s
+        quiet_since_s = self._runtime.clock.monotonic_s()
+        while self._waiters:
+            before = self.state.entry
+            try:
+                await self.step()
+            except StoreUnavailable:
+                interval_s = max(interval_s, max_s / 4)
+            except PenstockError as error:
+                self._failure = error
+                self._wake()
+                return
+            if self.state.entry > before:
+                interval_s = first_s
+                quiet_since_s = self._runtime.clock.monotonic_s()
+                continue
+            quiet = self._runtime.clock.monotonic_s() - quiet_since_s > QUIET_AFTER_S
+            await asyncio.sleep(interval_s)
+            interval_s = min(interval_s * 1.5, quiet_s if quiet else max_s)
+
+    def _folded(self, folded: Folded, data: bytes) -> None:
+        for listener in list(self.fold_listeners):
+            listener(folded, data)
+        self._wake()
+
+    def _jumped(self, state: State) -> None:
+        for listener in list(self.jump_listeners):
+            listener(state)
+        self._wake()
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
