@@ -29,9 +29,13 @@ home_of() { # a launcher may be a link; asking Java itself also works for wrappe
     "$1" -XshowSettings:properties -version 2>&1 | sed -n 's/^ *java\.home = //p'
 }
 
-try() {
+try() { # its output is of interest only when it fails
+    local output
     echo "setup: $*"
-    "$@"
+    output=$("$@" 2>&1) || {
+        echo "$output" >&2
+        return 1
+    }
 }
 
 install_java() {

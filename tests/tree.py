@@ -21,10 +21,8 @@ AREAS = {folder for name, folder in MAPPING.items() if name != "penstock"}
 @functools.cache
 def files() -> tuple[Path, ...]:
     """Every file that is tracked, or would be, links left out."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
-    )
-    paths = (ROOT / name for name in listed.stdout.decode().split("\0") if name)
+    listed = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
+    paths = (ROOT / name for name in listed.decode().split("\0") if name)
     return tuple(sorted({path for path in paths if path.is_file() and not path.is_symlink()}))
 
 
