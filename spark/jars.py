@@ -102,7 +102,7 @@ def _run_ivy(list_path: Path, scratch: str) -> str | None:
     """Retrieve a list into ``scratch``; None, or what went wrong."""
     import pyspark
 
-    command = [
+    command: list[str | Path] = [
         find_java().program,
         *("-cp", str(Path(pyspark.__file__).parent / "jars" / "*"), "org.apache.ivy.Main"),
         *("-settings", _HERE / "ivysettings.xml", "-ivy", list_path, "-cache", f"{scratch}/ivy"),

@@ -43,8 +43,8 @@ def session(
 ) -> SparkSession:
     """A session with Delta, and with S3 when ``s3`` is given; the running one, if there is one.
 
-    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` wins over
-    what Penstock sets. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
+    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` wins
+    over what Penstock sets. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
 
     Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the
     JARs are neither cached nor to be had.

@@ -1,0 +1,89 @@
+"""Reading a capture and what became of it, for the checks. Shares no code with what produces and applies the events."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from typing import Any, BinaryIO, TypeAlias, cast
+
+from ...log.errors import InvalidArgument
+
+Row: TypeAlias = dict[str, Any]
+Position: TypeAlias = tuple[str, int, int]
+"""Where the source has an event: its log sequence, its transaction, its number in it. Unique."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of the capture, or of the topic."""
+
+    position: Position
+    row: tuple[str, str]
+    """The table, and the key as JSON."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """A table as the source held it after the last event; values are text."""
+
+    table: str
+    rows: list[Row]
+    """An empty field is None: NULL, as a dump cannot say otherwise."""
+
+
+def event_of(body: bytes) -> Event:
+    """Read one event. Raises `InvalidArgument` when it is none of this form."""
+    try:
+        event = json.loads(body)
+        source = event["value"]["source"]
+        position = source["sequence"], source["txId"], event["value"]["transaction"]["total_order"]
+        return Event(position, (source["table"], json.dumps(event["key"], sort_keys=True)), body)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidArgument(
+            "this is no event of the capture's form", operation="check", observed=repr(body[:80]), expected="a change event"
+        ) from error
+
+
+def read_events(file: Traversable) -> Iterator[Event]:
+    """The events of a JSON lines file, plain or gzip, in its order."""
+    with _opened(file) as lines:
+        for line in lines:
+            if stripped := line.strip():
+                yield event_of(stripped)
+
+
+def key_columns(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
+    """The key columns of every table that has events."""
+    return {table: tuple(json.loads(key)) for table, key in {event.row[0]: event.row[1] for event in events}.items()}
+
+
+def read_dumps(folder: Traversable) -> list[Dump]:
+    """Every ``<table>.csv`` and ``<table>.csv.gz`` of a folder. Raises `InvalidArgument` when there is none."""
+    files = sorted((file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))), key=lambda file: file.name)
+    if not files:
+        raise InvalidArgument(
+            "there is nothing to compare with", operation="read dumps", object=str(folder), expected="<table>.csv"
+        )
+    return [Dump(file.name.partition(".csv")[0], _read_csv(file)) for file in files]
+
+
+def _read_csv(file: Traversable) -> list[Row]:
+    with _opened(file) as lines, io.TextIOWrapper(lines, encoding="utf-8", newline="") as text:
+        return [{name: value or None for name, value in row.items()} for row in csv.DictReader(text, strict=True)]
+
+
+@contextmanager
+def _opened(file: Traversable) -> Iterator[BinaryIO]:
+    with file.open("rb") as raw:
+        if not file.name.endswith(".gz"):
+            yield cast("BinaryIO", raw)
+            return
+        with gzip.GzipFile(fileobj=raw) as plain:
+            yield cast("BinaryIO", plain)

@@ -1,0 +1,181 @@
+"""Reading files of JSON lines, CSV, Parquet and Debezium events as messages to produce."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, BinaryIO, TypeAlias
+
+from ..log.errors import InvalidArgument
+from .debezium import parse_change
+from .labels import Labels, Record
+
+_LINE_BYTES_MAX = 64 * 1024 * 1024
+_PARQUET_ROWS = 4096
+
+Skip: TypeAlias = Callable[[InvalidArgument], None]
+
+
+class Format(StrEnum):
+    """What an import file holds."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+    DEBEZIUM = "debezium"
+
+
+DEBEZIUM_LABELS = Labels(
+    message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"}, sequence=None
+)
+"""A row is a message group: its changes stay in order."""
+
+
+def read_records(
+    file: BinaryIO, format: Format, *, name: str, labels: Labels | None = None, skip: Skip | None = None
+) -> Iterator[Record]:
+    """The messages of a file, in its order.
+
+    - JSON lines: an object a line; the body is the line as it stands. Empty lines are passed over.
+    - CSV: with a header; all values are text, the body is a JSON object.
+    - Parquet: the body is a JSON object; bytes in it are base64. The file must be seekable.
+    - Debezium: as JSON lines. Fields besides the row's columns: ``table``, ``schema``, ``op``, ``key`` (the values of the key
+      columns joined by ``-``) and ``position`` (see `position_of`); these five win over columns of the same name.
+
+    ``record_number``, from 1, is a field too, unless the record has one. ``labels`` default to none, for Debezium to
+    `DEBEZIUM_LABELS`. A record that cannot be read raises `InvalidArgument` naming ``name`` and the line; with ``skip`` that
+    error is handed over instead and reading goes on.
+    """
+    labels = labels or (DEBEZIUM_LABELS if format is Format.DEBEZIUM else Labels())
+    rows = {Format.JSONL: _json_rows, Format.DEBEZIUM: _json_rows, Format.CSV: _csv_rows, Format.PARQUET: _parquet_rows}
+    make = _debezium_record if format is Format.DEBEZIUM else _plain_record
+    for number, (place, row) in enumerate(rows[format](file, name), 1):
+        try:
+            record = make(row, number, labels)
+        except (ValueError, RecursionError) as error:
+            bad = _located(error, name, place)
+            if skip is None:
+                raise bad from None
+            skip(bad)
+            continue
+        if record is not None:
+            yield record
+
+
+_Row: TypeAlias = bytes | dict[str, Any] | ValueError
+"""A line of JSON, a record, or why there is none."""
+
+
+def _plain_record(row: _Row, number: int, labels: Labels) -> Record:
+    fields, whole = _opened(row)
+    if not isinstance(fields, dict):
+        raise InvalidArgument("the line is no JSON object", expected="an object", observed=type(fields).__name__)
+    return labels.record({"record_number": number, **fields}, whole)
+
+
+def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
+    event, whole = _opened(row)
+    change = parse_change(event)
+    if change is None:
+        return None
+    fields = {
+        "record_number": number,
+        **change.row,
+        **change.key,
+        "table": change.table,
+        "schema": change.schema,
+        "op": change.op,
+        "key": "-".join(map(str, change.key.values())),
+        "position": change.position,
+    }
+    return labels.record(fields, whole)
+
+
+def _opened(row: _Row) -> tuple[Any, bytes]:
+    """The value of a row and its own form, which becomes the body."""
+    if isinstance(row, ValueError):
+        raise row
+    if isinstance(row, bytes):
+        return json.loads(row), row
+    return row, json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_spelt).encode()
+
+
+def _json_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
+    for number, line in enumerate(_lines(file, name), 1):
+        if stripped := line.strip():
+            yield f"line {number}", stripped
+
+
+def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
+    # Bytes that are no UTF-8 become lone surrogates, so that one bad record does not end the reading.
+    reader = csv.reader((line.decode("utf-8", "surrogateescape") for line in _lines(file, name)), strict=True)
+    header: list[str] | None = None
+    while True:
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            yield f"line {reader.line_num}", InvalidArgument(f"the line is no CSV: {error}")
+            continue
+        if values is None:
+            return
+        if header is None:
+            header = [values[0].removeprefix("\ufeff").removeprefix("\udcef\udcbb\udcbf"), *values[1:]] if values else []
+        elif values:
+            yield f"line {reader.line_num}", _csv_row(header, values)
+
+
+def _csv_row(header: list[str], values: list[str]) -> _Row:
+    if len(values) != len(header):
+        return InvalidArgument("the line has another number of fields than the header", expected=len(header), observed=len(values))
+    return dict(zip(header, values, strict=True))
+
+
+def _parquet_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not file.seekable():
+        raise _unreadable(name, "Parquet cannot be read from a pipe", hint="Save it to a file first")
+    number = 0
+    try:
+        for batch in pq.ParquetFile(file).iter_batches(_PARQUET_ROWS):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"row {number}", row
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _unreadable(name, f"this is no Parquet file, or a damaged one: {error}", observed=f"{number} rows") from error
+
+
+def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    while line := file.readline(_LINE_BYTES_MAX + 1):
+        if len(line) > _LINE_BYTES_MAX:
+            raise _unreadable(name, "a line is too long; is this a text file?", expected=f"at most {_LINE_BYTES_MAX} bytes")
+        yield line
+
+
+def _spelt(value: object) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _unreadable(name: str, message: str, **facts: str) -> InvalidArgument:
+    """An error of the whole file, which cannot be skipped."""
+    return InvalidArgument(message, operation="read the file", object=name, **facts)
+
+
+def _located(error: ValueError | RecursionError, name: str, place: str) -> InvalidArgument:
+    """The error of one record, with where it happened and what to do about it."""
+    known = error if isinstance(error, InvalidArgument) else InvalidArgument(_described(error))
+    known.operation, known.object = "read the file", f"{name}, {place}"
+    known.hint = known.hint or "Correct it, or leave such records out with --skip-bad"
+    return known
+
+
+def _described(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"the line is no JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeError):
+        return "the line is no UTF-8"
+    return f"the line cannot be read: {error}"

@@ -1,0 +1,131 @@
+"""How an imported record becomes a message: which of its fields give the message group, tag, keys, properties, body and sequence.
+
+A *spec* is the name of a field (``customer_id``, ``customer.id`` inside a nested one) or a format string with fields in braces
+(``{table}-{id}``).
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..log.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One message to produce."""
+
+    body: bytes
+    message_group: str | None = None
+    tag: str | None = None
+    keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sequence: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """A spec for each part of a message. Raises `InvalidArgument` for a malformed format string."""
+
+    message_group: str | None = None
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    """One spec a key; a list in a field gives several. Empty ones are left out."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Name of a property to its spec; empty ones are left out."""
+    body: str | None = None
+    """Field whose text is the body; default the whole record, as JSON."""
+    sequence: str | None = None
+    """Field with an integer that increases along the input."""
+
+    def __post_init__(self) -> None:
+        for spec in [self.message_group, self.tag, *self.keys, *self.properties.values(), self.body, self.sequence]:
+            if spec is not None and "{" in spec:
+                _parts(spec)
+
+    def record(self, fields: Mapping[str, Any], whole: bytes) -> Record:
+        """The message of a record with these fields, whose own form is ``whole``. Raises `InvalidArgument`."""
+        body = whole
+        if self.body is not None:
+            value = _value(self.body, fields)
+            body = value if isinstance(value, bytes) else text_of(value).encode()
+        texts = {name: _text(spec, fields) for name, spec in self.properties.items()}
+        return Record(
+            body=body,
+            message_group=_text(self.message_group, fields),
+            tag=_text(self.tag, fields),
+            keys=tuple(key for spec in self.keys for key in _texts(spec, fields)),
+            properties={name: text for name, text in texts.items() if text is not None},
+            sequence=self._sequence(fields),
+        )
+
+    def _sequence(self, fields: Mapping[str, Any]) -> int | None:
+        if self.sequence is None:
+            return None
+        text = _text(self.sequence, fields)
+        try:
+            return int(text or "")
+        except ValueError:
+            raise InvalidArgument(
+                "the sequence is no integer", object=self.sequence, expected="an integer", observed=text
+            ) from None
+
+
+def text_of(value: object) -> str:
+    """A value as text: strings as they are, the rest as JSON spells it."""
+    if isinstance(value, str):
+        return value
+    return value.decode() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _text(spec: str | None, fields: Mapping[str, Any]) -> str | None:
+    """The text of a spec; None for a field that is null or empty. Inside a format string such a field is an error."""
+    if spec is None:
+        return None
+    if "{" not in spec:
+        value = _value(spec, fields)
+        return None if value is None or value == "" else text_of(value)
+    text = ""
+    for literal, name in _parts(spec):
+        text += literal
+        if name is not None:
+            value = _value(name, fields)
+            if value is None or value == "":
+                raise InvalidArgument(f"{spec} needs the field {name}, which is empty here", expected=name, observed="nothing")
+            text += text_of(value)
+    return text
+
+
+def _texts(spec: str, fields: Mapping[str, Any]) -> list[str]:
+    if "{" not in spec and isinstance(values := _value(spec, fields), list):
+        return [text_of(value) for value in values if value not in {None, ""}]
+    text = _text(spec, fields)
+    return [] if text is None else [text]
+
+
+def _value(name: str, fields: Mapping[str, Any]) -> object:
+    """A field by its name, or by the names on the way to it."""
+    if name in fields:
+        return fields[name]
+    value: object = fields
+    for part in name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise InvalidArgument(f"there is no field {name}", expected=name, observed="fields " + ", ".join(list(fields)[:20]))
+        value = value[part]
+    return value
+
+
+def _parts(spec: str) -> list[tuple[str, str | None]]:
+    try:
+        parts = list(string.Formatter().parse(spec))
+    except ValueError as error:
+        raise InvalidArgument(f"malformed format string {spec}", observed=str(error)) from error
+    if any(name == "" or form or conversion for _, name, form, conversion in parts):
+        raise InvalidArgument(
+            f"malformed format string {spec}", expected="fields as {name}", hint="Write {{ and }} for braces themselves"
+        )
+    return [(literal, name) for literal, name, _, _ in parts]
