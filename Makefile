@@ -127,8 +127,6 @@ servers:
 	@scripts/build_servers.sh
 
 $(JARS): | $(INSTALLED) java
-	@if [ -f spark/prefetch.py ]; then \
-		echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"; \
-		$(PY) -m penstock.spark.prefetch; \
-		mkdir -p $(@D); touch $@; \
-	fi
+	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"
+	@$(PY) -m penstock.spark.prefetch
+	@mkdir -p $(@D) && touch $@
