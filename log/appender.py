@@ -22,7 +22,7 @@ from .errors import DataDamaged, PenstockError, StoreUnavailable, UnknownOutcome
 from .fold import Folded, State
 from .handover import Handed, prepare, read_handed
 from .header import Action, Batch, Opening
-from .limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, MIB, VALIDITY_ENTRIES
+from .limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, MIB, VALIDITY_ENTRIES
 from .paths import TopicPaths
 from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, is_expired
 from .runtime import Runtime
@@ -441,9 +441,15 @@ class Appender:
                 unknown.__cause__ = error
                 pending.settle(unknown)
 
+    async def write_missing_checkpoint(self) -> None:
+        """Write the newest due checkpoint that this process passed, unless it is there."""
+        state = self._tail.due_checkpoint
+        if state is not None and not self._tail.view.skipped:
+            await put_checkpoint(self._store, self._paths, state.entry, encode_checkpoint(state))
+
     def _write_checkpoint(self, state: State) -> None:
         """The writer of a due entry writes its checkpoint, beside everything else; any process can do it later."""
-        if self._tail.view.skipped:
+        if state.entry % CHECKPOINT_ENTRIES or self._tail.view.skipped:
             return
         data = encode_checkpoint(state)
         if not is_due(state.entry, len(data)):

@@ -64,7 +64,7 @@ def message_id(prefix: int, number: int) -> str:
 
 def rows_of_messages(
     messages: Sequence[Message],
-    born_us: Sequence[int],
+    born_ms: Sequence[int],
     queues: Mapping[int, int],
     router: Router,
     *,
@@ -87,7 +87,7 @@ def rows_of_messages(
         "keys": pa.array(map(list, keys), _KEYS_TYPE) if any(keys) else _all_empty(_KEYS_TYPE, count),
         "properties": _properties(properties) if any(properties) else _all_empty(_PROPERTIES_TYPE, count),
         "body": pa.array(bodies, pa.binary()),
-        "born_timestamp": pa.array(np.asarray(born_us, np.int64)).view(_TIME_TYPE),
+        "born_timestamp": pa.array(np.asarray(born_ms, np.int64) * 1000).view(_TIME_TYPE),
         "delivery_timestamp": pa.nulls(count, _TIME_TYPE),
         "producer": pa.repeat(pa.scalar(producer), count),
     }

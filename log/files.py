@@ -66,6 +66,15 @@ def read_footer(file: bytes, *, where: str) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in metadata.items()}
 
 
+def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
+    """The footer values of a file whose rows may be damaged, or that is only the last part of one. Raises `DataDamaged`."""
+    if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
+        raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
+    check_footer(memoryview(file)[-size:], where=where)
+    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + file[-size:])).metadata or {}
+    return {key.decode(): value.decode() for key, value in metadata.items()}
+
+
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None) -> pa.Table:
     """The rows of a file whose seal was checked. Raises `DataDamaged`."""
     try:

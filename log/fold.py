@@ -52,7 +52,8 @@ class State:
 
     entry: int = 0
     incarnation: str = ""
-    """Of the topic that lives; empty: none does."""
+    """Of the topic's present or last life; empty: it never had one."""
+    alive: bool = False
     created_entry: int = 0
     """The entry that created it."""
     generation: int = 0
@@ -71,10 +72,6 @@ class State:
     @property
     def queues(self) -> int:
         return len(self.next_offsets)
-
-    @property
-    def alive(self) -> bool:
-        return bool(self.incarnation)
 
     @property
     def digest(self) -> str:
@@ -154,6 +151,7 @@ class Judge:
         self._before = state
         self._entry = entry
         self._incarnation = state.incarnation
+        self._alive = state.alive
         self._created_entry = state.created_entry
         self._generation = state.generation
         self._next = list(state.next_offsets)
@@ -176,10 +174,10 @@ class Judge:
 
     def act(self, action: Action) -> None:
         match action:
-            case Created() if not self._incarnation and action.queues > 0:
+            case Created() if not self._alive and action.incarnation != self._incarnation and action.queues > 0:
                 self._begin(action)
-            case Deleted() if self._incarnation == action.incarnation:
-                self._incarnation = ""
+            case Deleted() if self._alive and action.incarnation == self._incarnation:
+                self._alive = False
             case CloseJob() if action.job not in self._jobs:
                 self._close_job(action.job)
             case ForgetJob() if action.job in self._jobs:
@@ -216,6 +214,7 @@ class Judge:
         return State(
             entry=self._entry,
             incarnation=self._incarnation,
+            alive=self._alive,
             created_entry=self._created_entry,
             generation=self._generation,
             next_offsets=tuple(self._next),
@@ -228,7 +227,7 @@ class Judge:
         )
 
     def _refusal(self, generation: int, valid_until: int) -> Void | None:
-        if not self._incarnation:
+        if not self._alive:
             return Void.NO_TOPIC
         if generation != self._generation:
             return Void.GENERATION
@@ -266,6 +265,7 @@ class Judge:
         self._next = [0] * created.queues
         self._sum += sum(_hash("queue", queue, 0) for queue in range(created.queues))
         self._incarnation = created.incarnation
+        self._alive = True
         self._created_entry = self._entry
         self._generation += 1
 
@@ -343,6 +343,7 @@ def state_document(state: State) -> dict[str, object]:
     return {
         "entry": state.entry,
         "incarnation": state.incarnation,
+        "alive": state.alive,
         "created_entry": state.created_entry,
         "generation": state.generation,
         "next_offsets": list(state.next_offsets),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from .errors import PenstockError, StoreUnavailable, ViewLost
 from .fold import Folded, State
+from .limits import CHECKPOINT_ENTRIES
 from .paths import TopicPaths
 from .runtime import Runtime
 from .stores.protocol import ObjectStore
@@ -42,6 +43,8 @@ class Tail:
         self.view.on_jump = self._jumped
         self.fold_listeners: list[Callable[[Folded, bytes], None]] = []
         self.jump_listeners: list[Callable[[State], None]] = []
+        self.due_checkpoint: State | None = None
+        """The newest state this process folded that is due as a checkpoint."""
         self._moved = asyncio.Event()
         self._waiters = 0
         self._poller: asyncio.Task[None] | None = None
@@ -123,6 +126,8 @@ class Tail:
             interval_s = min(interval_s * 1.5, quiet_s if quiet else max_s)
 
     def _folded(self, folded: Folded, data: bytes) -> None:
+        if folded.number % CHECKPOINT_ENTRIES == 0:
+            self.due_checkpoint = folded.state
         for listener in list(self.fold_listeners):
             listener(folded, data)
         self._wake()

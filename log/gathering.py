@@ -1,0 +1,210 @@
+"""Messages waiting in memory to become batches: the part of a producer that its callers' threads touch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Literal
+
+import pyarrow as pa
+
+from .errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
+from .limits import MIB, SEQUENCE_MAX, is_positive
+from .messages import Message
+from .receipts import Settled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProducerOptions:
+    """How a producer gathers and waits."""
+
+    linger: timedelta = timedelta(milliseconds=25)
+    """How long the first message of a batch waits for company."""
+    batch_bytes: int = 4 * MIB
+    """A batch this large goes at once."""
+    memory_bytes: int = 64 * MIB
+    """What may wait in memory, overhead included."""
+    on_full: Literal["block", "raise"] = "block"
+    """What ``send`` does when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
+    block_timeout: timedelta = timedelta(seconds=60)
+    delivery_timeout: timedelta = timedelta(seconds=120)
+    """After this a batch ends as not written, where that is proved, or as unknown."""
+
+    def __post_init__(self) -> None:
+        for name in ("linger", "block_timeout", "delivery_timeout"):
+            duration: object = getattr(self, name)
+            if not isinstance(duration, timedelta) or duration < timedelta(0):
+                raise InvalidArgument(f"{name} must be a timedelta, not negative", observed=duration)
+        for name in ("batch_bytes", "memory_bytes"):
+            if not is_positive(getattr(self, name)):
+                raise InvalidArgument(f"{name} must be a positive whole number", observed=getattr(self, name))
+        if self.on_full not in ("block", "raise"):
+            raise InvalidArgument("on_full must be 'block' or 'raise'", observed=self.on_full)
+
+
+@dataclass(eq=False, slots=True)
+class Gathering:
+    """What will be one batch: messages one by one, or a table."""
+
+    first_number: int
+    started_s: float
+    messages: list[Message] = field(default_factory=list)
+    born_ms: list[int] = field(default_factory=list)
+    queues: dict[int, int] = field(default_factory=dict)
+    """The queue of those messages, by index, whose sender chose it."""
+    table: pa.Table | None = None
+    last_sequence: int | None = None
+    """Of the last message, where the application gives sequences."""
+    size_bytes: int = 0
+    closed: bool = False
+    """Nothing more may join: it is large enough, or a batch of its own."""
+    future: Future[Settled] = field(default_factory=Future)
+
+    @property
+    def count(self) -> int:
+        """Messages so far."""
+        return self.table.num_rows if self.table is not None else len(self.messages)
+
+
+class Sequences:
+    """The rules of a producer's sequences, over the calls of ``send``."""
+
+    def __init__(self, accepted: int, *, named: bool) -> None:
+        self._accepted = accepted
+        self._named = named
+        self._last: int | None = None
+        self._given: bool | None = None
+
+    def check(self, sequence: int | None) -> bool:
+        """Whether a message with this sequence (None: not given) is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
+        if self._given is None:
+            self._given = sequence is not None
+        if self._given != (sequence is not None):
+            raise InvalidArgument("give a sequence to all messages of a producer, or to none", operation="send", observed=sequence)
+        if sequence is None:
+            return False
+        if not self._named:
+            raise InvalidArgument("only a named producer takes sequences", operation="send", hint="open it with name=…")
+        if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence <= SEQUENCE_MAX:
+            raise InvalidArgument("a sequence must be a whole number from 0 to 2^63 - 1", operation="send", observed=sequence)
+        if self._last is not None and sequence <= self._last:
+            raise SequenceError("the sequence does not rise", operation="send", expected=f"above {self._last}", observed=sequence)
+        self._last = sequence
+        return sequence <= self._accepted
+
+
+class Buffer:
+    """Gatherings in order, within a memory limit. All but ``take`` and ``release`` are called by senders, under ``lock``."""
+
+    def __init__(self, options: ProducerOptions, *, loop_thread: int, now_s: Callable[[], float], wake: Callable[[], None]) -> None:
+        self._options = options
+        self._loop_thread = loop_thread
+        self._now_s = now_s
+        self._wake = wake
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.queue: deque[Gathering] = deque()
+        self.size_bytes = 0
+        """Waiting or on its way."""
+        self.number = 0
+        """Of the next message."""
+        self.failure: PenstockError | None = None
+        self.closed = False
+
+    @property
+    def shut(self) -> bool:
+        """Whether a sender must stop to look before it may add."""
+        return self.size_bytes >= self._options.memory_bytes or self.closed or self.failure is not None
+
+    def await_room(self) -> None:
+        """Return when there is room; raise what forbids sending, or `BackPressureError`."""
+        limit = self._options.memory_bytes
+        block = self._options.on_full == "block" and threading.get_ident() != self._loop_thread
+        timeout_s = self._options.block_timeout.total_seconds()
+        if block and not (self.closed or self.failure):
+            self.room.wait_for(lambda: self.size_bytes < limit or self.closed or self.failure is not None, timeout_s)
+        if self.failure is not None:
+            raise failed_before(self.failure)
+        if self.closed:
+            raise ClosedError("the producer is closed", operation="send")
+        if self.size_bytes >= limit:
+            raise BackPressureError(
+                "too much waits to be written",
+                operation="send",
+                expected=f"below {limit} bytes",
+                observed=f"{self.size_bytes} bytes",
+                hint="wait for receipts, raise memory_bytes, or look why the store is slow",
+            )
+
+    def open_gathering(self) -> Gathering:
+        """The gathering that the next message joins."""
+        if self.queue and not self.queue[-1].closed:
+            return self.queue[-1]
+        gathering = Gathering(self.number, self._now_s())
+        self.queue.append(gathering)
+        return gathering
+
+    def grow(self, gathering: Gathering, count: int, size_bytes: int) -> None:
+        """Account for what has joined ``gathering``, and wake the appending side when it has something new to do."""
+        was_empty = gathering.size_bytes == 0
+        gathering.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+        self.number += count
+        if gathering.size_bytes >= self._options.batch_bytes:
+            gathering.closed = True
+        if was_empty or gathering.closed:
+            self._wake()
+
+    def take(self) -> Gathering | None:
+        """The oldest gathering, to be appended; nothing joins it any more."""
+        with self.lock:
+            if not self.queue:
+                return None
+            self.queue[0].closed = True
+            return self.queue.popleft()
+
+    def release(self, gathering: Gathering) -> None:
+        """Its bytes are free again."""
+        with self.lock:
+            self.size_bytes -= gathering.size_bytes
+            self.room.notify_all()
+
+    def fail(self, error: PenstockError) -> None:
+        """Nothing can be sent any more; what waits ends with an error that says why."""
+        with self.lock:
+            self.failure = self.failure or error
+            waiting, self.queue = list(self.queue), deque()
+            self.size_bytes = 0
+            self.room.notify_all()
+        for gathering in waiting:
+            gathering.future.set_exception(failed_before(error))
+
+    def close(self) -> None:
+        """Refuse further messages; what waits is still to be taken."""
+        with self.lock:
+            self.closed = True
+            self.room.notify_all()
+
+    def after_fork(self, error: PenstockError) -> None:
+        """In a child process: the lock may be held by a thread that does not exist here."""
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self.failure = error
+
+
+def failed_before(error: PenstockError) -> PenstockError:
+    """What a send gets after ``error`` ended its producer."""
+    if isinstance(error, FencedError | ClosedError) or error.kind == "forked":
+        return error
+    failed = ProducerFailedError(
+        "an earlier send of this producer failed, so this one was not tried",
+        operation="send",
+        observed=str(error),
+        hint="reopen the producer",
+    )
+    failed.__cause__ = error
+    return failed

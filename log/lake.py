@@ -1,0 +1,214 @@
+"""A lake: everything under one root URL, asynchronously. ``penstock.connect`` gives the same for synchronous callers."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from .appender import Pace
+from .errors import (
+    ClockSkewError,
+    ClosedError,
+    FencedError,
+    InvalidArgument,
+    LimitExceeded,
+    PenstockError,
+    TopicNotFound,
+    UnknownOutcome,
+)
+from .gathering import ProducerOptions
+from .header import Epoch, Opening
+from .limits import CLOCK_SKEW_MAX_MS, PRODUCER_NAME_BYTES_MAX
+from .pending import Opened
+from .producer import Producer
+from .runtime import Runtime
+from .settings import TopicRecord, TopicSettings
+from .stores.probe import probe_conditional_writes
+from .stores.protocol import ObjectStore
+from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, open_topic, read_only
+
+OPENING_ATTEMPTS_MAX = 5
+
+
+class Lake:
+    """Topics, producers and readers of one root, on the running event loop.
+
+    ``read_only=True`` never writes, not even the probe that checks, before the lake's first write, that the store honours conditional
+    writes. ``pace`` tunes how producers share a topic.
+    """
+
+    def __init__(
+        self, store: ObjectStore, *, runtime: Runtime | None = None, read_only: bool = False, pace: Pace | None = None
+    ) -> None:
+        self.store = store
+        self.runtime = runtime or Runtime()
+        self.read_only = read_only
+        self._pace = pace
+        self._opened: dict[str, asyncio.Task[Topic]] = {}
+        self._producers: list[Producer] = []
+        self._write_check: asyncio.Task[int] | None = None
+        self._closed = False
+
+    @property
+    def url(self) -> str:
+        """Where it is, without secrets."""
+        return self.store.url
+
+    # --- Topics -----------------------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
+        """Create a topic; fine when it exists with these settings. Raises `TopicExists` when it has others."""
+        offset_ms = await self._writable("create_topic")
+        return await create_topic(self.store, self.runtime, name, settings, clock_offset_ms=offset_ms)
+
+    async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
+        """Change retention, retention_bytes or limits of a topic."""
+        await self._writable("alter_topic")
+        record = await alter_topic(self.store, self.runtime, name, **changes)
+        await self._forget(name)
+        return record
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages; maintenance removes the objects."""
+        offset_ms = await self._writable("delete_topic")
+        await delete_topic(self.store, self.runtime, name, clock_offset_ms=offset_ms)
+        await self._forget(name)
+
+    async def topics(self) -> dict[str, TopicRecord]:
+        """The topics by name."""
+        return await list_topics(self.store)
+
+    async def topic(self, name: str, *, writable: bool = False) -> Topic:
+        """The topic's end, shared by all that this lake has open on it. Raises `TopicNotFound`."""
+        self._check_open()
+        if writable:
+            await self._writable(f"write to topic {name}")
+        task = self._opened.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._opened[name] = asyncio.ensure_future(self._open(name))
+        topic = await asyncio.shield(task)
+        if not topic.tail.state.alive or topic.tail.state.incarnation != topic.record.incarnation:
+            await self._forget(name)
+            raise TopicNotFound("the topic was deleted", object=name)
+        return topic
+
+    async def _open(self, name: str) -> Topic:
+        offset_ms = 0 if self.read_only else await self._writable(f"open topic {name}")
+        return await open_topic(
+            self.store, self.runtime, name, writable=not self.read_only, clock_offset_ms=offset_ms, pace=self._pace
+        )
+
+    async def _forget(self, name: str) -> None:
+        task = self._opened.pop(name, None)
+        if task is not None and task.done() and not task.cancelled() and task.exception() is None:
+            await task.result().close()
+
+    # --- Producers --------------------------------------------------------------------------------------------------------------
+
+    async def producer(self, topic: str, *, name: str | None = None, options: ProducerOptions | None = None) -> Producer:
+        """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences."""
+        _check_producer_name(name)
+        opened = await self.topic(topic, writable=True)
+        options = options or ProducerOptions()
+        epoch, last_sequence = None, -1
+        if name is not None:
+            epoch, last_sequence = await self._open_name(opened, name, options)
+        producer = Producer(
+            store=self.store,
+            paths=opened.paths,
+            runtime=self.runtime,
+            settings=opened.settings,
+            appender=opened.appender,
+            generation=opened.tail.state.generation,
+            id=name or self.runtime.new_id(),
+            epoch=epoch,
+            last_sequence=last_sequence,
+            options=options,
+        )
+        self._producers.append(producer)
+        return producer
+
+    async def _open_name(self, topic: Topic, name: str, options: ProducerOptions) -> tuple[Epoch, int]:
+        """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id."""
+        last: PenstockError | None = None
+        for _ in range(OPENING_ATTEMPTS_MAX):
+            opening = Opening(name, self.runtime.new_id(), topic.tail.state.generation, 0)
+            deadline_s = self.runtime.clock.monotonic_s() + options.delivery_timeout.total_seconds()
+            outcome = await topic.appender.append_opening(opening, deadline_s=deadline_s)
+            if isinstance(outcome, Opened):
+                return outcome.epoch, outcome.last_sequence
+            assert isinstance(outcome, PenstockError), "an opening is opened or fails"
+            if not isinstance(outcome, UnknownOutcome):
+                raise outcome
+            last = outcome
+        raise FencedError("the producer's name could not be opened", object=name, observed=str(last)) from last
+
+    # --- Writing at all ---------------------------------------------------------------------------------------------------------
+
+    async def _writable(self, operation: str) -> int:
+        """The store's clock less this machine's, in milliseconds, once the store and the clock have been found fit for writing.
+
+        Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError`.
+        """
+        self._check_open()
+        if self.read_only:
+            raise read_only(operation)
+        if self._write_check is None or (
+            self._write_check.done() and (self._write_check.cancelled() or self._write_check.exception())
+        ):
+            self._write_check = asyncio.ensure_future(self._check_writes())
+        return await asyncio.shield(self._write_check)
+
+    async def _check_writes(self) -> int:
+        await probe_conditional_writes(self.store, self.runtime)
+        before_ms = self.runtime.clock.wall_ms()
+        store_ms = await self.store.clock_ms()
+        after_ms = self.runtime.clock.wall_ms()
+        offset_ms = store_ms - (before_ms + after_ms) // 2
+        if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
+            raise ClockSkewError(
+                "this machine's clock is too far from the store's",
+                operation="open for writing",
+                object=self.url,
+                expected=f"within {CLOCK_SKEW_MAX_MS // 60_000} minutes",
+                observed=f"{offset_ms / 60_000:+.1f} minutes",
+                hint="set the clock (NTP); reading works meanwhile",
+            )
+        return offset_ms
+
+    # --- Its end ----------------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close all producers (writing what was sent), then all topics and the store."""
+        if self._closed:
+            return
+        try:
+            for producer in self._producers:
+                await producer.close()
+        finally:
+            self._closed = True
+            for name in list(self._opened):
+                await self._forget(name)
+            await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the lake is closed", object=self.url)
+
+
+def _check_producer_name(name: str | None) -> None:
+    if name is None:
+        return
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise InvalidArgument("a producer's name must be visible characters", operation="producer", observed=repr(name))
+    if len(name.encode()) > PRODUCER_NAME_BYTES_MAX:
+        raise LimitExceeded(
+            "the producer's name is too long", operation="producer", expected=f"at most {PRODUCER_NAME_BYTES_MAX} bytes"
+        )

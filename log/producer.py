@@ -1,0 +1,353 @@
+"""Sending: messages gather in memory and are appended batch by batch, one on its way at a time.
+
+What is sent while a batch is on its way gathers in the next, so load makes batches larger, not the line longer. After a batch failed, or
+its outcome is unknown, everything behind it fails too: nothing overtakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .appender import Appender
+from .batching import BatchRows, check_arrow, rows_of_arrow, rows_of_messages
+from .errors import InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable
+from .gathering import Buffer, Gathering, ProducerOptions, Sequences
+from .header import Batch, Epoch
+from .limits import HANDED_BYTES_MAX
+from .messages import Message, check_message
+from .paths import TopicPaths
+from .pending import Outcome, Written
+from .receipts import BatchReceipt, Receipt, Settled
+from .routing import Router
+from .runtime import Runtime
+from .settings import TopicSettings
+from .staging import stage
+from .stores.protocol import ObjectStore
+
+MESSAGE_OVERHEAD_BYTES = 400
+"""What a message costs in memory beside its body: the tuple, its receipt, its columns."""
+_CHECKED_GROUPS_MAX = 100_000
+_STAGE_AGAIN_S = 0.5
+_NO_ROWS = BatchRows(pa.table({}), np.empty(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStatistics:
+    """Counts since the producer was opened."""
+
+    messages_durable: int
+    batches_durable: int
+    bytes_waiting: int
+    """In memory, overhead included."""
+    failed: bool
+
+
+class Producer:
+    """Sends to one topic. Made by ``lake.producer``; ``send`` and ``send_batch`` may be called from any thread.
+
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        paths: TopicPaths,
+        runtime: Runtime,
+        settings: TopicSettings,
+        appender: Appender,
+        generation: int,
+        id: str,
+        epoch: Epoch | None,
+        last_sequence: int,
+        options: ProducerOptions,
+    ) -> None:
+        self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
+        self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
+        self.id = id
+        """The producer's name, or a random id."""
+        self._router = Router(settings.queues, first=runtime.random.randrange(settings.queues))
+        self._id_prefix = runtime.random.getrandbits(64)
+        self._sequences = Sequences(last_sequence, named=epoch is not None)
+        self._accepted = last_sequence
+        self._accepted_at_opening = last_sequence
+        self._checked_groups: set[str] = set()
+        self._durable = (0, 0)
+        self._flushing = False
+        self._on_its_way: Gathering | None = None
+        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._buffer = Buffer(options, loop_thread=threading.get_ident(), now_s=runtime.clock.monotonic_s, wake=self._wake)
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last message known to be accepted under this name, -1 for none: where an application goes on."""
+        return self._accepted
+
+    def statistics(self) -> ProducerStatistics:
+        """What this producer has done so far."""
+        messages, batches = self._durable
+        return ProducerStatistics(messages, batches, self._buffer.size_bytes, self._buffer.failure is not None)
+
+    # --- Sending, from any thread -----------------------------------------------------------------------------------------------
+
+    def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
+        """Take a message over and return at once; the receipt resolves when it is durable.
+
+        ``queue`` names the queue instead of the routing. ``sequence`` (named producers) makes the send idempotent across restarts: it must
+        rise from call to call, gaps allowed, and one that was accepted before this producer was opened is a duplicate: acknowledged, not
+        written. Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError`, `BackPressureError`; and once the producer
+        is done for, `ClosedError`, `FencedError` or `ProducerFailedError`.
+        """
+        size_bytes = self._check(message)
+        if queue is not None:
+            self._check_queue(queue)
+        buffer = self._buffer
+        with buffer.lock:
+            if buffer.shut:
+                buffer.await_room()
+            if self._sequences.check(sequence):
+                return Receipt(_settled(), -1, self._id_prefix, 2**64 - 1)
+            gathering = buffer.open_gathering()
+            index = len(gathering.messages)
+            if queue is not None:
+                gathering.queues[index] = queue
+            gathering.last_sequence = sequence
+            gathering.messages.append(message)
+            gathering.born_ms.append(self._runtime.clock.wall_ms())
+            number = buffer.number
+            buffer.grow(gathering, 1, size_bytes)
+        return Receipt(gathering.future, index, self._id_prefix, number)
+
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
+        """Take rows over as one batch, durable as a whole or not at all.
+
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string); ``tag``, ``keys`` (list of strings),
+        ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64) may be there. Messages are taken like by `send`.
+        Raises what `send` raises, before anything is taken over.
+        """
+        if isinstance(data, pa.Table | pa.RecordBatch):
+            table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
+            return self._send_table(table)
+        messages = list(data)
+        size_bytes = sum(map(self._check, messages))
+        return self._send_gathering(Gathering(0, 0.0, messages=messages), size_bytes, duplicates=0)
+
+    def _send_table(self, table: pa.Table) -> BatchReceipt:
+        given = table["sequence"].null_count == 0 and table.num_rows > 0
+        if not given:
+            if table["sequence"].null_count < table.num_rows:
+                raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
+            return self._send_gathering(Gathering(0, 0.0, table=table), table.get_total_buffer_size(), duplicates=0)
+        sequences = table["sequence"].to_numpy()
+        if (sequences[1:] <= sequences[:-1]).any():
+            raise SequenceError("the sequences do not rise from row to row", operation="send_batch")
+        fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
+        gathering = Gathering(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
+        return self._send_gathering(
+            gathering, fresh.get_total_buffer_size(), first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows
+        )
+
+    def _send_gathering(self, gathering: Gathering, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
+        buffer = self._buffer
+        with buffer.lock:
+            if buffer.shut:
+                buffer.await_room()
+            self._sequences.check(first)
+            if gathering.last_sequence is not None and gathering.last_sequence != first:
+                self._sequences.check(gathering.last_sequence)
+            if gathering.count == 0:
+                return BatchReceipt(_settled(), duplicates)
+            gathering.first_number, gathering.started_s, gathering.closed = buffer.number, self._runtime.clock.monotonic_s(), True
+            gathering.born_ms = [self._runtime.clock.wall_ms()] * len(gathering.messages)
+            if buffer.queue:
+                buffer.queue[-1].closed = True
+            buffer.queue.append(gathering)
+            buffer.grow(gathering, gathering.count, max(1, size_bytes))
+        return BatchReceipt(gathering.future, duplicates)
+
+    def _check(self, message: Message) -> int:
+        """Raise unless the message may be sent; returns what it costs in memory. Plain messages of a known group pass quickly."""
+        try:
+            body, group, tag, keys, properties, due = message
+        except (TypeError, ValueError):
+            raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__) from None
+        plain = body.__class__ is bytes and tag is None and not keys and not properties and due is None
+        if not plain or group not in self._checked_groups or len(body) > self._settings.limits.body_bytes:
+            check_message(message, self._settings.message_type, self._settings.limits)
+            if len(self._checked_groups) < _CHECKED_GROUPS_MAX:
+                self._checked_groups.add(group)  # type: ignore[arg-type]
+        size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
+        if properties:
+            size_bytes += sum(len(name) + len(value) for name, value in properties.items())
+        return size_bytes
+
+    def _check_queue(self, queue: int) -> None:
+        if not isinstance(queue, int) or not 0 <= queue < self._settings.queues:
+            raise InvalidArgument(
+                "the topic has no such queue",
+                operation="send",
+                object=self._paths.topic,
+                expected=f"0 to {self._settings.queues - 1}",
+                observed=queue,
+            )
+
+    # --- Waiting, on the event loop ---------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Return when all that was sent before is durable. Raises what became of it otherwise."""
+        with self._buffer.lock:
+            futures = [gathering.future for gathering in self._buffer.queue] + (
+                [self._on_its_way.future] if self._on_its_way else []
+            )
+        self._flushing = True
+        self._news.set()
+        try:
+            for future in futures:
+                await asyncio.wrap_future(future)
+        finally:
+            self._flushing = False
+        if self._buffer.failure is not None:
+            raise self._buffer.failure
+
+    async def wait_for_room(self) -> None:
+        """Return when `send` would not meet `BackPressureError`."""
+        while self._buffer.size_bytes >= self._options.memory_bytes and self._buffer.failure is None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def close(self) -> None:
+        """Write what was sent, then stop. Raises what became of it, if it is not durable; closing again does nothing."""
+        if self._task.done() and self._buffer.closed:
+            return
+        self._buffer.close()
+        try:
+            if self._buffer.failure is None:
+                await self.flush()
+        finally:
+            self._news.set()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def after_fork(self, error: PenstockError) -> None:
+        """In a child process: refuse to send."""
+        self._buffer.after_fork(error)
+
+    # --- Appending, on the event loop -------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while (gathering := await self._next()) is not None:
+            self._on_its_way = gathering
+            try:
+                outcome = await self._append(gathering)
+            except PenstockError as error:
+                outcome = error
+            except Exception as error:  # a bug must reach the caller, not vanish in a task
+                outcome = InternalError(
+                    "a send failed in an unforeseen way; please report it", operation="append", observed=repr(error)
+                )
+                outcome.__cause__ = error
+            self._on_its_way = None
+            self._buffer.release(gathering)
+            self._room.set()
+            if not isinstance(outcome, Settled):
+                gathering.future.set_exception(outcome)
+                self._buffer.fail(outcome)
+                return
+            self._durable = (self._durable[0] + gathering.count, self._durable[1] + 1)
+            gathering.future.set_result(outcome)
+
+    async def _next(self) -> Gathering | None:
+        """The next gathering whose time has come; None once the producer is closed and empty."""
+        while True:
+            self._news.clear()
+            head = self._buffer.queue[0] if self._buffer.queue else None
+            if head is None:
+                if self._buffer.closed:
+                    return None
+                await self._news.wait()
+                continue
+            wait_s = head.started_s + self._options.linger.total_seconds() - self._runtime.clock.monotonic_s()
+            if head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
+                return self._buffer.take()
+            try:
+                await asyncio.wait_for(self._news.wait(), wait_s)
+            except TimeoutError:
+                continue
+
+    async def _append(self, gathering: Gathering) -> Settled | PenstockError:
+        rows = await self._runtime.offload(lambda: self._rows(gathering))
+        previous = self._accepted
+        batch = Batch(
+            producer=self.id,
+            named=self._epoch is not None,
+            epoch=self._epoch,
+            previous=previous,
+            last=previous + gathering.count if gathering.last_sequence is None else gathering.last_sequence,
+            generation=self._generation,
+            rows=rows.rows,
+            valid_until=0,
+        )
+        deadline_s = gathering.started_s + self._options.delivery_timeout.total_seconds()
+        outcome = await self._append_rows(batch, rows, deadline_s)
+        if not isinstance(outcome, Written):
+            assert isinstance(outcome, PenstockError), "a batch is written or fails"
+            return outcome
+        self._accepted = batch.last
+        return Settled(outcome, rows)
+
+    async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
+        size_bytes = rows.size_bytes
+        if size_bytes <= HANDED_BYTES_MAX:
+            return await self._appender.append_batch(batch, rows.table, size_bytes=size_bytes, deadline_s=deadline_s)
+        while True:
+            try:
+                job, parts = await stage(self._store, self._paths, self._runtime, rows.table, producer=self.id)
+            except StoreUnavailable:
+                if self._runtime.clock.monotonic_s() >= deadline_s:
+                    raise
+                await asyncio.sleep(_STAGE_AGAIN_S)
+                continue
+            return await self._appender.append_batch(
+                replace(batch, job=job, parts=parts), None, size_bytes=0, deadline_s=deadline_s
+            )
+
+    def _rows(self, gathering: Gathering) -> BatchRows:
+        if gathering.table is not None:
+            born_us = 1000 * self._runtime.clock.wall_ms()
+            return rows_of_arrow(
+                gathering.table,
+                born_us,
+                self._router,
+                producer=self.id,
+                id_prefix=self._id_prefix,
+                first_number=gathering.first_number,
+            )
+        return rows_of_messages(
+            gathering.messages,
+            gathering.born_ms,
+            gathering.queues,
+            self._router,
+            producer=self.id,
+            id_prefix=self._id_prefix,
+            first_number=gathering.first_number,
+        )
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+
+
+def _settled() -> Future[Settled]:
+    """Of messages that were durable before."""
+    future: Future[Settled] = Future()
+    future.set_result(Settled(Written(0, 0, {}), _NO_ROWS))
+    return future

@@ -1,0 +1,130 @@
+"""What ``send`` returns: light handles on a shared batch, which resolve when it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .batching import BatchRows, message_id
+from .errors import StoreUnavailable
+from .pending import Written
+
+
+class SendResult(NamedTuple):
+    """A message that is durably in the log."""
+
+    message_id: str
+    queue: int | None
+    """None for a duplicate."""
+    offset: int | None
+    """None for a duplicate, and in the rare case that only the fact is known: the log was trimmed meanwhile."""
+    duplicate: bool = False
+    """Its sequence was accepted before this producer was opened; nothing was written."""
+
+
+class BatchResult(NamedTuple):
+    """Rows that are durably in the log."""
+
+    rows: int
+    offsets: Mapping[int, tuple[int, int]] | None
+    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    duplicates: int = 0
+    """Rows left out, as their sequences were accepted before this producer was opened."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Settled:
+    """A written batch: where its rows went."""
+
+    written: Written
+    rows: BatchRows
+
+    def place(self, index: int) -> tuple[int, int | None]:
+        """(queue, offset) of the message sent as number ``index`` of the batch."""
+        queue = int(self.rows.queues[index])
+        if self.written.offsets is None:
+            return queue, None
+        return queue, self.written.offsets[queue] + int(self.rows.ranks[index])
+
+
+class _Awaitable:
+    """Waits for a batch's future, from a thread or from a coroutine."""
+
+    __slots__ = ()
+    _future: Future[Settled]
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._future.done()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error, once the outcome is known, or None."""
+        return self._future.exception(timeout)
+
+    def _settled(self, timeout_s: float | None) -> Settled:
+        try:
+            return self._future.result(timeout_s)
+        except FutureTimeoutError as error:
+            raise StoreUnavailable(
+                "the send is not durable yet",
+                operation="receipt.result",
+                expected=f"within {timeout_s} s",
+                hint="it goes on; ask the receipt again",
+            ) from error
+
+
+class Receipt(_Awaitable):
+    """Of one ``send``: ``result()`` blocks and ``await`` waits until the message is durable; both raise what went wrong."""
+
+    __slots__ = ("_future", "_id_prefix", "_index", "_number")
+
+    def __init__(self, future: Future[Settled], index: int, id_prefix: int, number: int) -> None:
+        self._future = future
+        self._index = index
+        self._id_prefix = id_prefix
+        self._number = number
+
+    @property
+    def message_id(self) -> str:
+        """Known at once; never changes."""
+        return message_id(self._id_prefix, self._number)
+
+    def result(self, timeout: float | None = None) -> SendResult:
+        """The message's place, once it is durable. ``timeout`` in seconds; raises `StoreUnavailable` when it passes."""
+        return self._place(self._settled(timeout))
+
+    def __await__(self) -> Generator[object, None, SendResult]:
+        settled = yield from asyncio.wrap_future(self._future).__await__()
+        return self._place(settled)
+
+    def _place(self, settled: Settled) -> SendResult:
+        if self._index < 0:
+            return SendResult(self.message_id, None, None, duplicate=True)
+        return SendResult(self.message_id, *settled.place(self._index))
+
+
+class BatchReceipt(_Awaitable):
+    """Of one ``send_batch``."""
+
+    __slots__ = ("_duplicates", "_future")
+
+    def __init__(self, future: Future[Settled], duplicates: int = 0) -> None:
+        self._future = future
+        self._duplicates = duplicates
+
+    def result(self, timeout: float | None = None) -> BatchResult:
+        """Where the rows went, once they are durable. ``timeout`` in seconds."""
+        return self._places(self._settled(timeout))
+
+    def __await__(self) -> Generator[object, None, BatchResult]:
+        settled = yield from asyncio.wrap_future(self._future).__await__()
+        return self._places(settled)
+
+    def _places(self, settled: Settled) -> BatchResult:
+        rows, first = settled.rows.rows, settled.written.offsets
+        offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
+        return BatchResult(len(settled.rows.queues), offsets, self._duplicates)

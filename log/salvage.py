@@ -1,0 +1,111 @@
+"""What can still be read around damage: entries whose verdicts no fold gives any more.
+
+A fold that was led around a damaged entry knows the state before and after, not what happened between. Most of it can be had
+back without guessing. An entry whose footer is whole folds exactly, only its own inline rows are gone. Behind an entry that is
+lost altogether, an entry's batches were all accepted if the offset bases that follow, in every queue it touches, have moved by
+exactly its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .entries import FOOTER_KEY, read_header
+from .errors import DataDamaged
+from .files import read_footer_alone
+from .fold import Folded, State, Void, fold
+from .header import Header, decode_header
+from .limits import STORE_TIME_STEP_MAX_MS
+from .paths import TopicPaths
+from .stores.protocol import ObjectMissing, ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """An entry of which at least the footer can be read."""
+
+    header: Header
+    data: bytes
+    rows_readable: bool
+    """Whether its inline rows are whole too."""
+
+
+async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Remains | None:
+    """What is left of an entry; None when it is missing or its footer is damaged."""
+    where = paths.entry(number)
+    try:
+        data = (await store.get(where)).data
+    except ObjectMissing:
+        return None
+    try:
+        try:
+            remains = Remains(read_header(data, where=where), data, rows_readable=True)
+        except DataDamaged:
+            footer = read_footer_alone(data, where=where)
+            remains = Remains(decode_header(footer[FOOTER_KEY], where=where), data, rows_readable=False)
+    except (DataDamaged, KeyError):
+        return None
+    return remains if remains.header.entry == number else None
+
+
+async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: State) -> list[tuple[Folded, bytes]]:
+    """The entries between two states whose rows are known for certain, in order, with their bytes.
+
+    Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
+    """
+    found = {n: r for n in range(before.entry + 1, after.entry + 1) if (r := await read_remains(store, paths, n)) is not None}
+    folded = [*_exact(before, found)]
+    reached = folded[-1].state if folded else before
+    behind = {number: remains for number, remains in found.items() if number > reached.entry}
+    folded += _by_bases(reached, after, behind)
+    return [(_readable_part(one, found[one.number]), found[one.number].data) for one in folded]
+
+
+def _exact(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
+    """Fold from ``state`` as far as footers reach."""
+    while (remains := found.get(state.entry + 1)) is not None:
+        try:
+            folded = fold(state, remains.header)
+        except DataDamaged:
+            return
+        yield folded
+        state = folded.state
+
+
+def _by_bases(reached: State, after: State, behind: Mapping[int, Remains]) -> Iterator[Folded]:
+    """Entries whose batches were certainly all accepted, as the following bases show."""
+    headers = [remains.header for _, remains in sorted(behind.items())]
+    store_time_ms = reached.store_time_ms
+    for position, header in enumerate(headers):
+        store_time_ms = max(store_time_ms, min(header.append_time_ms, store_time_ms + STORE_TIME_STEP_MAX_MS, after.store_time_ms))
+        if header.batches and all_accepted(header, headers[position + 1 :], after.next_offsets):
+            state = replace(reached, entry=header.entry, store_time_ms=store_time_ms)
+            yield Folded(state, header, (), tuple(_offsets_in_order(header)))
+
+
+def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
+    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it."""
+    for queue, base in header.bases.items():
+        total = sum(batch.rows.get(queue, 0) for batch in header.batches)
+        known = next((h.bases[queue] for h in following if queue in h.bases), ends[queue] if queue < len(ends) else -1)
+        if known != base + total:
+            return False
+    return all(queue in header.bases for batch in header.batches for queue in batch.rows)
+
+
+def _offsets_in_order(header: Header) -> Iterator[Mapping[int, int]]:
+    following = dict(header.bases)
+    for batch in header.batches:
+        yield {queue: following[queue] for queue in batch.rows}
+        for queue, count in batch.rows.items():
+            following[queue] += count
+
+
+def _readable_part(folded: Folded, remains: Remains) -> Folded:
+    if remains.rows_readable:
+        return folded
+    kept = tuple(
+        verdict if batch.parts else Void.MALFORMED for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
+    )
+    return replace(folded, verdicts=kept)

@@ -1,0 +1,46 @@
+"""Rows too many for one object: uploaded in parts, side by side, as a job that one small entry links."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pyarrow as pa
+
+from .entries import encode_rows
+from .files import digest
+from .header import Part
+from .limits import MIB
+from .paths import TopicPaths
+from .runtime import Runtime
+from .stores.protocol import ObjectStore, Put
+
+PART_BYTES = 16 * MIB
+_PARTS_AT_ONCE = 4
+
+
+async def stage(
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: pa.Table, *, producer: str
+) -> tuple[str, tuple[Part, ...]]:
+    """Upload ``rows`` (sorted by queue) under a fresh job; returns its id and its parts in order.
+
+    The job's record comes before its first part, so that the collector can find whatever a crash leaves.
+    """
+    job = runtime.new_id()
+    record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
+    await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)
+    rows_per_part = max(1, rows.num_rows * PART_BYTES // max(1, rows.get_total_buffer_size()))
+    gate = asyncio.Semaphore(_PARTS_AT_ONCE)
+
+    async def upload(number: int) -> Part:
+        async with gate:
+            run = rows.slice(number * rows_per_part, rows_per_part)
+            data = await runtime.offload(lambda: encode_rows([run]))
+            key = paths.job_part(job, f"{number:08d}-{runtime.new_id()}")
+            await store.put_large(key, data)
+            counts = run["queue"].value_counts()
+            queues = {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
+            return Part(key.removeprefix(paths.root), 0, dict(sorted(queues.items())), len(data), digest(data))
+
+    parts = -(-rows.num_rows // rows_per_part)
+    return job, tuple(await asyncio.gather(*(upload(number) for number in range(parts))))

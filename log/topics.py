@@ -1,0 +1,220 @@
+"""Topics of a lake: created, opened, altered, deleted; and the shared log end of each that this process has open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .appender import Appender, Pace
+from .errors import (
+    CallError,
+    InternalError,
+    InvalidArgument,
+    PenstockError,
+    ReadOnlyError,
+    StoreUnavailable,
+    TopicExists,
+    TopicNotFound,
+)
+from .header import Action, Created, Deleted
+from .paths import TOPICS, TopicPaths, topic_name
+from .pending import Written
+from .runtime import Runtime
+from .settings import TopicRecord, TopicSettings, decode_record, encode_record
+from .stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from .tail import Tail
+
+ACTION_TIMEOUT_S = 60.0
+
+
+class Topic:
+    """One topic, as this process has it open: its record, the end of its log and, for writing, its appender."""
+
+    def __init__(
+        self, store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, tail: Tail, appender: Appender | None
+    ) -> None:
+        self.store = store
+        self.runtime = runtime
+        self.paths = paths
+        self.record = record
+        self.tail = tail
+        self._appender = appender
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What it was created with, or altered to since, as of its opening."""
+        return self.record.settings
+
+    @property
+    def appender(self) -> Appender:
+        """Raises `ReadOnlyError` where the lake may not be written."""
+        if self._appender is None:
+            raise read_only(f"write to topic {self.paths.topic}")
+        return self._appender
+
+    async def act(self, *actions: Action) -> Written:
+        """Append actions; returns once they are in the log."""
+        return await append_actions(self.appender, self.runtime, *actions)
+
+    async def close(self) -> None:
+        """Stop appending and polling."""
+        if self._appender is not None:
+            await self._appender.close()
+        await self.tail.close()
+
+
+def read_only(operation: str) -> ReadOnlyError:
+    """The error of whatever would write."""
+    return ReadOnlyError("the lake was opened with read_only=True", operation=operation)
+
+
+async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> Written:
+    """Append actions in one entry. Raises what became of them otherwise."""
+    outcome = await appender.append_actions(actions, deadline_s=runtime.clock.monotonic_s() + ACTION_TIMEOUT_S)
+    if isinstance(outcome, Written):
+        return outcome
+    raise outcome if isinstance(outcome, PenstockError) else InternalError("actions ended as a batch", observed=outcome)
+
+
+async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecord, Version] | None:
+    """The topic's record and its version, or None when the name was never used."""
+    try:
+        stored = await store.get(paths.settings)
+    except ObjectMissing:
+        return None
+    return decode_record(stored.data, where=paths.settings), stored.version
+
+
+async def open_topic(
+    store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, clock_offset_ms: int = 0, pace: Pace | None = None
+) -> Topic:
+    """Open a topic and fold its log up to the end. Raises `TopicNotFound`.
+
+    A creation or deletion that a crash left half done is finished on the way, if the lake may be written.
+    """
+    paths = TopicPaths.of(name)
+    found = await read_record(store, paths)
+    if found is None or found[0].deleted:
+        raise _not_found(name)
+    record, version = found
+    tail = Tail(store, paths, runtime)
+    await tail.open()
+    appender = Appender(store, paths, runtime, tail, clock_offset_ms=clock_offset_ms, pace=pace) if writable else None
+    topic = Topic(store, runtime, paths, record, tail, appender)
+    try:
+        if tail.state.incarnation != record.incarnation:
+            if not writable:
+                raise _not_found(name)
+            await topic.act(Created(record.incarnation, record.settings.queues))
+        if tail.state.incarnation != record.incarnation or not tail.state.alive:
+            if writable and tail.state.incarnation == record.incarnation:
+                await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
+            raise _not_found(name)
+        if appender is not None:
+            await appender.write_missing_checkpoint()
+    except BaseException:
+        await topic.close()
+        raise
+    return topic
+
+
+async def create_topic(
+    store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, clock_offset_ms: int = 0
+) -> TopicRecord:
+    """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`."""
+    paths = TopicPaths.of(name)
+    while True:
+        found = await read_record(store, paths)
+        if found is not None and not found[0].deleted:
+            record = found[0]
+            if record.settings != settings:
+                raise _exists(name, record.settings, settings)
+            break
+        mode: PutMode = Put.CREATE
+        table = "table"
+        if found is not None:
+            tail = Tail(store, paths, runtime)
+            await tail.open()
+            mode, table = IfMatch(found[1]), f"table-{tail.state.entry}"
+        record = TopicRecord(
+            settings=settings, incarnation=runtime.new_id(), table=table, created_ms=runtime.clock.wall_ms() + clock_offset_ms
+        )
+        if await _write_record(store, runtime, paths, record, mode):
+            break
+    topic = await open_topic(store, runtime, name, writable=True, clock_offset_ms=clock_offset_ms)
+    await topic.close()
+    return topic.record
+
+
+async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
+    """Change retention, retention_bytes or limits; processes that have the topic open see it when they open it again."""
+    unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits"})
+    if unknown:
+        raise InvalidArgument(
+            f"{', '.join(unknown)} cannot be changed",
+            operation="alter_topic",
+            object=name,
+            expected="retention, retention_bytes or limits",
+        )
+    paths = TopicPaths.of(name)
+    while True:
+        found = await read_record(store, paths)
+        if found is None or found[0].deleted:
+            raise _not_found(name)
+        record = replace(found[0], settings=replace(found[0].settings, **changes))  # type: ignore[arg-type]
+        if await _write_record(store, runtime, paths, record, IfMatch(found[1])):
+            return record
+
+
+async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, clock_offset_ms: int = 0) -> None:
+    """End a topic. Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one."""
+    topic = await open_topic(store, runtime, name, writable=True, clock_offset_ms=clock_offset_ms)
+    try:
+        await topic.act(Deleted(topic.record.incarnation))
+        while True:
+            found = await read_record(store, topic.paths)
+            if found is None or found[0].incarnation != topic.record.incarnation or found[0].deleted:
+                return
+            if await _write_record(store, runtime, topic.paths, replace(found[0], deleted=True), IfMatch(found[1])):
+                return
+    finally:
+        await topic.close()
+
+
+async def list_topics(store: ObjectStore) -> dict[str, TopicRecord]:
+    """The topics of a lake by name, in order. Folders that are not a topic's are passed over."""
+    found: dict[str, TopicRecord] = {}
+    for folder in await store.list_folders(TOPICS):
+        try:
+            name = topic_name(folder)
+        except PenstockError:
+            continue
+        record = await read_record(store, TopicPaths.of(name))
+        if record is not None and not record[0].deleted:
+            found[name] = record[0]
+    return dict(sorted(found.items()))
+
+
+async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
+    """Whether this record now stands; read back by its write id where the store did not confirm it."""
+    record = replace(record, write_id=runtime.new_id())
+    try:
+        await store.put(paths.settings, encode_record(record), mode=mode)
+        return True
+    except (Conflict, StoreUnavailable):
+        found = await read_record(store, paths)
+        return found is not None and found[0].write_id == record.write_id
+
+
+def _not_found(name: str) -> TopicNotFound:
+    return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
+
+
+def _exists(name: str, stands: TopicSettings, asked: TopicSettings) -> CallError:
+    differing = [field for field in stands.__dataclass_fields__ if getattr(stands, field) != getattr(asked, field)]
+    return TopicExists(
+        "the topic exists with other settings",
+        operation="create_topic",
+        object=name,
+        expected={field: str(getattr(asked, field)) for field in differing},
+        observed={field: str(getattr(stands, field)) for field in differing},
+    )
