@@ -1,0 +1,263 @@
+"""The publisher: copies folded entries into the topic's Delta table, each exactly once.
+
+The table itself says how far it is: the `txn` of a commit is the last entry whose rows it brings, and rows and number become
+visible together. So a publisher keeps nothing that matters: it folds the log from the entry the snapshot names, uploads files
+under fresh names, and commits them only on a snapshot that still names that entry. Of two publishers one works in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ..errors import DataDamaged, ViewLost
+from ..fold import Folded, State
+from ..limits import MIB
+from ..paths import TopicPaths
+from ..rows import entry_rows, runs_of
+from ..runtime import Runtime
+from ..salvage import salvage
+from ..settings import TopicRecord
+from ..stores.protocol import ObjectStore
+from ..view import EntryCache, View
+from .actions import PUBLISHED, Commit, end_txn, lost_txn
+from .delta import DeltaLog
+from .segments import TableFile, queue_slices, write_segment
+from .snapshot import Snapshot
+
+COMMIT_BYTES = 64 * MIB
+"""Entries up to this size together go into one commit; a larger one has a commit of its own."""
+QUIET_ENTRIES = 64
+"""Entries without rows are published only when so many have gathered, so that an idle topic's table stands still."""
+_UPLOADS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What one round did."""
+
+    entries: int = 0
+    """0: nothing to do, or another publisher was faster."""
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    lag_ms: int = 0
+    """From the store time of the oldest entry to the commit."""
+    caught_up: bool = True
+    """Whether the log had no more to publish."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The entries that wait for one commit: those behind ``start``, up to ``after``."""
+
+    start: int
+    bases: tuple[int, ...]
+    """Where every queue of the table ends."""
+    after: State
+    entries: tuple[tuple[Folded, bytes], ...]
+
+
+class Publisher:
+    """Publishes one life of a topic: the one that ``record`` names."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        record: TopicRecord,
+        runtime: Runtime,
+        *,
+        delta: DeltaLog | None = None,
+        cache: EntryCache | None = None,
+        commit_bytes: int = COMMIT_BYTES,
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._record = record
+        self._runtime = runtime
+        self._delta = delta or DeltaLog(store, paths, record.table, runtime)
+        self._cache = cache
+        self._commit_bytes = commit_bytes
+        self._view: View | None = None
+        self._before = State()
+        """Where ``_arrived`` begins: the state after the last published entry."""
+        self._arrived: list[tuple[Folded, bytes] | State] = []
+        """Entries folded since, and states the view jumped to."""
+        self._arrived_bytes = 0
+
+    async def publish_once(self) -> Published:
+        """One commit with what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
+        started_s = self._runtime.clock.monotonic_s()
+        snapshot = await self._open_table()
+        if snapshot is None:
+            return Published()
+        try:
+            caught_up = await self._read_on(snapshot)
+        except ViewLost:
+            self._view = None  # another publisher went on, and the log was trimmed behind it
+            return Published(caught_up=False)
+        if not self._arrived:
+            return Published()
+        work = await self._work(snapshot)
+        files, lost = await self._upload(work)
+        entries = work.after.entry - work.start
+        if not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
+            return Published()
+        if not await self._commit(snapshot, work, files, lost, started_s):
+            return Published(caught_up=False)
+        oldest_ms = min((folded.store_time_ms for folded, _ in work.entries), default=work.after.store_time_ms)
+        return Published(
+            entries=entries,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes=sum(file.size_bytes for file in files),
+            lag_ms=max(0, self._runtime.clock.wall_ms() - oldest_ms),
+            caught_up=caught_up,
+        )
+
+    def may_commit(self, snapshot: Snapshot, start: int) -> bool:
+        """Whether the table still ends where this work begins; else its rows are there already."""
+        return snapshot.published == start
+
+    # --- the table's end, and the log behind it
+
+    async def _open_table(self) -> Snapshot | None:
+        snapshot = await self._delta.refresh()
+        if snapshot.exists:
+            return snapshot
+        view = View(self._store, self._paths, self._runtime, cache=self._cache)
+        await view.open()
+        await view.catch_up()
+        return await self._delta.create({PUBLISHED: view.state.created_entry - 1}) if self._lives(view.state) else None
+
+    async def _read_on(self, snapshot: Snapshot) -> bool:
+        """Fold on until a commit is full; whether there is nothing more to publish after it."""
+        if self._view is None or self._before.entry != snapshot.published:
+            self._view = await self._open_view(snapshot)
+        view = self._view
+        while self._arrived_bytes < self._commit_bytes:
+            before = view.state
+            if not await view.step():
+                return True
+            if self._lives(before) and not self._lives(view.state):
+                return True  # the topic was deleted
+            if not self._lives(view.state):
+                self._view = None  # entries of a later topic of this name
+                self._arrived.clear()
+                return True
+        return False
+
+    async def _open_view(self, snapshot: Snapshot) -> View:
+        """A view whose state is the one after the last published entry."""
+        view = View(self._store, self._paths, self._runtime, cache=self._cache)
+        await view.open(at_most=snapshot.published)
+        await view.catch_up(until=snapshot.published)
+        self._arrived, self._arrived_bytes, self._before = [], 0, view.state
+        if view.state.entry < snapshot.published:
+            raise ViewLost("the last published entry cannot be reached", object=self._paths.log, expected=snapshot.published)
+        if view.state.entry > snapshot.published:  # led around damage, past it
+            ends = tuple(snapshot.end(queue) for queue in range(view.state.queues))
+            self._before = replace(view.state, entry=snapshot.published, next_offsets=ends, sum=0)
+            self._arrived.append(view.state)
+        view.on_fold = self._take
+        view.on_jump = self._arrived.append
+        return view
+
+    def _take(self, folded: Folded, data: bytes) -> None:
+        self._arrived.append((folded, data))
+        self._arrived_bytes += _size(folded, data)
+
+    async def _work(self, snapshot: Snapshot) -> _Work:
+        """What arrived, with the rows that can be had back from entries that were jumped over."""
+        entries: list[tuple[Folded, bytes]] = []
+        state = self._before
+        for item in tuple(self._arrived):
+            if isinstance(item, State):
+                entries += await salvage(self._store, self._paths, state, item)
+                state = item
+            else:
+                entries.append(item)
+                state = item[0].state
+        return _Work(snapshot.published, tuple(snapshot.end(queue) for queue in range(state.queues)), state, tuple(entries))
+
+    def _lives(self, state: State) -> bool:
+        return state.incarnation == self._record.incarnation
+
+    # --- rows to files
+
+    async def _upload(self, work: _Work) -> tuple[list[TableFile], dict[str, int]]:
+        """(files with the rows of all entries, one a queue; what was lost). Large entries go queue by queue, to bound memory."""
+        queues = {run.queue for folded, _ in work.entries for run in runs_of(folded)}
+        large = sum(_size(*item) for item in work.entries) > 2 * self._commit_bytes
+        files: list[TableFile] = []
+        offsets: dict[int, Offsets] = {}
+        for group in [{queue} for queue in sorted(queues)] if large else [queues]:
+            tables = await self._rows(work, group)
+            offsets |= {queue: rows.column("offset").to_numpy() for queue, rows in tables.items()}
+            files += await self._put_files(list(tables.values()))
+        lost = {
+            lost_txn(queue, first): limit
+            for queue, end in enumerate(work.after.next_offsets)
+            for first, limit in gaps(work.bases[queue], end, offsets.get(queue, _NO_OFFSETS))
+        }
+        return files, lost
+
+    async def _rows(self, work: _Work, queues: set[int]) -> dict[int, pa.Table]:
+        pieces: dict[int, list[pa.Table]] = {}
+        for folded, data in work.entries:
+            found = await entry_rows(self._store, self._paths, folded, data, queues=queues)
+            for queue, rows in queue_slices(found.table):
+                pieces.setdefault(queue, []).append(rows)
+        return {queue: pa.concat_tables(pieces[queue]) for queue in sorted(pieces)}
+
+    async def _put_files(self, tables: list[pa.Table]) -> list[TableFile]:
+        gate = asyncio.Semaphore(_UPLOADS_AT_ONCE)
+
+        async def put(rows: pa.Table) -> TableFile:
+            async with gate:
+                fresh_id = self._runtime.new_id()
+                file, data = await self._runtime.offload(lambda: write_segment(rows, fresh_id))
+                await self._store.put_large(self._delta.root + file.path, data)
+                return file
+
+        return list(await asyncio.gather(*map(put, tables)))
+
+    async def _commit(
+        self, snapshot: Snapshot, work: _Work, files: list[TableFile], lost: Mapping[str, int], started_s: float
+    ) -> bool:
+        ends = {end_txn(q): end for q, end in enumerate(work.after.next_offsets) if end != work.bases[q]}
+        commit = Commit("WRITE", adds=tuple(files), txns={PUBLISHED: work.after.entry, **ends, **lost})
+        while self.may_commit(snapshot, work.start):
+            if await self._delta.commit(commit, on=snapshot, started_s=started_s):
+                self._arrived.clear()
+                self._arrived_bytes, self._before = 0, work.after
+                return True
+            snapshot = await self._delta.refresh()
+        return False
+
+
+def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
+    """The ranges (first, limit) between ``base`` and ``end`` that are not among these ascending offsets.
+
+    Raises `DataDamaged` when there are offsets outside: rows the table has already, or that nobody gave out.
+    """
+    if len(offsets) and (offsets[0] < base or offsets[-1] >= end):
+        raise DataDamaged("log and table disagree on where a queue ends", expected=(base, end), observed=(offsets[0], offsets[-1]))
+    edges = np.concatenate(([base - 1], offsets, [end]))
+    holes = np.flatnonzero(np.diff(edges) > 1)
+    return [(int(edges[at]) + 1, int(edges[at + 1])) for at in holes]
+
+
+def _size(folded: Folded, data: bytes) -> int:
+    """Bytes of an entry with all that it links."""
+    return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)
+
+
+Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_NO_OFFSETS: Offsets = np.empty(0, dtype=np.int64)

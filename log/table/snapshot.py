@@ -1,0 +1,114 @@
+"""What the topic's table holds at one version: a value, computed from Delta actions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .actions import PUBLISHED, Action, end_txn, parse_add, parse_lost, start_txn
+from .segments import TableFile
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table at ``version``; -1: there is none yet. Mappings are never changed."""
+
+    folder: str
+    """The table's folder, relative to the topic."""
+    version: int = -1
+    table_id: str = ""
+    created_ms: int = 0
+    files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
+    """Of every queue, in offset order."""
+    txns: Mapping[str, int] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """Files taken out, with the time by the store's clock, for as long as checkpoints remember it."""
+    time_ms: int = 0
+    """Of the newest commit; the next one's is later."""
+
+    @property
+    def exists(self) -> bool:
+        return self.version >= 0
+
+    @property
+    def published(self) -> int:
+        """The last entry whose rows are in the table; -1: not known, as there is no table."""
+        return self.txns.get(PUBLISHED, -1)
+
+    def start(self, queue: int) -> int:
+        """The first offset that retention has left."""
+        return self.txns.get(start_txn(queue), 0)
+
+    def end(self, queue: int) -> int:
+        """The offset behind the last published one."""
+        return self.txns.get(end_txn(queue), 0)
+
+    def lost(self, queue: int) -> list[tuple[int, int]]:
+        """Ranges (first, limit) whose rows were lost before they could be published, in order."""
+        named = ((parse_lost(app_id), limit) for app_id, limit in self.txns.items())
+        return sorted((place[1], limit) for place, limit in named if place is not None and place[0] == queue)
+
+    @property
+    def all_files(self) -> list[TableFile]:
+        return [file for files in self.files.values() for file in files]
+
+    @property
+    def paths(self) -> set[str]:
+        return {file.path for file in self.all_files}
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.all_files)
+
+
+def apply(snapshot: Snapshot, commits: Iterable[tuple[int, list[Action]]], *, where: str = "") -> Snapshot:
+    """The snapshot after these commits (version, actions), which follow it in order. Raises `ForeignObject` for others' adds."""
+    files: dict[str, TableFile] = {}
+    gone: set[str] = set()
+    txns = dict(snapshot.txns)
+    removed = dict(snapshot.removed)
+    version, time_ms, table_id, created_ms = snapshot.version, snapshot.time_ms, snapshot.table_id, snapshot.created_ms
+    for version, actions in commits:
+        for action in actions:
+            if "add" in action:
+                file = parse_add(action["add"], where=f"{where}, version {version}")
+                files[file.path] = file
+                removed.pop(file.path, None)
+                gone.discard(file.path)
+                time_ms = max(time_ms, file.modified_ms)
+            elif "remove" in action:
+                path = action["remove"]["path"]
+                removed[path] = action["remove"].get("deletionTimestamp") or 0
+                files.pop(path, None)
+                gone.add(path)
+            elif "txn" in action:
+                txns[action["txn"]["appId"]] = action["txn"]["version"]
+            elif "metaData" in action:
+                table_id, created_ms = action["metaData"]["id"], action["metaData"].get("createdTime") or 0
+            elif "commitInfo" in action:
+                time_ms = max(time_ms, action["commitInfo"].get("timestamp") or 0)
+    return replace(
+        snapshot,
+        version=version,
+        table_id=table_id,
+        created_ms=created_ms,
+        files=_merge(snapshot.files, files, gone),
+        txns=txns,
+        removed=removed,
+        time_ms=time_ms,
+    )
+
+
+def _merge(
+    before: Mapping[int, tuple[TableFile, ...]], added: Mapping[str, TableFile], gone: set[str]
+) -> dict[int, tuple[TableFile, ...]]:
+    merged = dict(before)
+    of_queue: dict[int, list[TableFile]] = {}
+    for file in added.values():
+        of_queue.setdefault(file.queue, []).append(file)
+    changed = set(of_queue) | ({queue for queue, files in before.items() if any(f.path in gone for f in files)} if gone else set())
+    for queue in changed:
+        kept = {file.path: file for file in before.get(queue, ()) if file.path not in gone}
+        kept.update({file.path: file for file in of_queue.get(queue, ())})
+        merged[queue] = tuple(sorted(kept.values(), key=lambda file: (file.first_offset, file.path)))
+    return {queue: files for queue, files in merged.items() if files}
