@@ -10,7 +10,7 @@ from typing import Any
 
 from ..log.errors import InvalidArgument
 
-_OPERATIONS = {"c", "u", "d", "r", "t", "m"}
+_OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
@@ -57,7 +57,7 @@ def parse_change(event: object) -> Change | None:
         schema=source.get("schema") or source.get("db"),
         op=op,
         key=_fields(key),
-        row=envelope.get("after") or envelope.get("before") or {},
+        row=_fields(envelope.get("after") or envelope.get("before") or {}),
         position=position_of(source, envelope.get("transaction")),
     )
 

@@ -71,7 +71,7 @@ class Labels:
             return int(text or "")
         except ValueError:
             raise InvalidArgument(
-                "the sequence is no integer", object=self.sequence, expected="an integer", observed=text
+                f"the sequence, {self.sequence}, is no integer", expected="an integer", observed=text or "nothing"
             ) from None
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from ...log.errors import InvalidArgument
@@ -51,7 +51,7 @@ def event_of(body: bytes) -> Event:
         ) from error
 
 
-def read_events(file: Traversable) -> Iterator[Event]:
+def read_events(file: Path) -> Iterator[Event]:
     """The events of a JSON lines file, plain or gzip, in its order."""
     with _opened(file) as lines:
         for line in lines:
@@ -64,9 +64,9 @@ def key_columns(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
     return {table: tuple(json.loads(key)) for table, key in {event.row[0]: event.row[1] for event in events}.items()}
 
 
-def read_dumps(folder: Traversable) -> list[Dump]:
+def read_dumps(folder: Path) -> list[Dump]:
     """Every ``<table>.csv`` and ``<table>.csv.gz`` of a folder. Raises `InvalidArgument` when there is none."""
-    files = sorted((file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz"))), key=lambda file: file.name)
+    files = sorted(file for file in folder.iterdir() if file.name.endswith((".csv", ".csv.gz")))
     if not files:
         raise InvalidArgument(
             "there is nothing to compare with", operation="read dumps", object=str(folder), expected="<table>.csv"
@@ -74,16 +74,16 @@ def read_dumps(folder: Traversable) -> list[Dump]:
     return [Dump(file.name.partition(".csv")[0], _read_csv(file)) for file in files]
 
 
-def _read_csv(file: Traversable) -> list[Row]:
+def _read_csv(file: Path) -> list[Row]:
     with _opened(file) as lines, io.TextIOWrapper(lines, encoding="utf-8", newline="") as text:
         return [{name: value or None for name, value in row.items()} for row in csv.DictReader(text, strict=True)]
 
 
 @contextmanager
-def _opened(file: Traversable) -> Iterator[BinaryIO]:
+def _opened(file: Path) -> Iterator[BinaryIO]:
     with file.open("rb") as raw:
         if not file.name.endswith(".gz"):
-            yield cast("BinaryIO", raw)
+            yield raw
             return
         with gzip.GzipFile(fileobj=raw) as plain:
             yield cast("BinaryIO", plain)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import BinaryIO
 
 from ...log.errors import InvalidArgument
 from ..formats import DEBEZIUM_LABELS, Format, read_records
 from ..labels import Record
 
-DATA: Traversable = files(__package__).joinpath("data")
+DATA = Path(__file__).parent / "data"
 """The shop's change events and dumps, shipped with Penstock."""
 
 

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.infra.debezium import parse_change, position_of
+from penstock.log.errors import InvalidArgument
+
+POSTGRES = {
+    "before": None,
+    "after": {"id": 7, "name": "x"},
+    "source": {
+        "connector": "postgresql",
+        "db": "shop",
+        "schema": "public",
+        "table": "users",
+        "sequence": '["800", "700"]',
+        "lsn": 700,
+    },
+    "op": "c",
+    "transaction": {"id": "5:800", "total_order": 3, "data_collection_order": 1},
+}
+MYSQL = {
+    "before": {"id": 7},
+    "after": None,
+    "source": {
+        "connector": "mysql",
+        "db": "shop",
+        "table": "users",
+        "file": "mysql-bin.000003",
+        "pos": 484,
+        "row": 1,
+        "gtid": None,
+    },
+    "op": "d",
+}
+
+
+def wrapped(payload: Any) -> dict[str, Any]:
+    return {"schema": {"type": "struct", "fields": []}, "payload": payload}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"topic": "shop.public.users", "key": {"id": 7}, "value": POSTGRES},
+        {"key": wrapped({"id": 7}), "value": wrapped(POSTGRES)},
+        wrapped({"key": {"id": 7}, "value": POSTGRES}),
+    ],
+)
+def test_every_way_to_wrap_an_event_with_its_key_reads_the_same(event: object) -> None:
+    change = parse_change(event)
+    assert change is not None
+    assert (change.table, change.schema, change.op, change.key) == ("users", "public", "c", {"id": 7})
+    assert change.row == {"id": 7, "name": "x"}
+    assert change.position == (800 >> 3) << 20 | 3
+
+
+@pytest.mark.parametrize("event", [MYSQL, wrapped(MYSQL)])
+def test_an_envelope_alone_has_no_key(event: object) -> None:
+    change = parse_change(event)
+    assert change is not None
+    assert (change.table, change.schema, change.op, change.key, change.row) == ("users", "shop", "d", {}, {"id": 7})
+    assert change.position == 3 << 44 | 484 << 12 | 1
+
+
+@pytest.mark.parametrize(
+    "event", [None, {"key": {"id": 7}, "value": None}, wrapped(None), {"key": wrapped({}), "value": wrapped(None)}]
+)
+def test_a_tombstone_says_nothing(event: object) -> None:
+    assert parse_change(event) is None
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        [],
+        "text",
+        {},
+        {"op": "c"},
+        {**POSTGRES, "op": "z"},
+        {**POSTGRES, "op": ["c"]},
+        {**POSTGRES, "source": {"table": 3}},
+        {"key": 5, "value": POSTGRES},
+        {**POSTGRES, "after": "text"},
+    ],
+)
+def test_what_is_no_envelope_is_refused(event: object) -> None:
+    with pytest.raises(InvalidArgument):
+        parse_change(event)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 2**20 - 1)), unique=True))
+def test_positions_are_in_the_order_of_commit_and_number(places: list[tuple[int, int]]) -> None:
+    def position(place: tuple[int, int]) -> int:
+        commit, order = place
+        found = position_of({"sequence": json.dumps([str(commit * 8), "1"])}, {"total_order": order})
+        assert found is not None
+        return found
+
+    assert sorted(places, key=position) == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("source", "transaction"),
+    [
+        ({"sequence": '["800", "700"]'}, None),
+        ({"sequence": '["800", "700"]'}, {"total_order": 2**20}),
+        ({"sequence": f'["{2**63}", "700"]'}, {"total_order": 1}),
+        ({"sequence": "[]"}, {"total_order": 1}),
+        ({"sequence": "no JSON"}, {"total_order": 1}),
+        ({"sequence": None}, {"total_order": 1}),
+        ({"file": "binlog", "pos": 4}, None),
+        ({"file": "binlog.000001", "pos": 4, "row": 2**12}, None),
+        ({}, None),
+    ],
+)
+def test_a_position_that_is_not_there_or_does_not_fit_is_none(source: dict[str, Any], transaction: object) -> None:
+    assert position_of(source, transaction) is None
+
+
+def test_a_first_transaction_without_a_commit_before_it_has_a_position() -> None:
+    assert position_of({"sequence": '[null, "700"]'}, {"total_order": 1}) == 1

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.infra.formats import Format, read_records
+from penstock.infra.labels import Labels, Record
+from penstock.log.errors import InvalidArgument
+from tests.infra.test_debezium import MYSQL, POSTGRES, wrapped
+
+
+def read(data: bytes, format: Format, labels: Labels | None = None) -> list[Record]:
+    return list(read_records(io.BytesIO(data), format, name="input", labels=labels))
+
+
+def test_json_lines_keep_their_bytes() -> None:
+    records = read(b'{"b": 1,  "a":2}\n\n{"a": 3}', Format.JSONL)
+    assert [record.body for record in records] == [b'{"b": 1,  "a":2}', b'{"a": 3}']
+    assert records[0] == Record(body=b'{"b": 1,  "a":2}')
+
+
+def test_labels_name_fields_nested_fields_and_format_strings() -> None:
+    labels = Labels(
+        message_group="user-{user.id}",
+        tag="kind",
+        keys=("id", "tags"),
+        properties={"paid": "paid", "none": "none", "where": "{user.name}/{{x}}"},
+        sequence="id",
+        body="text",
+    )
+    line = {
+        "id": 5,
+        "kind": "a",
+        "tags": ["x", "", "y"],
+        "paid": True,
+        "none": None,
+        "user": {"id": 7, "name": "N"},
+        "text": "hällo",
+    }
+    assert read(json.dumps(line).encode(), Format.JSONL, labels) == [
+        Record(
+            body="hällo".encode(),
+            message_group="user-7",
+            tag="a",
+            keys=("5", "x", "y"),
+            properties={"paid": "true", "where": "N/{x}"},
+            sequence=5,
+        )
+    ]
+
+
+def test_the_number_of_a_record_is_a_field() -> None:
+    records = read(b"a\nx\ny\n", Format.CSV, Labels(sequence="record_number"))
+    assert [record.sequence for record in records] == [1, 2]
+
+
+def test_csv_is_text_with_a_header() -> None:
+    data = '\ufeffid,name\r\n7,"a, ""b""\nc"\r\n\r\n8,\r\n'.encode()
+    records = read(data, Format.CSV, Labels(message_group="u{id}", tag="name"))
+    assert [json.loads(record.body) for record in records] == [{"id": "7", "name": 'a, "b"\nc'}, {"id": "8", "name": ""}]
+    assert [(record.message_group, record.tag) for record in records] == [("u7", 'a, "b"\nc'), ("u8", None)]
+
+
+def test_parquet_values_become_json() -> None:
+    file = io.BytesIO()
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    pq.write_table(
+        pa.table({"id": [1, 2], "at": [at, None], "price": [Decimal("1.50"), None], "raw": [b"\xff", b""]}), file, row_group_size=1
+    )
+    records = read(file.getvalue(), Format.PARQUET, Labels(message_group="id"))
+    assert json.loads(records[0].body) == {"id": 1, "at": "2026-01-02 00:00:00+00:00", "price": "1.50", "raw": "/w=="}
+    assert [record.message_group for record in records] == ["1", "2"]
+    assert [record.body for record in read(file.getvalue(), Format.PARQUET, Labels(body="raw"))] == [b"\xff", b""]
+
+
+def test_debezium_events_are_grouped_by_row_unless_told_otherwise() -> None:
+    with_key = json.dumps({"key": {"id": 7, "line": 2}, "value": wrapped(POSTGRES)}).encode()
+    [record] = read(with_key, Format.DEBEZIUM)
+    assert record == Record(
+        body=with_key, message_group="users-7-2", tag="users", keys=("users-7-2",), properties={"op": "c"}, sequence=None
+    )
+    [record] = read(json.dumps(MYSQL).encode(), Format.DEBEZIUM, Labels(message_group="{schema}.{table}-{id}", sequence="position"))
+    assert (record.message_group, record.sequence) == ("shop.users-7", 3 << 44 | 484 << 12 | 1)
+
+
+def test_tombstones_are_passed_over() -> None:
+    assert read(b'{"key": {"id": 7}, "value": null}\nnull\n', Format.DEBEZIUM) == []
+
+
+@pytest.mark.parametrize(
+    ("format", "data", "labels", "message"),
+    [
+        (Format.JSONL, b'{"a": 1}\n{"a": \n', Labels(), r"no JSON: .*input, line 2.*--skip-bad"),
+        (Format.JSONL, b'{"a": 1}\n\n[1]\n', Labels(), r"no JSON object.*input, line 3"),
+        (Format.JSONL, b'{"a": 1}\n{"a": "\xff"}\n', Labels(), r"no UTF-8.*input, line 2"),
+        (Format.JSONL, b'{"a": 1}\n' + b"[" * 200_000 + b"\n", Labels(), r"cannot be read.*input, line 2"),
+        (Format.JSONL, b'{"a": 1}\n{"b": 2}\n', Labels(tag="a"), r"no field a.*input, line 2.*fields record_number, b"),
+        (Format.JSONL, b'{"a": 1}\n{"a": null}\n', Labels(message_group="g-{a}"), r"field a, which is empty.*input, line 2"),
+        (Format.JSONL, b'{"a": 1}\n{"a": "x"}\n', Labels(sequence="a"), r"sequence, a, is no integer.*line 2"),
+        (Format.CSV, b"a,b\n1,2\n1,2,3\n", Labels(), r"number of fields.*input, line 3; expected: 2; observed: 3"),
+        (Format.CSV, b'a,b\n1,2\n"x"y,2\n', Labels(), r"no CSV.*input, line 3"),
+        (Format.CSV, b"a,b\n1,2\n\xff,2\n", Labels(), r"no UTF-8.*input, line 3"),
+        (Format.DEBEZIUM, b'{"op": "c"}', None, r"no Debezium envelope.*input, line 1"),
+        (Format.DEBEZIUM, json.dumps(MYSQL).encode(), None, r"field key, which is empty.*input, line 1"),
+    ],
+)
+def test_a_bad_record_is_named_or_skipped(format: Format, data: bytes, labels: Labels | None, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        read(data, format, labels)
+    skipped: list[InvalidArgument] = []
+    good = list(read_records(io.BytesIO(data), format, name="input", labels=labels, skip=skipped.append))
+    assert len(skipped) == 1
+    assert len(good) == (0 if format is Format.DEBEZIUM else 1)
+
+
+def test_reading_goes_on_after_a_skipped_record() -> None:
+    skipped: list[InvalidArgument] = []
+    data = b'a,b\n1,2\n"x"y,2\n3\n5,6\n'
+    records = list(read_records(io.BytesIO(data), Format.CSV, name="input", skip=skipped.append))
+    assert [json.loads(record.body)["a"] for record in records] == ["1", "5"]
+    assert len(skipped) == 2
+
+
+def test_a_file_that_is_no_parquet_is_named_and_never_skipped() -> None:
+    for data in (b"", b"PAR1 no, it is not PAR1"):
+        with pytest.raises(InvalidArgument, match=r"no Parquet file.*input"):
+            list(read_records(io.BytesIO(data), Format.PARQUET, name="input", skip=lambda _: None))
+
+
+def test_parquet_from_a_pipe_is_refused() -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    with pytest.raises(InvalidArgument, match=r"pipe.*input.*Save it to a file"):
+        list(read_records(Pipe(), Format.PARQUET, name="input"))
+
+
+@pytest.mark.parametrize("spec", ["{", "{}", "a}", "{a!r}", "{a:>5}"])
+def test_a_malformed_format_string_is_refused_at_once(spec: str) -> None:
+    with pytest.raises(InvalidArgument, match="malformed format string"):
+        Labels(message_group="{x}" + spec)

@@ -1,0 +1,1 @@
+"""Tests of Spark: those in test_spark.py share one session."""

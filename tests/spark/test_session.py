@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.log.errors import MissingDependency
+from penstock.spark import S3, jars, prefetch
+from penstock.spark.session import check_versions, local_cores, s3_settings
+
+
+def test_missing_or_other_versions_say_what_to_install() -> None:
+    with pytest.raises(
+        MissingDependency, match=r"expected: pyspark 4.2.0; observed: pyspark missing.*pip install 'penstock\[spark\]'"
+    ):
+        check_versions({"pyspark": None, "delta-spark": "4.4.0"})
+    with pytest.raises(MissingDependency, match=r"expected: delta-spark 4.4.0; observed: delta-spark 4.4.1"):
+        check_versions({"pyspark": "4.2.0", "delta-spark": "4.4.1"})
+    check_versions({"pyspark": "4.2.0", "delta-spark": "4.4.0"})
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[4, 2]", 4),
+        ("yarn", None),
+        ("spark://host:7077", None),
+        ("local-cluster[1,1,1]", None),
+    ],
+)
+def test_the_cores_of_a_master(master: str, cores: int | None) -> None:
+    assert local_cores(master) == cores
+
+
+def test_s3_takes_its_endpoint_from_the_environment_and_no_secret_with_it() -> None:
+    environment = {"AWS_ENDPOINT_URL": "http://one", "AWS_ENDPOINT_URL_S3": "http://two", "AWS_SECRET_ACCESS_KEY": "secret"}
+    settings = s3_settings(S3(), environment)
+    assert settings["spark.hadoop.fs.s3a.endpoint"] == "http://two"
+    assert settings["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    assert not any("secret" in value for value in settings.values())
+
+
+def test_s3_of_aws_needs_no_endpoint() -> None:
+    settings = s3_settings(S3(region="eu-west-1"), {})
+    assert "spark.hadoop.fs.s3a.endpoint" not in settings
+    assert settings["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert settings["spark.hadoop.fs.s3a.path.style.access"] == "false"
+
+
+def test_the_lists_are_the_few_jars_that_were_tried() -> None:
+    assert (len(jars.listed()), len(jars.listed(s3=True))) == (4, 40)
+    assert "io.delta_delta-spark_4.2_2.13-4.4.0.jar" in {jar.file_name for jar in jars.listed()}
+
+
+def fill(cache: Path, names: list[str]) -> None:
+    (cache / "jars").mkdir(parents=True)
+    for name in names:
+        (cache / "jars" / name).write_bytes(b"jar")
+
+
+def test_a_warm_cache_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", None)
+    fill(tmp_path, [jar.file_name for jar in jars.listed()])
+    assert all(file.is_file() for file in jars.ensure())
+    assert jars.missing() == []
+    assert len(jars.missing(s3=True)) == 36
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("java")
+def test_without_a_network_a_cold_cache_is_an_error_that_says_how_to_fill_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    # A proxy that nobody listens on is as good as no network.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
+    fill(tmp_path, [])
+    assert prefetch.main(["--no-s3"]) == 1
+    message = capsys.readouterr().err
+    assert "could not be fetched" in message
+    assert "python -m penstock.spark.prefetch" in message
+    assert list((tmp_path / "jars").iterdir()) == []

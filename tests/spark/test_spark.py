@@ -1,0 +1,102 @@
+"""What needs a running Spark: the session itself, its routing hash, S3, and the demo's job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from penstock.infra.debezium import parse_change
+from penstock.infra.demo.apply import apply_events
+from penstock.infra.demo.capture import event_of, key_columns
+from penstock.infra.demo.compare import TableDifference, compare_tables
+from penstock.infra.demo.tables import infer_targets
+from penstock.log.routing import queue_of
+from tests.infra.demo.captures import CAPTURE, DUMPS, dropped, dumps_of, produce, swapped
+from tests.servers import moto_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def write_topic(path: Path, lines: Sequence[bytes]) -> str:
+    stored = produce(lines)
+    columns = {
+        "queue": pa.array([message.queue for message in stored], pa.int32()),
+        "offset": pa.array([message.offset for message in stored], pa.int64()),
+        "body": pa.array([message.event.body for message in stored], pa.binary()),
+    }
+    write_deltalake(str(path), pa.table(columns), partition_by=["queue"], mode="overwrite")
+    return str(path)
+
+
+TARGETS = infer_targets(change for line in CAPTURE if (change := parse_change(json.loads(line))))
+
+
+def run(spark: SparkSession, folder: Path, lines: Sequence[bytes]) -> list[TableDifference]:
+    """Apply these lines and compare with the dumps of the true capture."""
+    topic = write_topic(folder / "topic", lines)
+    apply_events(spark, topic_table=topic, target_folder=str(folder / "targets"), targets=TARGETS)
+    return compare_tables(dumps_of(DUMPS), key_columns(map(event_of, CAPTURE)), str(folder / "targets"))
+
+
+def test_the_job_gives_the_dumps_and_a_later_run_merges_what_came_since(spark: SparkSession, tmp_path: Path) -> None:
+    assert not any(table.equal for table in run(spark, tmp_path, CAPTURE[:6]))
+    assert all(table.equal for table in run(spark, tmp_path, CAPTURE))
+    fields = DeltaTable(str(tmp_path / "targets" / "bills")).schema().fields
+    assert [(field.name, str(field.type).split('"')[1]) for field in fields] == [
+        ("id", "long"),
+        ("amount", "decimal(38,2)"),
+        ("paid_at", "timestamp"),
+        ("note", "string"),
+    ]
+
+
+def test_a_lost_or_swapped_last_event_shows_in_the_tables(spark: SparkSession, tmp_path: Path) -> None:
+    bills, lines = run(spark, tmp_path / "dropped", dropped(8))  # the delete of a line
+    assert (bills.equal, lines.extra, lines.examples) == (True, 1, ("extra id 1, line 2",))
+    bills, lines = run(spark, tmp_path / "swapped", swapped(4, 7))  # the last two updates of a bill
+    assert (bills.different, lines.equal) == (1, True)
+
+
+def test_python_routes_as_spark_does(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    groups = ["", "a", "user-7", "订单-1", "x" * 63, "\U0001f600\x00"]
+    for queues in (1, 3, 16):
+        routed = spark.createDataFrame([(group,) for group in groups], "g string").select(
+            F.pmod(F.xxhash64("g"), F.lit(queues)).alias("queue")
+        )
+        assert [row.queue for row in routed.collect()] == [queue_of(group, queues) for group in groups]
+
+
+def test_a_session_is_set_for_small_tables_and_utc(spark: SparkSession) -> None:
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    assert {name: spark.conf.get(name) for name in settings} == settings
+
+
+def test_python_workers_have_our_packages(spark: SparkSession) -> None:
+    assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+
+
+@pytest.mark.s3
+def test_delta_tables_on_s3_under_the_scheme_s3(spark: SparkSession) -> None:
+    with moto_server() as server:
+        spark.conf.set("fs.s3a.endpoint", server.endpoint)
+        url = f"s3://{server.bucket}/table"
+        spark.range(5).coalesce(1).write.format("delta").save(url)
+        options = {**server.credentials, "aws_endpoint": server.endpoint, "aws_region": "us-east-1", "aws_allow_http": "true"}
+        assert DeltaTable(url, storage_options=options).to_pyarrow_table()["id"].to_pylist() == [0, 1, 2, 3, 4]
+        assert spark.read.format("delta").load(url).count() == 5
