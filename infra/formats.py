@@ -28,9 +28,7 @@ class Format(StrEnum):
     DEBEZIUM = "debezium"
 
 
-DEBEZIUM_LABELS = Labels(
-    message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"}, sequence=None
-)
+DEBEZIUM_LABELS = Labels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
 """A row is a message group: its changes stay in order."""
 
 

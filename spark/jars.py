@@ -116,5 +116,5 @@ def _run_ivy(list_path: Path, scratch: str) -> str | None:
 
 
 def _complaint(report: str) -> str:
-    lines = [line.strip() for line in report.splitlines()]
+    lines = [line.strip() for line in report.splitlines()] or ["nothing"]
     return next((line for line in lines if "Exception" in line or "not found" in line or "FAILED" in line), lines[-1])
