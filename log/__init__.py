@@ -1,1 +1,118 @@
-"""The log: topics, producers and readers on object storage; it knows nothing of consumer groups."""
+"""The log on object storage: topics, producers, readers and the Delta table, asynchronously.
+
+`penstock.connect` gives the same to synchronous callers; `penstock.aio` is this module's face for asynchronous ones.
+"""
+
+from .appender import Pace
+from .describe import QueueDescription, TopicDescription
+from .errors import (
+    BackPressureError,
+    CallError,
+    ClockSkewError,
+    ClosedError,
+    DataDamaged,
+    FencedError,
+    ForeignObject,
+    ForkedError,
+    InternalError,
+    InvalidArgument,
+    LimitExceeded,
+    MessageTypeMismatch,
+    NewerFormatError,
+    NotSupported,
+    NotWritten,
+    OffsetOutOfRange,
+    PenstockError,
+    PermissionDenied,
+    ProducerFailedError,
+    ReadOnlyError,
+    ReopenError,
+    RetryError,
+    SequenceError,
+    StorageFull,
+    StoreUnavailable,
+    TopicDeleted,
+    TopicExists,
+    TopicNotFound,
+    UnknownOutcome,
+    UnsafeStoreError,
+    ViewLost,
+)
+from .gathering import ProducerOptions
+from .lake import Lake
+from .limits import TopicLimits
+from .messages import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
+from .producer import Producer, ProducerStatistics
+from .reader import Position, Reader
+from .receipts import BatchReceipt, BatchResult, Receipt, SendResult
+from .routing import queue_of
+from .runtime import Clock, Runtime, SystemClock
+from .settings import TopicRecord, TopicSettings
+from .stores import ObjectStore, open_store
+from .tags import TagFilter
+from .topics import Topic
+
+__all__ = [
+    "LOG_SCHEMA",
+    "MESSAGE_SCHEMA",
+    "SEND_SCHEMA",
+    "BackPressureError",
+    "BatchReceipt",
+    "BatchResult",
+    "CallError",
+    "Clock",
+    "ClockSkewError",
+    "ClosedError",
+    "DataDamaged",
+    "FencedError",
+    "ForeignObject",
+    "ForkedError",
+    "InternalError",
+    "InvalidArgument",
+    "Lake",
+    "LimitExceeded",
+    "Message",
+    "MessageType",
+    "MessageTypeMismatch",
+    "MessageView",
+    "NewerFormatError",
+    "NotSupported",
+    "NotWritten",
+    "ObjectStore",
+    "OffsetOutOfRange",
+    "Pace",
+    "PenstockError",
+    "PermissionDenied",
+    "Position",
+    "Producer",
+    "ProducerFailedError",
+    "ProducerOptions",
+    "ProducerStatistics",
+    "QueueDescription",
+    "ReadOnlyError",
+    "Reader",
+    "Receipt",
+    "ReopenError",
+    "RetryError",
+    "Runtime",
+    "SendResult",
+    "SequenceError",
+    "StorageFull",
+    "StoreUnavailable",
+    "SystemClock",
+    "TagFilter",
+    "Topic",
+    "TopicDeleted",
+    "TopicDescription",
+    "TopicExists",
+    "TopicLimits",
+    "TopicNotFound",
+    "TopicRecord",
+    "TopicSettings",
+    "UnknownOutcome",
+    "UnsafeStoreError",
+    "ViewLost",
+    "open_store",
+    "queue_of",
+    "views",
+]

@@ -18,7 +18,7 @@ import xxhash
 from .checkpoints import encode_checkpoint, is_due
 from .compose import Composed, compose, still_waits
 from .entries import encode_entry
-from .errors import DataDamaged, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
+from .errors import PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from .fold import Folded, State
 from .handover import Handed, prepare, read_handed
 from .header import Action, Batch, Opening

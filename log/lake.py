@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from .appender import Pace
+from .describe import TopicDescription, describe
 from .errors import (
     ClockSkewError,
     ClosedError,
@@ -22,6 +23,7 @@ from .header import Epoch, Opening
 from .limits import CLOCK_SKEW_MAX_MS, PRODUCER_NAME_BYTES_MAX
 from .pending import Opened
 from .producer import Producer
+from .reader import Reader
 from .runtime import Runtime
 from .settings import TopicRecord, TopicSettings
 from .stores.probe import probe_conditional_writes
@@ -128,6 +130,15 @@ class Lake:
         )
         self._producers.append(producer)
         return producer
+
+    async def reader(self, topic: str) -> Reader:
+        """Open a reader of a topic. Raises `TopicNotFound`."""
+        return Reader(await self.topic(topic))
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """What is known of a topic: settings, offsets, table, hottest queues and message groups."""
+        topic = await self.topic(name)
+        return await describe(topic, Reader(topic))
 
     async def _open_name(self, topic: Topic, name: str, options: ProducerOptions) -> tuple[Epoch, int]:
         """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id."""

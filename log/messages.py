@@ -37,7 +37,7 @@ class Message(NamedTuple):
     message_group: str | None = None
     tag: str | None = None
     keys: Sequence[str] = ()
-    properties: Mapping[str, str] = {}  # noqa: RUF012 - never changed, and a tuple's default
+    properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
 
     @staticmethod
@@ -84,7 +84,7 @@ class MessageView(NamedTuple):
     delivery_timestamp: datetime | None
     producer: str
 
-    def json(self) -> Any:
+    def json(self) -> Any:  # noqa: ANN401 - whatever the body says
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
         try:
             return json.loads(self.body)

@@ -251,7 +251,7 @@ class Producer:
                 outcome = await self._append(gathering)
             except PenstockError as error:
                 outcome = error
-            except Exception as error:  # a bug must reach the caller, not vanish in a task
+            except Exception as error:  # noqa: BLE001 - a bug must reach the caller, not vanish in a task
                 outcome = InternalError(
                     "a send failed in an unforeseen way; please report it", operation="append", observed=repr(error)
                 )

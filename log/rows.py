@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +53,17 @@ class EntryRows:
 
 def runs_of(folded: Folded, *, queues: Collection[int] | None = None) -> list[Run]:
     """Every accepted run of the entry, by queue and offset; only of these queues, when given."""
-    runs = [
+    return sorted(_runs_in_order(folded, queues), key=lambda run: (run.queue, run.first_offset))
+
+
+def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[Run]:
+    """Every accepted run, in the order of the batches, in which the offsets of each queue rise."""
+    return [
         Run(queue, first_offset + done, count, row, key)
         for batch, verdict, places in _places(folded)
         for queue, first_offset, done, count, row, key in _batch_runs(batch, verdict, places)
         if queues is None or queue in queues
     ]
-    return sorted(runs, key=lambda run: (run.queue, run.first_offset))
 
 
 async def entry_rows(
@@ -69,22 +74,37 @@ async def entry_rows(
     *,
     queues: Collection[int] | None = None,
 ) -> EntryRows:
-    """The rows of an entry, ``data`` being its bytes, in order of queue and offset.
+    """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
+    pieces = [piece async for piece in entry_pieces(store, paths, folded, data, queues=queues)]
+    table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *(piece.table for piece in pieces)])
+    if len(pieces) > 1:
+        table = table.sort_by([("queue", "ascending"), ("offset", "ascending")])
+    return EntryRows(table, tuple(lost for piece in pieces for lost in piece.lost))
+
+
+async def entry_pieces(
+    store: ObjectStore,
+    paths: TopicPaths,
+    folded: Folded,
+    data: bytes,
+    *,
+    queues: Collection[int] | None = None,
+) -> AsyncIterator[EntryRows]:
+    """The rows of an entry, file by file, so that a large one need not be in memory as a whole; offsets rise within each queue.
 
     A staged object that is missing or damaged costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry
     itself, though its seal held, cannot be read.
     """
-    runs = runs_of(folded, queues=queues)
-    files: dict[str | None, pa.Table | str] = {}
-    sizes = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
-    for run in runs:
-        if run.key in files:
-            continue
-        if run.key is None:
-            files[None] = read_rows(data, where=paths.entry(folded.number))
+    staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
+    inline: pa.Table | None = None
+    for key, grouped in groupby(_runs_in_order(folded, queues), key=lambda run: run.key):
+        if key is None:
+            inline = inline or read_rows(data, where=paths.entry(folded.number))
+            rows: pa.Table | str = inline
         else:
-            files[run.key] = await _staged(store, paths.root + run.key, *sizes[run.key])
-    return _assemble(paths, folded, runs, files)
+            rows = await _staged(store, paths.root + key, *staged[key])
+        runs = sorted(grouped, key=lambda run: (run.queue, run.first_offset))
+        yield _assemble(paths, folded, runs, {key: rows})
 
 
 def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:

@@ -1,0 +1,36 @@
+"""The tag filter: ``a || b``, or ``*`` for all, evaluated on Arrow columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which messages pass."""
+
+    tags: frozenset[str] | None
+    """Exact, case-sensitive; None: all messages pass, also those without a tag."""
+
+    @classmethod
+    def parse(cls, expression: str | None) -> TagFilter:
+        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`."""
+        if expression is None or expression.strip() in ("", "*"):
+            return cls(None)
+        tags = [tag.strip() for tag in expression.split("||")]
+        if not all(tags) or any("|" in tag for tag in tags):
+            raise InvalidArgument(
+                "bad tag filter", operation="filter", expected="tags separated by '||', or '*'", observed=expression
+            )
+        return cls(frozenset(tags))
+
+    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order."""
+        if self.tags is None:
+            return rows
+        return rows.filter(pc.is_in(rows.column("tag"), value_set=pa.array(sorted(self.tags), pa.string())))
