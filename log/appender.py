@@ -100,7 +100,6 @@ class Appender:
         runtime: Runtime,
         tail: Tail,
         *,
-        clock_offset_ms: int = 0,
         pace: Pace | None = None,
     ) -> None:
         self._store = store
@@ -109,7 +108,6 @@ class Appender:
         self._clock = runtime.clock
         self._tail = tail
         self._pace = pace or Pace()
-        self.clock_offset_ms = clock_offset_ms
         self._process = runtime.new_id()
         self._pending: list[Pending] = []
         self._waiting: OrderedDict[str, Handed] = OrderedDict()
@@ -478,7 +476,7 @@ class Appender:
             return
 
     def _now_ms(self) -> int:
-        return self._clock.wall_ms() + self.clock_offset_ms
+        return self._clock.wall_ms()
 
 
 async def put_checkpoint(store: ObjectStore, paths: TopicPaths, entry: int, data: bytes) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from .appender import Pace
+from .clock import StoreClock
 from .describe import TopicDescription, describe
 from .errors import (
     ClockSkewError,
@@ -15,12 +18,13 @@ from .errors import (
     InvalidArgument,
     LimitExceeded,
     PenstockError,
+    StoreUnavailable,
     TopicNotFound,
     UnknownOutcome,
 )
 from .gathering import ProducerOptions
 from .header import Epoch, Opening
-from .limits import CLOCK_SKEW_MAX_MS, PRODUCER_NAME_BYTES_MAX
+from .limits import PRODUCER_NAME_BYTES_MAX
 from .pending import Opened
 from .producer import Producer
 from .reader import Reader
@@ -31,6 +35,7 @@ from .stores.protocol import ObjectStore
 from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, open_topic, read_only
 
 OPENING_ATTEMPTS_MAX = 5
+CLOCK_SYNC_S = 3600.0
 
 
 class Lake:
@@ -44,12 +49,15 @@ class Lake:
         self, store: ObjectStore, *, runtime: Runtime | None = None, read_only: bool = False, pace: Pace | None = None
     ) -> None:
         self.store = store
-        self.runtime = runtime or Runtime()
+        machine = runtime or Runtime()
+        self._clock = StoreClock(machine.clock)
+        self.runtime = replace(machine, clock=self._clock)
         self.read_only = read_only
         self._pace = pace
         self._opened: dict[str, asyncio.Task[Topic]] = {}
         self._producers: list[Producer] = []
-        self._write_check: asyncio.Task[int] | None = None
+        self._write_check: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
@@ -61,8 +69,8 @@ class Lake:
 
     async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
         """Create a topic; fine when it exists with these settings. Raises `TopicExists` when it has others."""
-        offset_ms = await self._writable("create_topic")
-        return await create_topic(self.store, self.runtime, name, settings, clock_offset_ms=offset_ms)
+        await self._writable("create_topic")
+        return await create_topic(self.store, self.runtime, name, settings)
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
         """Change retention, retention_bytes or limits of a topic."""
@@ -73,8 +81,8 @@ class Lake:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages; maintenance removes the objects."""
-        offset_ms = await self._writable("delete_topic")
-        await delete_topic(self.store, self.runtime, name, clock_offset_ms=offset_ms)
+        await self._writable("delete_topic")
+        await delete_topic(self.store, self.runtime, name)
         await self._forget(name)
 
     async def topics(self) -> dict[str, TopicRecord]:
@@ -96,10 +104,9 @@ class Lake:
         return topic
 
     async def _open(self, name: str) -> Topic:
-        offset_ms = 0 if self.read_only else await self._writable(f"open topic {name}")
-        return await open_topic(
-            self.store, self.runtime, name, writable=not self.read_only, clock_offset_ms=offset_ms, pace=self._pace
-        )
+        if not self.read_only:
+            await self._writable(f"open topic {name}")
+        return await open_topic(self.store, self.runtime, name, writable=not self.read_only, pace=self._pace)
 
     async def _forget(self, name: str) -> None:
         task = self._opened.pop(name, None)
@@ -157,8 +164,8 @@ class Lake:
 
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
-    async def _writable(self, operation: str) -> int:
-        """The store's clock less this machine's, in milliseconds, once the store and the clock have been found fit for writing.
+    async def _writable(self, operation: str) -> None:
+        """Return once the store and the clock have been found fit for writing.
 
         Raises `ReadOnlyError`, `UnsafeStoreError` or `ClockSkewError`.
         """
@@ -169,24 +176,19 @@ class Lake:
             self._write_check.done() and (self._write_check.cancelled() or self._write_check.exception())
         ):
             self._write_check = asyncio.ensure_future(self._check_writes())
-        return await asyncio.shield(self._write_check)
+        await asyncio.shield(self._write_check)
 
-    async def _check_writes(self) -> int:
+    async def _check_writes(self) -> None:
         await probe_conditional_writes(self.store, self.runtime)
-        before_ms = self.runtime.clock.wall_ms()
-        store_ms = await self.store.clock_ms()
-        after_ms = self.runtime.clock.wall_ms()
-        offset_ms = store_ms - (before_ms + after_ms) // 2
-        if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
-            raise ClockSkewError(
-                "this machine's clock is too far from the store's",
-                operation="open for writing",
-                object=self.url,
-                expected=f"within {CLOCK_SKEW_MAX_MS // 60_000} minutes",
-                observed=f"{offset_ms / 60_000:+.1f} minutes",
-                hint="set the clock (NTP); reading works meanwhile",
-            )
-        return offset_ms
+        await self._clock.sync(self.store)
+        self._keeper = asyncio.ensure_future(self._keep_clock())
+
+    async def _keep_clock(self) -> None:
+        """Follow the store's clock; a machine clock that has been set meanwhile is no reason to stop."""
+        while True:
+            await asyncio.sleep(CLOCK_SYNC_S)
+            with suppress(StoreUnavailable, ClockSkewError):
+                await self._clock.sync(self.store)
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
@@ -199,6 +201,8 @@ class Lake:
                 await producer.close()
         finally:
             self._closed = True
+            if self._keeper is not None:
+                self._keeper.cancel()
             for name in list(self._opened):
                 await self._forget(name)
             await self.store.close()

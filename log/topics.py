@@ -84,9 +84,7 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
     return decode_record(stored.data, where=paths.settings), stored.version
 
 
-async def open_topic(
-    store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, clock_offset_ms: int = 0, pace: Pace | None = None
-) -> Topic:
+async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
     """Open a topic and fold its log up to the end. Raises `TopicNotFound`.
 
     A creation or deletion that a crash left half done is finished on the way, if the lake may be written.
@@ -98,7 +96,7 @@ async def open_topic(
     record, version = found
     tail = Tail(store, paths, runtime)
     await tail.open()
-    appender = Appender(store, paths, runtime, tail, clock_offset_ms=clock_offset_ms, pace=pace) if writable else None
+    appender = Appender(store, paths, runtime, tail, pace=pace) if writable else None
     topic = Topic(store, runtime, paths, record, tail, appender)
     try:
         if tail.state.incarnation != record.incarnation:
@@ -117,9 +115,7 @@ async def open_topic(
     return topic
 
 
-async def create_topic(
-    store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, clock_offset_ms: int = 0
-) -> TopicRecord:
+async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings) -> TopicRecord:
     """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`."""
     paths = TopicPaths.of(name)
     while True:
@@ -135,12 +131,10 @@ async def create_topic(
             tail = Tail(store, paths, runtime)
             await tail.open()
             mode, table = IfMatch(found[1]), f"table-{tail.state.entry}"
-        record = TopicRecord(
-            settings=settings, incarnation=runtime.new_id(), table=table, created_ms=runtime.clock.wall_ms() + clock_offset_ms
-        )
+        record = TopicRecord(settings=settings, incarnation=runtime.new_id(), table=table, created_ms=runtime.clock.wall_ms())
         if await _write_record(store, runtime, paths, record, mode):
             break
-    topic = await open_topic(store, runtime, name, writable=True, clock_offset_ms=clock_offset_ms)
+    topic = await open_topic(store, runtime, name, writable=True)
     await topic.close()
     return topic.record
 
@@ -165,9 +159,9 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
             return record
 
 
-async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, clock_offset_ms: int = 0) -> None:
+async def delete_topic(store: ObjectStore, runtime: Runtime, name: str) -> None:
     """End a topic. Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one."""
-    topic = await open_topic(store, runtime, name, writable=True, clock_offset_ms=clock_offset_ms)
+    topic = await open_topic(store, runtime, name, writable=True)
     try:
         await topic.act(Deleted(topic.record.incarnation))
         while True:
