@@ -66,7 +66,8 @@ class DeltaLog:
             except ObjectMissing:
                 self._read_s = sent_s
                 return self.snapshot
-            self.snapshot = apply(self.snapshot, [(version, decode_commit(data, where=key))], where=self.root)
+            if self.snapshot.version == version - 1:
+                self.snapshot = apply(self.snapshot, [(version, decode_commit(data, where=key))], where=self.root)
 
     def is_stale(self) -> bool:
         """Whether the snapshot is so old that the next version's JSON may have been cleaned up, and so its key be free again."""
@@ -220,5 +221,3 @@ def _version(key: str, ending: str) -> int | None:
 
 def _uuid(hex_id: str) -> str:
     return "-".join((hex_id[:8], hex_id[8:12], hex_id[12:16], hex_id[16:20], hex_id[20:]))
-
-

@@ -24,9 +24,7 @@ from .segments import LOOKUP_COLUMNS, TableFile
 from .snapshot import Snapshot
 
 _BLOCK_BYTES = 32
-_SALT = np.array(
-    [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint32
-)
+_SALT = np.array([0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], dtype=np.uint32)
 _REQUESTS_AT_ONCE = 16
 
 

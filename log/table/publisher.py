@@ -94,16 +94,20 @@ class Publisher:
     async def publish_once(self) -> Published:
         """One commit with what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
         started_s = self._runtime.clock.monotonic_s()
-        snapshot = await self._open_table()
+        snapshot = await self._open_table() if self._view is None else self._delta.snapshot
         if snapshot is None:
             return Published()
         try:
             caught_up = await self._read_on(snapshot)
         except ViewLost:
             self._view = None  # another publisher went on, and the log was trimmed behind it
-            return Published(caught_up=False)
+            return Published()
         if not self._arrived:
             return Published()
+        snapshot = await self._delta.refresh()
+        if not self.may_commit(snapshot, self._before.entry):
+            self._view = None
+            return Published(caught_up=False)
         work = await self._work(snapshot)
         files, lost = await self._upload(work)
         entries = work.after.entry - work.start

@@ -58,7 +58,7 @@ class RowHash:
 
     def _feed(self, stream: str, data: np.ndarray[Any, Any]) -> None:
         if len(data):
-            self._streams.setdefault(stream, xxhash.xxh3_128()).update(np.ascontiguousarray(data))
+            self._streams.setdefault(stream, xxhash.xxh3_128()).update(np.ascontiguousarray(data).data)
 
 
 def row_digest(rows: Iterable[pa.RecordBatch | pa.Table]) -> tuple[int, str]:

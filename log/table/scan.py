@@ -67,7 +67,9 @@ async def scan_queue(
                     yield part.select(wanted)
 
 
-async def _ahead(work: Iterable[Coroutine[Any, Any, T]] | AsyncIterable[Coroutine[Any, Any, T]], count: int) -> AsyncGenerator[T, None]:
+async def _ahead(
+    work: Iterable[Coroutine[Any, Any, T]] | AsyncIterable[Coroutine[Any, Any, T]], count: int
+) -> AsyncGenerator[T, None]:
     """The results of these coroutines in order, with up to ``count`` of them under way."""
     running: deque[asyncio.Task[T]] = deque()
     try:

@@ -105,7 +105,9 @@ class SegmentReader:
     async def _fetch(self, start: int, limit: int) -> bytes:
         data = await self._store.get_range(self.key, start, limit)
         if len(data) != limit - start:
-            raise DataDamaged("a table file is shorter than its table says", object=self.key, expected=limit, observed=start + len(data))
+            raise DataDamaged(
+                "a table file is shorter than its table says", object=self.key, expected=limit, observed=start + len(data)
+            )
         self._spans.add(start, data)
         return data
 

@@ -1,0 +1,151 @@
+"""The collector: objects that nothing needs any more. It never goes by age alone.
+
+Table files: LIST first, then the snapshot, so that a file committed meanwhile is seen as live. Handed objects: when no entry that could
+link them is left. Staged jobs: an entry closes an old one first, so that no later link can count, and only then do its objects go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ..damage import read_header_at
+from ..fold import State
+from ..header import Action, CloseJob, ForgetJob
+from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
+from ..paths import TopicPaths
+from ..runtime import Runtime
+from ..stores.protocol import ObjectInfo, ObjectStore
+from ..view import View
+from .delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
+from .snapshot import Snapshot
+from .trimmer import Floor, Trimmer, read_floor_object
+
+AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
+_DELETES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one round deleted, and asked the log to note."""
+
+    table_files: int = 0
+    handed: int = 0
+    job_objects: int = 0
+    closed: int = 0
+    forgotten: int = 0
+
+
+class Collector:
+    """Collects for one topic and one table folder. Every guard is a method of its own."""
+
+    def __init__(
+        self, store: ObjectStore, paths: TopicPaths, delta: DeltaLog, runtime: Runtime, append_actions: AppendActions
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._delta = delta
+        self._runtime = runtime
+        self._append_actions = append_actions
+        self._trimmer = Trimmer(store, paths, runtime)
+
+    async def collect_once(self) -> Collected:
+        """One round over everything."""
+        table_files = await self.collect_table()
+        now_ms = await self._store.clock_ms()
+        floor = await read_floor_object(self._store, self._paths)
+        settled = floor if self._trimmer.has_stood(floor, now_ms) else Floor()
+        handed = await self.collect_handed(settled)
+        objects, closed, forgotten = await self.collect_jobs(settled, now_ms)
+        return Collected(table_files, handed, objects, closed, forgotten)
+
+    # --- table files
+
+    async def collect_table(self) -> int:
+        """Delete table files that no snapshot of the last days names; returns how many went."""
+        now_ms = await self._store.clock_ms()
+        listed, snapshot = await self.list_then_snapshot()
+        orphans = [info.key for info in listed if self.is_orphan(info, snapshot, now_ms)]
+        await self._delete(orphans)
+        return len(orphans)
+
+    async def list_then_snapshot(self) -> tuple[list[ObjectInfo], Snapshot]:
+        """The files on the store, and then what the table refers to: in the other order a file committed between them would go."""
+        listed = await self._store.list(f"{self._delta.root}queue=")
+        return listed, await self._delta.refresh()
+
+    def is_orphan(self, info: ObjectInfo, snapshot: Snapshot, now_ms: int) -> bool:
+        """Older than any commit can still want to use, not in the table, and not taken out of it lately."""
+        path = info.key.removeprefix(self._delta.root)
+        removed_ms = snapshot.removed.get(path)
+        return (
+            now_ms - info.last_modified_ms > ORPHAN_AGE_MS
+            and path not in snapshot.paths
+            and (removed_ms is None or now_ms - removed_ms > REMOVED_KEPT_MS)
+        )
+
+    # --- handed objects
+
+    async def collect_handed(self, floor: Floor) -> int:
+        """Delete handed batches, linked or not, whose last possible entry lies below a floor that has stood."""
+        listed = await self._store.list(self._paths.handed)
+        gone = [info.key for info in listed if self.is_past(info.key, floor)]
+        await self._delete(gone)
+        return len(gone)
+
+    def is_past(self, key: str, floor: Floor) -> bool:
+        """Whether every entry that may link a handed object is below the floor."""
+        parts = self._paths.handed_parts(key)
+        return parts is not None and parts[0] + VALIDITY_ENTRIES < floor.number
+
+    # --- staged jobs
+
+    async def collect_jobs(self, floor: Floor, now_ms: int) -> tuple[int, int, int]:
+        """(objects deleted, jobs to close, jobs to forget). Closing and forgetting are entries of the log, appended here."""
+        view = View(self._store, self._paths, self._runtime)
+        await view.open()
+        await view.catch_up()
+        state = view.state
+        listed = await self._store.list(self._paths.jobs)
+        jobs: dict[str, list[ObjectInfo]] = {}
+        for info in listed:
+            jobs.setdefault(info.key.removeprefix(self._paths.jobs).partition("/")[0], []).append(info)
+        deleted = 0
+        for job, objects in jobs.items():
+            if job in state.closed_jobs and await self.may_delete(job, state, floor):
+                # The record last: while it is there, the job is found again.
+                await self._delete(sorted((info.key for info in objects), key=lambda key: key == self._paths.job_record(job)))
+                deleted += len(objects)
+        close = [CloseJob(job) for job, objects in jobs.items() if job not in state.closed_jobs and is_old(objects, now_ms)]
+        forget = [ForgetJob(job) for job in state.closed_jobs if job not in jobs and may_forget(job, state)]
+        if (close or forget) and state.alive:
+            await self._append_actions((*close, *forget))
+        return deleted, len(close), len(forget)
+
+    async def may_delete(self, job: str, state: State, floor: Floor) -> bool:
+        """Whether no entry that is kept can have linked this closed job's objects.
+
+        The entry that closed it did so by linking it or by an action. No other entry can have linked it with effect.
+        """
+        closed_by = state.closed_jobs[job]
+        if closed_by <= floor.number:
+            return True
+        header = await read_header_at(self._store, self._paths, closed_by)
+        return header is not None and CloseJob(job) in header.actions
+
+    async def _delete(self, keys: Iterable[str]) -> None:
+        waiting = list(keys)
+        for start in range(0, len(waiting), _DELETES_AT_ONCE):
+            await asyncio.gather(*(self._store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))
+
+
+def is_old(objects: Sequence[ObjectInfo], now_ms: int) -> bool:
+    """Whether a job began so long ago that nobody is going to link it."""
+    return now_ms - min(info.last_modified_ms for info in objects) > JOB_AGE_MAX_MS
+
+
+def may_forget(job: str, state: State) -> bool:
+    """Whether no batch formed before the job was closed can still be brought; a later one knows that it is closed."""
+    return state.entry >= state.closed_jobs[job] + VALIDITY_ENTRIES

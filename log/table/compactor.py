@@ -1,0 +1,128 @@
+"""The compactor: merges small consecutive files of a queue, rows and their order untouched.
+
+Files are merged by size classes, each eight times the one below, so that a row is rewritten once a class and not each time. The merged
+rows are proved equal, by number and by a hash over all columns, before a commit says so with ``dataChange=false``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import DataDamaged
+from ..limits import KIB, MIB
+from ..runtime import Runtime
+from ..stores.protocol import ObjectStore
+from .actions import Commit
+from .delta import DeltaLog
+from .rowhash import RowHash
+from .segment_reader import SegmentReader
+from .segments import SegmentWriter, TableFile
+from .snapshot import Snapshot
+
+TARGET_BYTES = 128 * MIB
+FAN_IN = 8
+_FILES_MAX = 64
+_SMALLEST_CLASS_BYTES = 32 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one round did."""
+
+    files: int = 0
+    """That were merged."""
+    rows: int = 0
+    bytes: int = 0
+
+
+def plan(files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN) -> Sequence[TableFile]:
+    """The consecutive files of a queue to merge next, smallest class first; empty when there is nothing to do."""
+    largest_class_bytes = _SMALLEST_CLASS_BYTES
+    while True:
+        run: list[TableFile] = []
+        run_bytes = 0
+        for file in files:
+            if file.size_bytes > min(largest_class_bytes, target_bytes // 2):
+                if is_worth(run, run_bytes, target_bytes, fan_in):
+                    return run
+                run, run_bytes = [], 0
+                continue
+            if len(run) == _FILES_MAX or run_bytes + file.size_bytes > target_bytes:
+                return run
+            run.append(file)
+            run_bytes += file.size_bytes
+        if is_worth(run, run_bytes, target_bytes, fan_in):
+            return run
+        if largest_class_bytes >= target_bytes:
+            return ()
+        largest_class_bytes *= FAN_IN
+
+
+def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in: int) -> bool:
+    """Whether merging so many files is worth writing their rows again."""
+    return len(run) >= fan_in or (len(run) > 1 and run_bytes >= target_bytes // 2)
+
+
+async def compact_once(
+    store: ObjectStore, delta: DeltaLog, runtime: Runtime, *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN
+) -> Compacted:
+    """Merge one run of files of every queue that has one, in one commit. Raises `DataDamaged` when a source cannot be read."""
+    started_s = runtime.clock.monotonic_s()
+    snapshot = await delta.refresh()
+    runs = [run for files in snapshot.files.values() if (run := plan(files, target_bytes=target_bytes, fan_in=fan_in))]
+    if not runs:
+        return Compacted()
+    merged = [await _merge(store, delta.root, runtime, run) for run in runs]
+    sources = tuple(file for run in runs for file in run)
+    while sources_stand(snapshot, sources):
+        commit = Commit("OPTIMIZE", adds=tuple(merged), removes=sources, data_change=False, removed_ms=await store.clock_ms())
+        if await delta.commit(commit, on=snapshot, started_s=started_s):
+            return Compacted(len(sources), sum(file.rows for file in merged), sum(file.size_bytes for file in merged))
+        snapshot = await delta.refresh()
+    return Compacted()
+
+
+def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
+    """Whether every file that was merged is still in the table; else retention or another compactor took it, and its rows."""
+    return snapshot.paths.issuperset(file.path for file in sources)
+
+
+async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile]) -> TableFile:
+    """Upload one file with the rows of these, and prove it before anyone can read it."""
+    writer = SegmentWriter(rows_expected=sum(file.rows for file in run))
+    source = RowHash()
+    for file in run:
+        reader = await SegmentReader(store, root, file).open(whole=True)
+        for group in range(reader.row_groups):
+            await reader.fetch_group(group)
+            await runtime.offload(lambda reader=reader, group=group: _copy(reader.decode_group(group), writer, source))  # type: ignore[misc]
+            reader.drop_group(group)
+    fresh_id = runtime.new_id()
+    merged, data = await runtime.offload(lambda: writer.close(fresh_id))
+    await runtime.offload(
+        lambda: check_merged(data, source, expected_rows=sum(file.rows for file in run), where=root + merged.path)
+    )
+    await store.put_large(root + merged.path, data)
+    return merged
+
+
+def check_merged(data: bytes, source: RowHash, *, expected_rows: int, where: str) -> None:
+    """Raise `DataDamaged` unless a merged file holds exactly the rows that its sources and the table say."""
+    merged = RowHash()
+    for group in range(pq.read_metadata(pa.BufferReader(data)).num_row_groups):
+        merged.update(
+            pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read_row_group(group, use_threads=False)
+        )
+    if not merged.rows == source.rows == expected_rows:
+        raise DataDamaged("a compaction changed the number of rows", object=where, expected=expected_rows, observed=merged.rows)
+    if merged.hexdigest() != source.hexdigest():
+        raise DataDamaged("a compaction changed rows", object=where, expected=source.hexdigest(), observed=merged.hexdigest())
+
+
+def _copy(rows: pa.Table, writer: SegmentWriter, source: RowHash) -> None:
+    writer.write(rows)
+    source.update(rows)

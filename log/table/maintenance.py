@@ -1,0 +1,272 @@
+"""All that keeps a topic's table and log in shape, as steps of one object. Any number of these at once is safe; one is enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from ..errors import PenstockError, ViewLost
+from ..paths import TopicPaths, parse_padded
+from ..runtime import Runtime
+from ..settings import TopicRecord
+from ..stores.protocol import ObjectStore
+from .collector import AppendActions, Collected, Collector
+from .compactor import FAN_IN, TARGET_BYTES, Compacted, compact_once
+from .compare import Comparer
+from .delta import CHECKPOINT_VERSIONS, DeltaLog
+from .publisher import COMMIT_BYTES, Published, Publisher
+from .retention import Policy, empty_table, retain_once
+from .trimmer import Trimmed, Trimmer, read_floor_object
+
+_FIRST_TABLE = "table"
+_QUIET_ROUNDS = 60
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaintenanceOptions:
+    """How often, and how much at a time."""
+
+    publish_interval: timedelta = timedelta(seconds=3)
+    quiet_interval: timedelta = timedelta(seconds=5)
+    """Between looks at a topic that has been silent for minutes."""
+    upkeep_interval: timedelta = timedelta(seconds=30)
+    """Between rounds of compaction, retention, checkpoints and trimming."""
+    collect_interval: timedelta = timedelta(hours=1)
+    commit_bytes: int = COMMIT_BYTES
+    compact_target_bytes: int = TARGET_BYTES
+    compact_fan_in: int = FAN_IN
+    checkpoint_versions: int = CHECKPOINT_VERSIONS
+    delta_log_kept: timedelta = timedelta(days=30)
+    """How long versions of the table can be travelled back to, and native streams may lag; 2 days at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStatistics:
+    """What this object has done since it was made."""
+
+    entries_published: int = 0
+    rows_published: int = 0
+    bytes_published: int = 0
+    commits: int = 0
+    lag_ms: int = 0
+    """Of the last commit: the age of its oldest row."""
+    files: int = 0
+    """In the table now."""
+    bytes: int = 0
+    """In the table now."""
+    files_compacted: int = 0
+    rows_expired: int = 0
+    floor: int = 0
+    entries_trimmed: int = 0
+    objects_collected: int = 0
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """The last error of every step that failed in its last round."""
+
+
+async def _no_guards() -> Mapping[int, int]:
+    return {}
+
+
+class Maintenance:
+    """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
+
+    ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
+    offset on nothing may expire.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        record: TopicRecord,
+        runtime: Runtime,
+        append_actions: AppendActions,
+        options: MaintenanceOptions | None = None,
+        *,
+        retention_guards: Callable[[], Awaitable[Mapping[int, int]]] = _no_guards,
+    ) -> None:
+        self.options = options or MaintenanceOptions()
+        self.record = record
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+        self._guards = retention_guards
+        self._delta = DeltaLog(store, paths, record.table, runtime)
+        self._publisher = Publisher(store, paths, record, runtime, commit_bytes=self.options.commit_bytes)
+        self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation)
+        self._trimmer = Trimmer(store, paths, runtime)
+        self._collector = Collector(store, paths, self._delta, runtime, append_actions)
+        self._checkpointed = -1
+        self._statistics = MaintenanceStatistics()
+
+    def statistics(self) -> MaintenanceStatistics:
+        return self._statistics
+
+    async def run_once(self) -> MaintenanceStatistics:
+        """Every step once, publishing until the log's end is reached. An error of one step does not keep the others from running."""
+        for name, step in self.steps().items():
+            await self._attempt(name, step)
+        return self._statistics
+
+    async def run_forever(self, stop: asyncio.Event) -> None:
+        """Publish and keep up until ``stop`` is set. Errors are kept in `statistics`, and their step is tried again."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._publish_forever(stop))
+            group.create_task(self._keep_up_forever(stop))
+
+    def steps(self) -> dict[str, Callable[[], Awaitable[object]]]:
+        """The steps by name, in the order of a round; each may run at any time, beside any other."""
+        if self.record.deleted:
+            return {"publish": self.publish, "empty": self.empty, "trim": self.trim, "collect": self.collect}
+        return {
+            "publish": self.publish,
+            "compact": self.compact,
+            "retain": self.retain,
+            "checkpoint": self.checkpoint,
+            "trim": self.trim,
+            "collect": self.collect,
+        }
+
+    # --- steps
+
+    async def publish(self) -> Published:
+        """Publish until the log's end is reached; returns the last round."""
+        while True:
+            done = await self._publisher.publish_once()
+            if done.entries:
+                now = self._statistics
+                self._statistics = replace(
+                    now,
+                    entries_published=now.entries_published + done.entries,
+                    rows_published=now.rows_published + done.rows,
+                    bytes_published=now.bytes_published + done.bytes,
+                    commits=now.commits + 1,
+                    lag_ms=done.lag_ms,
+                )
+            if done.caught_up:
+                return done
+
+    async def compact(self) -> Compacted:
+        """One round of merging small files."""
+        done = await compact_once(
+            self._store,
+            self._delta,
+            self._runtime,
+            target_bytes=self.options.compact_target_bytes,
+            fan_in=self.options.compact_fan_in,
+        )
+        self._statistics = replace(self._statistics, files_compacted=self._statistics.files_compacted + done.files)
+        return done
+
+    async def retain(self) -> int:
+        """Take out what has expired."""
+        guards = await self._guards()
+        rows = await retain_once(self._store, self._delta, self._runtime, Policy.of(self.record.settings), guards=guards)
+        self._statistics = replace(self._statistics, rows_expired=self._statistics.rows_expired + rows)
+        return rows
+
+    async def empty(self) -> int:
+        """Take out everything, as the topic was deleted."""
+        return await empty_table(self._store, self._delta, self._runtime)
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint of the table when enough versions have gathered, and clean up behind old ones."""
+        snapshot = await self._delta.refresh()
+        self._statistics = replace(self._statistics, files=len(snapshot.all_files), bytes=snapshot.size_bytes)
+        due = snapshot.version // self.options.checkpoint_versions
+        if snapshot.exists and due > self._checkpointed // self.options.checkpoint_versions:
+            await self._delta.write_checkpoint()
+            self._checkpointed = snapshot.version
+            await self._delta.clean_up(kept_ms=self.options.delta_log_kept // _MILLISECOND)
+
+    async def trim(self) -> Trimmed:
+        """Compare what is published, delete what a floor has covered for an hour, and raise the floor."""
+        snapshot = await self._delta.refresh()
+        floor = await read_floor_object(self._store, self._paths)
+        if snapshot.published < 0 or not self._trimmer.has_stood(floor, await self._store.clock_ms()):
+            return Trimmed(floor.number)
+        with suppress(ViewLost):  # another's trimming overtook the comparison, which starts again from the floor
+            while await self._comparer.compare_once(snapshot, floor.number):
+                pass
+        comparer = self._comparer
+        done = await self._trimmer.trim_once(
+            published=snapshot.published, compared=comparer.compared, states=comparer.checkpoint_states, whole=comparer.whole
+        )
+        now = self._statistics
+        self._statistics = replace(now, floor=done.floor, entries_trimmed=now.entries_trimmed + done.entries)
+        return done
+
+    async def collect(self) -> Collected:
+        """Delete objects that nothing needs, those of older lives of the topic too."""
+        done = await self._collector.collect_once()
+        for folder in await self._older_tables():
+            older = DeltaLog(self._store, self._paths, folder, self._runtime)
+            await empty_table(self._store, older, self._runtime)
+            done = replace(
+                done,
+                table_files=done.table_files
+                + await Collector(self._store, self._paths, older, self._runtime, _append_nothing).collect_table(),
+            )
+        objects = done.table_files + done.handed + done.job_objects
+        self._statistics = replace(self._statistics, objects_collected=self._statistics.objects_collected + objects)
+        return done
+
+    async def _older_tables(self) -> list[str]:
+        """Table folders of lives of this topic that ended before this one began."""
+        mine = _table_number(self.record.table)
+        folders = await self._store.list_folders(self._paths.root)
+        return [folder for folder in folders if mine is not None and (n := _table_number(folder)) is not None and n < mine]
+
+    # --- loops
+
+    async def _publish_forever(self, stop: asyncio.Event) -> None:
+        quiet = 0
+        while not stop.is_set():
+            before = self._statistics.commits
+            await self._attempt("publish", self.publish)
+            quiet = quiet + 1 if self._statistics.commits == before else 0
+            await _pause(stop, self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval)
+
+    async def _keep_up_forever(self, stop: asyncio.Event) -> None:
+        collected_s = self._runtime.clock.monotonic_s()
+        while not stop.is_set():
+            for name, step in self.steps().items():
+                if name in {"publish", "collect"} or stop.is_set():
+                    continue
+                await self._attempt(name, step)
+            if self._runtime.clock.monotonic_s() - collected_s >= self.options.collect_interval.total_seconds():
+                collected_s = self._runtime.clock.monotonic_s()
+                await self._attempt("collect", self.collect)
+            await _pause(stop, self.options.upkeep_interval)
+
+    async def _attempt(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
+        errors = {step_name: text for step_name, text in self._statistics.errors.items() if step_name != name}
+        try:
+            await step()
+        except PenstockError as error:
+            errors[name] = str(error)
+        self._statistics = replace(self._statistics, errors=errors)
+
+
+async def _append_nothing(actions: object) -> None:
+    """Tables of former lives have no jobs of their own."""
+
+
+async def _pause(stop: asyncio.Event, time: timedelta) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), time.total_seconds())
+
+
+def _table_number(folder: str) -> int | None:
+    """0 for ``table``, the number in ``table-<entry>``, None for what is no table's folder."""
+    if folder == _FIRST_TABLE:
+        return 0
+    prefix, dash, number = folder.partition("-")
+    if prefix != _FIRST_TABLE or not dash:
+        return None
+    padded_number = parse_padded(number)
+    return padded_number if padded_number is not None else int(number) if number.isascii() and number.isdecimal() else None

@@ -1,0 +1,87 @@
+"""Retention: which whole files a topic no longer keeps. A pure decision, and the delete-only commit that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ..runtime import Runtime
+from ..settings import TopicSettings
+from ..stores.protocol import ObjectStore
+from .actions import Commit, start_txn
+from .delta import DeltaLog
+from .segments import TableFile
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a queue keeps; None: no limit."""
+
+    age: timedelta | None
+    size_bytes: int | None
+
+    @classmethod
+    def of(cls, settings: TopicSettings) -> Policy:
+        return cls(settings.retention, settings.retention_bytes)
+
+
+def expired(files: Sequence[TableFile], policy: Policy, *, now_ms: int, guard: int | None = None) -> Sequence[TableFile]:
+    """The oldest files of a queue, in offset order, that it need not keep.
+
+    A file goes when its newest row is older than ``policy.age``, or when without it the queue still holds ``policy.size_bytes`` or
+    more; by size the newest file always stays. Nothing goes that holds an offset at or above ``guard``, nor anything behind it.
+    """
+    surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
+    oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
+    for count, file in enumerate(files):
+        too_old = oldest_ms is not None and file.store_last_ms < oldest_ms
+        too_much = surplus > 0 and count < len(files) - 1
+        guarded = guard is not None and file.limit_offset > guard
+        if guarded or not (too_old or too_much):
+            return files[:count]
+        surplus -= file.size_bytes
+    return files
+
+
+async def retain_once(
+    store: ObjectStore, delta: DeltaLog, runtime: Runtime, policy: Policy, *, guards: Mapping[int, int] | None = None
+) -> int:
+    """Take expired files out of the table in one commit of nothing else; returns how many rows went.
+
+    ``guards`` names for a queue the offset from which nothing may go, whatever its age. The files themselves stay on the store for
+    7 days, for readers of older snapshots.
+    """
+    started_s = runtime.clock.monotonic_s()
+    snapshot = await delta.refresh()
+    now_ms = await store.clock_ms()
+    while True:
+        gone = {
+            q: f for q, files in snapshot.files.items() if (f := expired(files, policy, now_ms=now_ms, guard=(guards or {}).get(q)))
+        }
+        if not gone:
+            return 0
+        if await delta.commit(removal(gone, now_ms), on=snapshot, started_s=started_s):
+            return sum(file.rows for files in gone.values() for file in files)
+        snapshot = await delta.refresh()
+
+
+async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> int:
+    """Take all files out of the table of a deleted topic; returns how many rows went."""
+    started_s = runtime.clock.monotonic_s()
+    snapshot = await delta.refresh()
+    while snapshot.files:
+        if await delta.commit(removal(snapshot.files, await store.clock_ms()), on=snapshot, started_s=started_s):
+            return sum(file.rows for file in snapshot.all_files)
+        snapshot = await delta.refresh()
+    return 0
+
+
+def removal(gone: Mapping[int, Sequence[TableFile]], now_ms: int) -> Commit:
+    """The commit that takes these files out for good. Queues keep their positions."""
+    return Commit(
+        "DELETE",
+        removes=tuple(file for files in gone.values() for file in files),
+        txns={start_txn(queue): files[-1].limit_offset for queue, files in gone.items()},
+        removed_ms=now_ms,
+    )

@@ -1,0 +1,140 @@
+"""The trimmer: raises the log's floor behind what is published and compared, and deletes below it once it has stood for an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..checkpoints import decode_checkpoint, encode_checkpoint
+from ..errors import DataDamaged
+from ..fold import State
+from ..limits import TRIM_GRACE_MS
+from ..paths import TopicPaths
+from ..runtime import Runtime
+from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+
+_DELETES_AT_ONCE = 16
+_LISTED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The floor object as it was read; number 0, and no version, while there is none."""
+
+    number: int = 0
+    version: Version | None = None
+    since_ms: int = 0
+    """Its Last-Modified."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What one round did."""
+
+    floor: int = 0
+    entries: int = 0
+    """Deleted."""
+    checkpoints: int = 0
+
+
+class Trimmer:
+    """Trims one topic's log. Every guard is a method of its own."""
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> None:
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+
+    async def trim_once(self, *, published: int, compared: int, states: Mapping[int, State], whole: bool) -> Trimmed:
+        """Delete what may go, then raise the floor if it may be raised.
+
+        ``states`` are those that a fold had which read the entries up to ``compared``; only a checkpoint that equals one of them
+        becomes the floor. ``whole`` says that it passed none over, so that a missing checkpoint may be written from it.
+        """
+        floor = await read_floor_object(self._store, self._paths)
+        now_ms = await self._store.clock_ms()
+        if not self.has_stood(floor, now_ms):
+            return Trimmed(floor.number)
+        entries, checkpoints = await self._delete_below(floor.number) if floor.number else (0, 0)
+        if whole:
+            await self._write_missing(states, self.bound(published, compared))
+        number = await self._candidate(floor.number, self.bound(published, compared), states)
+        raised = number is not None and await self._raise(floor, number)
+        return Trimmed(number if raised and number is not None else floor.number, entries, checkpoints)
+
+    def has_stood(self, floor: Floor, now_ms: int) -> bool:
+        """Whether the floor has stood long enough, by the store's clock, that no live view lies at or below it."""
+        return floor.version is None or now_ms - floor.since_ms > TRIM_GRACE_MS
+
+    def bound(self, published: int, compared: int) -> int:
+        """The floor is at most this: what is in the table, and was found equal there."""
+        return min(published, compared)
+
+    def is_anchor(self, state: State, expected: State | None) -> bool:
+        """Whether a checkpoint as it was read back is what a fold of the log gives."""
+        return expected is not None and state.digest == expected.digest
+
+    async def _candidate(self, floor: int, bound: int, states: Mapping[int, State]) -> int | None:
+        """The newest checkpoint above the floor, at most ``bound``, that was read and verified."""
+        listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor))
+        numbers = [n for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None]
+        for number in sorted((n for n in numbers if floor < n <= bound), reverse=True):
+            key = self._paths.checkpoint(number)
+            try:
+                state = decode_checkpoint((await self._store.get(key)).data, where=key)
+            except (ObjectMissing, DataDamaged):
+                continue
+            if state.entry == number and self.is_anchor(state, states.get(number)):
+                return number
+        return None
+
+    async def _write_missing(self, states: Mapping[int, State], bound: int) -> None:
+        """Write the newest checkpoint that the fold passed and nobody has written."""
+        number = max((n for n in states if n <= bound), default=0)
+        if number:
+            try:
+                await self._store.put(self._paths.checkpoint(number), encode_checkpoint(states[number]), mode=Put.CREATE)
+            except Conflict:
+                return
+
+    async def _raise(self, floor: Floor, number: int) -> bool:
+        document = json.dumps({"floor": number, "write_id": self._runtime.new_id()}).encode()
+        mode: PutMode = Put.CREATE if floor.version is None else IfMatch(floor.version)
+        try:
+            await self._store.put(self._paths.floor, document, mode=mode)
+        except Conflict:
+            return False  # another trimmer raised it, or we did: the next round reads it
+        return True
+
+    async def _delete_below(self, floor: int) -> tuple[int, int]:
+        """Delete entries up to the floor and checkpoints below it, oldest first; (entries, checkpoints) deleted."""
+        entries = 0
+        while numbers := await self._oldest_entries(floor):
+            await self._delete(self._paths.entry(number) for number in numbers)
+            entries += len(numbers)
+        listed = await self._store.list(self._paths.checkpoints)
+        old = [info.key for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None and n < floor]
+        await self._delete(old)
+        return entries, len(old)
+
+    async def _oldest_entries(self, floor: int) -> list[int]:
+        listed = await self._store.list(self._paths.log, max_keys=_LISTED_AT_ONCE)
+        return [n for info in listed if (n := self._paths.entry_number(info.key)) is not None and n <= floor]
+
+    async def _delete(self, keys: Iterable[str]) -> None:
+        waiting = list(keys)
+        for start in range(0, len(waiting), _DELETES_AT_ONCE):
+            await asyncio.gather(*(self._store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))
+
+
+async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> Floor:
+    """The floor with its version and age. Raises `DataDamaged`."""
+    try:
+        stored = await store.get(paths.floor)
+        return Floor(int(json.loads(stored.data)["floor"]), stored.version, stored.last_modified_ms)
+    except ObjectMissing:
+        return Floor()
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataDamaged("the object is not a floor", object=paths.floor, observed=repr(error)) from error
