@@ -55,14 +55,14 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
     Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
     """
     found = {n: r for n in range(before.entry + 1, after.entry + 1) if (r := await read_remains(store, paths, n)) is not None}
-    folded = [*_exact(before, found)]
+    folded = [*exact_folds(before, found)]
     reached = folded[-1].state if folded else before
     behind = {number: remains for number, remains in found.items() if number > reached.entry}
     folded += _by_bases(reached, after, behind)
     return [(_readable_part(one, found[one.number]), found[one.number].data) for one in folded]
 
 
-def _exact(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
+def exact_folds(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
     """Fold from ``state`` as far as footers reach."""
     while (remains := found.get(state.entry + 1)) is not None:
         try:

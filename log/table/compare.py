@@ -38,6 +38,15 @@ class Difference:
     table_rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came out of comparing some entries."""
+
+    rows: int
+    """That were compared."""
+    differences: tuple[Difference, ...]
+
+
 class Comparer:
     """Walks the log from the floor to what is published. What it knows lives in memory only: a new one starts at the floor again."""
 
@@ -80,16 +89,15 @@ class Comparer:
         if after.entry > snapshot.published:  # led around damage, past what is published: wait for the publisher
             self._view = None
             return False
-        differences = await compare_entries(
-            self._store, self._paths, self._runtime, snapshot, entries, incarnation=self._incarnation
-        )
-        if differences:
+        mine = [(folded, data) for folded, data in entries if self._incarnation in {None, folded.state.incarnation}]
+        comparison = await compare_entries(self._store, self._paths, self._runtime, snapshot, mine)
+        if comparison.differences:
             self._view = None
             raise DataDamaged(
                 "log and table differ, so the log is not trimmed",
                 object=self._paths.table(snapshot.folder),
                 expected="equal rows",
-                observed=differences[0],
+                observed=comparison.differences[0],
                 hint="`penstock verify` shows all differences",
             )
         self.compared = after.entry
@@ -135,46 +143,40 @@ class Comparer:
 
 
 async def compare_entries(
-    store: ObjectStore,
-    paths: TopicPaths,
-    runtime: Runtime,
-    snapshot: Snapshot,
-    entries: Sequence[tuple[Folded, bytes]],
-    *,
-    incarnation: str | None = None,
-) -> list[Difference]:
-    """Where the rows that these consecutive entries brought are not in the table as they are in the log.
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Sequence[tuple[Folded, bytes]]
+) -> Comparison:
+    """Whether the rows that these entries brought are in the table as they are in the log.
 
     Excepted is what retention took, what the table names as lost, and what cannot be read in the log any more.
     """
     pieces: dict[int, list[pa.Table]] = {}
     for folded, data in entries:
-        if incarnation is not None and folded.state.incarnation != incarnation:
-            continue
         for queue, rows in queue_slices((await entry_rows(store, paths, folded, data)).table):
             pieces.setdefault(queue, []).append(rows)
-    differences = []
+    compared = 0
+    differences: list[Difference] = []
     for queue, tables in sorted(pieces.items()):
-        found = await _compare_queue(store, paths, runtime, snapshot, queue, pa.concat_tables(tables))
-        differences += [found] if found is not None else []
-    return differences
+        rows, difference = await _compare_queue(store, paths, runtime, snapshot, queue, pa.concat_tables(tables))
+        compared += rows
+        differences += [difference] if difference is not None else []
+    return Comparison(compared, tuple(differences))
 
 
 async def _compare_queue(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, queue: int, rows: pa.Table
-) -> Difference | None:
+) -> tuple[int, Difference | None]:
     offsets = rows.column("offset").to_numpy()
     expected = ~_within(offsets, [(0, snapshot.start(queue)), *snapshot.lost(queue)])
     rows, offsets = rows.filter(pa.array(expected)), offsets[expected]
     if not len(offsets):
-        return None
+        return 0, None
     first, limit = int(offsets[0]), int(offsets[-1]) + 1
     stored = []
     async for batch in scan_queue(store, paths, snapshot, queue, first, limit, runtime=runtime):
         known = np.isin(batch.column("offset").to_numpy(), offsets, assume_unique=True)
         stored.append(batch if known.all() else batch.filter(pa.array(known)))
     ours, theirs = await runtime.offload(lambda: (row_digest([rows]), row_digest(stored)))
-    return None if ours == theirs else Difference(queue, first, limit, ours[0], theirs[0])
+    return len(offsets), None if ours == theirs else Difference(queue, first, limit, ours[0], theirs[0])
 
 
 def _within(offsets: np.ndarray[Any, Any], ranges: Iterable[tuple[int, int]]) -> np.ndarray[Any, Any]:

@@ -1,0 +1,203 @@
+"""`penstock repair`: an entry that carries the whole state, so that a log with a damaged entry goes on.
+
+The state is built so that nothing given out before is given out again. If only rows are damaged, footers still tell it exactly. Behind an
+entry that is lost altogether, what follows is taken by its own word: offsets go on behind the last base that is known, or as far as the
+lost entry could have gone; all batches count as accepted; and as the lost entry may have opened any name or accepted any batch, a new
+routing generation voids what is under way, and every name must be opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .damage import entry_numbers
+from .entries import encode_entry
+from .errors import DataDamaged, PenstockError, StoreUnavailable
+from .fold import ProducerRow, State, row_sum, state_document
+from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
+from .limits import STORE_TIME_STEP_MAX_MS
+from .paths import TopicPaths
+from .rows import runs_of
+from .runtime import Runtime
+from .salvage import Remains, exact_folds, read_remains, salvage
+from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
+from .view import View
+
+ENTRY_ROWS_MAX = 2**31
+"""More rows than one entry can have brought to a queue; offsets jump by this where nothing tells how many there were."""
+_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What was wrong, and what the repair did or, on a dry run, would do."""
+
+    needed: bool
+    damage: str = ""
+    """What the fold stopped at."""
+    entry: int = 0
+    """The number of the repairing entry."""
+    lost_entries: tuple[int, ...] = ()
+    """Entries that cannot be read."""
+    exact: bool = True
+    """Whether the state is known exactly; else producers must be opened again."""
+    lost: tuple[tuple[int, int, int], ...] = ()
+    """(queue, first offset, limit offset) of what cannot be read any more; the limit is exclusive."""
+    written: bool = False
+
+
+async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
+    """Let a log go on whose fold stops at a damaged entry; does nothing when the log can be folded to its end.
+
+    Raises `StoreUnavailable` when the outcome cannot be told: run it again.
+    """
+    for _ in range(_TRIES):
+        view = View(store, paths, runtime)
+        await view.open()
+        try:
+            await view.catch_up()
+        except DataDamaged as damage:
+            done = await _repair_behind(store, paths, runtime, view.state, damage, dry_run=dry_run)
+            if done is not None:
+                return done
+        else:
+            return RepairReport(needed=False)
+    raise StoreUnavailable("others kept appending while the log was repaired", operation="repair", object=paths.log)
+
+
+async def _repair_behind(
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: State, damage: PenstockError, *, dry_run: bool
+) -> RepairReport | None:
+    """Append the repair; None when another entry took its place."""
+    last = max(await entry_numbers(store, paths, after=before.entry), default=before.entry)
+    found = {number: await read_remains(store, paths, number) for number in range(before.entry + 1, last + 1)}
+    state, exact = repaired_state(before, found, now_ms=runtime.clock.wall_ms())
+    lost_entries = tuple(number for number, remains in found.items() if remains is None or not remains.rows_readable)
+    report = RepairReport(
+        needed=True,
+        damage=str(damage),
+        entry=state.entry,
+        lost_entries=lost_entries,
+        exact=exact,
+        lost=await _lost_offsets(store, paths, before, replace(state, entry=last)),
+    )
+    if dry_run:
+        return report
+    action = Repair(state_document(state), min(lost_entries, default=last), max(lost_entries, default=last))
+    header = Header(state.entry, runtime.new_id(), state.store_time_ms, before.digest, {}, (action,))
+    return replace(report, written=True) if await _put(store, paths, header) else None
+
+
+def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms: int) -> tuple[State, bool]:
+    """(the state after the repairing entry, whether it is exact), from the last state known and what is left of the entries behind.
+
+    Nothing that any of these entries may have given out, an offset, an epoch or a sequence, is below what this state goes on with.
+    """
+    last = max(found, default=before.entry)
+    state = before
+    for folded in exact_folds(before, {number: remains for number, remains in found.items() if remains is not None}):
+        state = folded.state
+    exact = state.entry == last
+    if not exact:
+        state = _loosely(state, {number: remains for number, remains in found.items() if number > state.entry})
+    state = replace(state, entry=last + 1, store_time_ms=max(state.store_time_ms, min(now_ms, _latest_ms(state))))
+    if not exact:
+        fenced = {name: replace(row, epoch=Epoch(last + 1, n)) for n, (name, row) in enumerate(state.named.items())}
+        state = replace(state, named=fenced, generation=state.generation + 1)
+    return replace(state, sum=row_sum(state)), exact
+
+
+def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
+    """The state behind entries of which some are lost, each other one taken at its word."""
+    unknown_entries = 0
+    offsets = list(state.next_offsets)
+    unsure = [0] * len(offsets)
+    """Of every queue: lost entries since the last base that is known of it."""
+    for number, remains in sorted(found.items()):
+        if remains is None:
+            unsure = [count + 1 for count in unsure]
+            unknown_entries += 1
+            continue
+        header = remains.header
+        for action in header.actions:
+            if isinstance(action, Created):
+                offsets, unsure = [0] * action.queues, [0] * action.queues
+                state = replace(state, incarnation=action.incarnation, created_entry=number, generation=state.generation + 1)
+            elif isinstance(action, Deleted):
+                state = replace(state, incarnation="")
+        for queue, base in header.bases.items():
+            offsets += [0] * (queue + 1 - len(offsets))
+            unsure += [unknown_entries] * (queue + 1 - len(unsure))
+            rows = sum(batch.rows.get(queue, 0) for batch in header.batches)
+            offsets[queue], unsure[queue] = max(offsets[queue], base + rows), 0
+        state = _with_producers(state, header)
+    jumped = (offset + count * ENTRY_ROWS_MAX for offset, count in zip(offsets, unsure, strict=True))
+    return replace(state, next_offsets=tuple(jumped))
+
+
+def _with_producers(state: State, header: Header) -> State:
+    """The state with every batch, opening and closing of an entry taken as accepted."""
+    time_ms = max(state.store_time_ms, min(header.append_time_ms, _latest_ms(state)))
+    rows = {True: dict(state.named), False: dict(state.unnamed)}
+    openings, jobs = dict(state.openings), dict(state.closed_jobs)
+    generation = state.generation
+    for opening in header.openings:
+        known = rows[True].pop(opening.producer, None)
+        last = opening.last_sequence if known is None else known.last
+        rows[True][opening.producer] = ProducerRow(last, header.entry, time_ms, Epoch(header.entry, 0))
+        openings[opening.write_id] = header.entry
+    for batch in header.batches:
+        known = rows[batch.named].pop(batch.producer, None)
+        last = max(batch.last, known.last if known is not None else -1)
+        rows[batch.named][batch.producer] = ProducerRow(last, header.entry, time_ms, batch.epoch)
+        generation = max(generation, batch.generation)
+        if batch.job is not None:
+            jobs.setdefault(batch.job, header.entry)
+    for action in header.actions:
+        if isinstance(action, CloseJob):
+            jobs.setdefault(action.job, header.entry)
+    return replace(
+        state,
+        generation=generation,
+        named=rows[True],
+        unnamed=rows[False],
+        openings=openings,
+        closed_jobs=jobs,
+        store_time_ms=time_ms,
+        entry=header.entry,
+    )
+
+
+def _latest_ms(state: State) -> int:
+    return state.store_time_ms + STORE_TIME_STEP_MAX_MS
+
+
+async def _lost_offsets(store: ObjectStore, paths: TopicPaths, before: State, after: State) -> tuple[tuple[int, int, int], ...]:
+    lost = []
+    runs = [run for folded, _ in await salvage(store, paths, before, after) for run in runs_of(folded)]
+    for queue, end in enumerate(after.next_offsets):
+        at = before.next_offsets[queue] if queue < before.queues and after.incarnation == before.incarnation else 0
+        for run in (run for run in runs if run.queue == queue):
+            if run.first_offset > at:
+                lost.append((queue, at, run.first_offset))
+            at = run.first_offset + run.count
+        if end > at:
+            lost.append((queue, at, end))
+    return tuple(lost)
+
+
+async def _put(store: ObjectStore, paths: TopicPaths, header: Header) -> bool:
+    """Create the entry; whether it is ours that stands there."""
+    key = paths.entry(header.entry)
+    data = encode_entry(header, {})
+    for _ in range(_TRIES):
+        try:
+            await store.put(key, data, mode=Put.CREATE)
+            return True
+        except (Conflict, StoreUnavailable):
+            try:
+                return (await store.get(key)).data == data
+            except ObjectMissing:
+                continue
+    raise StoreUnavailable("the repair's outcome is unknown", operation="repair", object=key, hint="run it again")

@@ -1,0 +1,289 @@
+"""`penstock verify`: reads everything a topic has and says what is not as it should be. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from .checkpoints import decode_checkpoint
+from .damage import entry_numbers, find_resumption
+from .entries import read_header
+from .errors import DataDamaged
+from .files import check_seal, read_rows
+from .fold import Folded, State, fold
+from .limits import MIB
+from .paths import TopicPaths
+from .rows import entry_rows
+from .runtime import Runtime
+from .salvage import salvage
+from .settings import TopicRecord
+from .stores.protocol import ObjectMissing, ObjectStore
+from .table.compare import compare_entries
+from .table.delta import DeltaLog
+from .table.segments import TableFile
+from .table.snapshot import Snapshot
+from .view import read_floor
+
+_COMPARED_BYTES = 32 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or, as ``kind`` "lost", one range that is known to be lost."""
+
+    kind: str
+    """damaged, missing, foreign, checkpoint, offsets, statistics, different or lost."""
+    object: str
+    message: str
+    queue: int | None = None
+    first_offset: int | None = None
+    limit_offset: int | None = None
+    """Exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was read, and what was found."""
+
+    topic: str
+    entries: int = 0
+    checkpoints: int = 0
+    log_rows: int = 0
+    table_files: int = 0
+    table_rows: int = 0
+    compared_rows: int = 0
+    """Rows that stand in both log and table."""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; ranges that are named as lost are known, not wrong."""
+        return all(finding.kind == "lost" for finding in self.findings)
+
+
+async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> VerifyReport:
+    """Check every entry, staged object, checkpoint and table file of a topic, and log against table. Reads all bytes of it once.
+
+    Raises only what the store raises; damage is a finding.
+    """
+    return await _Verification(store, paths, record, runtime).run()
+
+
+class _Verification:
+    def __init__(self, store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> None:
+        self._store = store
+        self._paths = paths
+        self._record = record
+        self._runtime = runtime
+        self._delta = DeltaLog(store, paths, record.table, runtime)
+        self._snapshot = Snapshot(record.table)
+        self._findings: list[Finding] = []
+        self._report = VerifyReport(paths.topic)
+        self._waiting: list[tuple[Folded, bytes]] = []
+        self._ends: tuple[int, ...] | None = None
+
+    async def run(self) -> VerifyReport:
+        try:
+            self._snapshot = await self._delta.refresh()
+        except DataDamaged as error:
+            self._damaged(error)
+        await self._foreign_objects()
+        await self._log()
+        for queue, files in sorted(self._snapshot.files.items()):
+            await self._queue_files(queue, files)
+        self._queue_ends()
+        return replace(self._report, findings=tuple(self._findings))
+
+    # --- the log
+
+    async def _log(self) -> None:
+        floor = await read_floor(self._store, self._paths)
+        state = State()
+        if floor:
+            try:
+                state = await self._checkpoint(floor)
+            except (DataDamaged, ObjectMissing) as error:
+                self._find("checkpoint", self._paths.checkpoint(floor), f"the floor's checkpoint cannot be read: {error}")
+                return
+        last = max(await entry_numbers(self._store, self._paths, after=floor), default=floor)
+        while state.entry < last:
+            state = await self._entry(state)
+            if state.entry == self._snapshot.published:
+                self._ends = state.next_offsets
+        await self._compare()
+        if self._snapshot.published > last:
+            self._find("missing", self._paths.log, f"the table has entries up to {self._snapshot.published}, the log up to {last}")
+        for info in await self._store.list(self._paths.checkpoints):
+            number = self._paths.checkpoint_entry(info.key)
+            if number is not None and number > last:
+                self._find("checkpoint", info.key, f"the log ends at entry {last}, before it")
+
+    async def _entry(self, state: State) -> State:
+        number = state.entry + 1
+        where = self._paths.entry(number)
+        try:
+            data = (await self._store.get(where)).data
+            folded = fold(state, read_header(data, where=where), where=where)
+            rows = await entry_rows(self._store, self._paths, folded, data)
+        except (DataDamaged, ObjectMissing) as error:
+            return await self._around(state, number, error)
+        for lost in rows.lost:
+            self._find("damaged", lost.object, f"a staged object: {lost.reason}", lost.queue, lost.first_offset, lost.limit_offset)
+        await self._note(folded, data, rows.table.num_rows)
+        await self._check_checkpoint(folded.state)
+        return folded.state
+
+    async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State:
+        """Name a damaged entry, and go on where every process would."""
+        where = self._paths.entry(number)
+        self._find("missing" if isinstance(error, ObjectMissing) else "damaged", where, error.message)
+        damage = error if isinstance(error, DataDamaged) else DataDamaged(error.message, object=where)
+        try:
+            resumption = await find_resumption(self._store, self._paths, number, damage)
+        except DataDamaged:
+            self._find("damaged", where, "the log does not go on behind it: run `penstock repair`")
+            last = max(await entry_numbers(self._store, self._paths, after=number), default=number)
+            return replace(state, entry=last)
+        before = list(state.next_offsets)
+        for folded, data in await salvage(self._store, self._paths, state, resumption.state):
+            await self._note(folded, data, sum(batch.row_count for batch in folded.header.batches))
+        for queue, limit in enumerate(resumption.state.next_offsets):
+            first = before[queue] if queue < len(before) else 0
+            if limit > first:
+                self._find("lost", where, "some of these offsets cannot be read in the log", queue, first, limit)
+        return resumption.state
+
+    async def _note(self, folded: Folded, data: bytes, rows: int) -> None:
+        self._report = replace(self._report, entries=self._report.entries + 1, log_rows=self._report.log_rows + rows)
+        if folded.number <= self._snapshot.published and folded.state.incarnation == self._record.incarnation:
+            self._waiting.append((folded, data))
+            if sum(len(entry) for _, entry in self._waiting) >= _COMPARED_BYTES:
+                await self._compare()
+
+    async def _compare(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            compared = await compare_entries(self._store, self._paths, self._runtime, self._snapshot, waiting)
+        except ObjectMissing as error:
+            self._find("missing", error.object or self._delta.root, error.message)
+            return
+        except DataDamaged as error:
+            self._damaged(error)
+            return
+        self._report = replace(self._report, compared_rows=self._report.compared_rows + compared.rows)
+        for difference in compared.differences:
+            self._find(
+                "different",
+                self._delta.root,
+                f"the log has {difference.log_rows} rows, the table {difference.table_rows}, and they are not equal",
+                difference.queue,
+                difference.first_offset,
+                difference.limit_offset,
+            )
+
+    async def _check_checkpoint(self, state: State) -> None:
+        try:
+            found = await self._checkpoint(state.entry)
+        except ObjectMissing:
+            return
+        except DataDamaged as error:
+            self._find("checkpoint", self._paths.checkpoint(state.entry), error.message)
+            return
+        self._report = replace(self._report, checkpoints=self._report.checkpoints + 1)
+        if found.digest != state.digest:
+            self._find("checkpoint", self._paths.checkpoint(state.entry), "it is not what the log folds to")
+
+    async def _checkpoint(self, number: int) -> State:
+        if number not in await self._checkpoint_numbers():
+            raise ObjectMissing("there is no such checkpoint", object=self._paths.checkpoint(number))
+        key = self._paths.checkpoint(number)
+        return decode_checkpoint((await self._store.get(key)).data, where=key)
+
+    async def _checkpoint_numbers(self) -> frozenset[int]:
+        if self._numbers is None:
+            listed = await self._store.list(self._paths.checkpoints)
+            self._numbers = frozenset(n for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None)
+        return self._numbers
+
+    _numbers: frozenset[int] | None = None
+
+    async def _foreign_objects(self) -> None:
+        for info in await self._store.list(self._paths.log):
+            key = info.key
+            ours = self._paths.entry_number(key) is not None or self._paths.checkpoint_entry(key) is not None
+            if not ours and key != self._paths.floor:
+                self._find("foreign", key, "not an object of Penstock's; it is left alone")
+
+    # --- the table
+
+    async def _queue_files(self, queue: int, files: Sequence[TableFile]) -> None:
+        behind = self._snapshot.start(queue)
+        for file in files:
+            if file.first_offset < behind:
+                self._find("offsets", file.path, "it overlaps the file before it", queue, file.first_offset, behind)
+            holes = [(behind, file.first_offset)] if file.first_offset > behind else []
+            self._holes(queue, [*holes, *await self._file(file)], file.path)
+            behind = max(behind, file.limit_offset)
+        if behind < self._snapshot.end(queue):
+            self._holes(queue, [(behind, self._snapshot.end(queue))], self._delta.root)
+
+    async def _file(self, file: TableFile) -> list[tuple[int, int]]:
+        """Check one file against what the table says of it; returns the gaps between its offsets."""
+        where = self._delta.root + file.path
+        try:
+            data = (await self._store.get(where)).data
+            check_seal(data, where=where)
+            rows = read_rows(data, where=where, columns=["queue", "offset", "store_timestamp"])
+        except ObjectMissing as error:
+            self._find("missing", where, error.message, file.queue, file.first_offset, file.limit_offset)
+            return []
+        except DataDamaged as error:
+            self._find("damaged", where, error.message, file.queue, file.first_offset, file.limit_offset)
+            return []
+        offsets = rows.column("offset").to_numpy()
+        times_ms = rows.column("store_timestamp").cast(pa.int64()).to_numpy() // 1000
+        steps = np.diff(offsets)
+        self._report = replace(
+            self._report, table_files=self._report.table_files + 1, table_rows=self._report.table_rows + len(offsets)
+        )
+        stated = (file.rows, file.first_offset, file.limit_offset, file.store_first_ms, file.store_last_ms, file.size_bytes)
+        observed = (len(offsets), *_ends(offsets), int(times_ms[0]), int(times_ms[-1]), len(data)) if len(offsets) else (0,)
+        if stated != observed:
+            self._find("statistics", where, f"the table says {stated}, the file {observed}", file.queue)
+        if len(steps) and (steps.min() < 1 or np.diff(times_ms).min() < 0):
+            self._find("offsets", where, "its rows are out of order", file.queue)
+        if set(rows.column("queue").unique().to_pylist()) != {file.queue}:
+            self._find("offsets", where, "it has rows of another queue", file.queue)
+        return [(int(offsets[at]) + 1, int(offsets[at + 1])) for at in np.flatnonzero(steps > 1)]
+
+    def _holes(self, queue: int, holes: Sequence[tuple[int, int]], where: str) -> None:
+        """Offsets without rows: fine where the table names them as lost."""
+        lost = self._snapshot.lost(queue)
+        for first, limit in holes:
+            named = [(max(first, a), min(limit, b)) for a, b in lost if a < limit and b > first]
+            if sum(b - a for a, b in named) == limit - first:
+                self._find("lost", where, "named as lost", queue, first, limit)
+            else:
+                self._find("offsets", where, "offsets have no rows, and are not named as lost", queue, first, limit)
+
+    def _queue_ends(self) -> None:
+        for queue, end in enumerate(self._ends or ()):
+            if self._snapshot.end(queue) != end:
+                self._find("offsets", self._delta.root, f"the table ends at {self._snapshot.end(queue)}, the log at {end}", queue)
+
+    # --- findings
+
+    def _damaged(self, error: DataDamaged) -> None:
+        self._find("damaged", error.object or self._paths.root, str(error))
+
+    def _find(
+        self, kind: str, object: str, message: str, queue: int | None = None, first: int | None = None, limit: int | None = None
+    ) -> None:
+        self._findings.append(Finding(kind, object, message, queue, first, limit))
+
+
+def _ends(offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[int, int]:
+    return int(offsets[0]), int(offsets[-1]) + 1
