@@ -3,50 +3,55 @@
 import penstock
 
 with penstock.connect("memory://") as lake:
-lake.create_topic("orders", message_type="FIFO", queues=4)
-with lake.producer("orders") as producer:
-producer.send(penstock.Message(b"paid", message_group="user-7", tag="paid"))
-for message in lake.reader("orders").messages():
-print(message.queue, message.offset, message.body)
+    lake.create_topic("orders", message_type="FIFO", queues=4)
+    with lake.producer("orders") as producer:
+        producer.send(penstock.Message(b"paid", message_group="user-7", tag="paid"))
+    for message in lake.reader("orders").messages():
+        print(message.queue, message.offset, message.body)
 """
 
-from penstock.log import (
-    BackPressureError,
-    CallError,
-    ClockSkewError,
-    ClosedError,
-    DataDamaged,
-    FencedError,
-    ForkedError,
-    InternalError,
-    InvalidArgument,
-    LimitExceeded,
-    Message,
-    MessageType,
-    MessageTypeMismatch,
-    MessageView,
-    NotSupported,
-    NotWritten,
-    OffsetOutOfRange,
-    PenstockError,
-    PermissionDenied,
-    ProducerFailedError,
-    ReadOnlyError,
-    Receipt,
-    ReopenError,
-    RetryError,
-    SendResult,
-    SequenceError,
-    StoreUnavailable,
-    TopicDeleted,
-    TopicExists,
-    TopicLimits,
-    TopicNotFound,
-    UnknownOutcome,
-    UnsafeStoreError,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from .lake import Lake, Producer, Reader, connect
+if TYPE_CHECKING:
+    from penstock.log import (
+        BackPressureError,
+        CallError,
+        ClockSkewError,
+        ClosedError,
+        DataDamaged,
+        FencedError,
+        ForkedError,
+        InternalError,
+        InvalidArgument,
+        LimitExceeded,
+        Message,
+        MessageType,
+        MessageTypeMismatch,
+        MessageView,
+        NotSupported,
+        NotWritten,
+        OffsetOutOfRange,
+        PenstockError,
+        PermissionDenied,
+        ProducerFailedError,
+        ReadOnlyError,
+        Receipt,
+        ReopenError,
+        RetryError,
+        SendResult,
+        SequenceError,
+        StoreUnavailable,
+        TopicDeleted,
+        TopicExists,
+        TopicLimits,
+        TopicNotFound,
+        UnknownOutcome,
+        UnsafeStoreError,
+    )
+
+    from . import aio as aio
+    from .lake import Lake, Producer, Reader, connect
 
 __version__ = "0.1.0"
 
@@ -90,3 +95,22 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+_OF_LAKE = {"Lake", "Producer", "Reader", "connect"}
+_MODULES = {"aio", "lake", "log"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used: the command line and the pytest plugin start without Arrow."""
+        if name in _MODULES:
+            return import_module(f".{name}", __name__)
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(".lake" if name in _OF_LAKE else ".log", __name__), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(__all__) | _MODULES)
