@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .damage import find_resumption
 from .entries import FOOTER_KEY, read_header
 from .errors import DataDamaged
 from .files import read_footer_alone
@@ -19,6 +20,7 @@ from .header import Header, decode_header
 from .limits import STORE_TIME_STEP_MAX_MS
 from .paths import TopicPaths
 from .stores.protocol import ObjectMissing, ObjectStore
+from .view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,22 @@ class Remains:
     data: bytes
     rows_readable: bool
     """Whether its inline rows are whole too."""
+
+
+async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int) -> None:
+    """Fold on up to entry ``known``, which did exist once: an entry missing before it is damage, not the log's end.
+
+    Raises what `View.step` raises. The view may end up beyond ``known`` when it was led around damage.
+    """
+    await view.catch_up(until=known)
+    while (number := view.state.entry + 1) <= known:
+        where = paths.entry(number)
+        damage = DataDamaged("an entry in mid-log is missing", object=where, expected=f"entries up to {known}")
+        resumption = await find_resumption(store, paths, number, damage)
+        view.state, view.skipped = resumption.state, view.skipped or resumption.skipped
+        if view.on_jump:
+            view.on_jump(view.state)
+        await view.catch_up(until=known)
 
 
 async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Remains | None:

@@ -15,7 +15,7 @@ from ..limits import CHECKPOINT_ENTRIES, MIB
 from ..paths import TopicPaths
 from ..rows import entry_rows
 from ..runtime import Runtime
-from ..salvage import salvage
+from ..salvage import fold_known, salvage
 from ..stores.protocol import ObjectStore
 from ..view import View
 from .rowhash import row_digest
@@ -56,6 +56,7 @@ class Comparer:
         self._runtime = runtime
         self._incarnation = incarnation
         self._view: View | None = None
+        self._before = State()
         self._arrived: list[tuple[Folded, bytes] | State] = []
         self._arrived_bytes = 0
         self.compared = -1
@@ -77,15 +78,13 @@ class Comparer:
             await self._open(floor)
         view = self._view
         assert view is not None
-        before = view.state
         try:
             while view.state.entry < snapshot.published and self._arrived_bytes < _ROUND_BYTES:
-                if not await view.step():
-                    break
+                await fold_known(view, self._store, self._paths, view.state.entry + 1)
         except ViewLost:
             self._view = None
             raise
-        after, entries = await self._entries(before)
+        after, entries = await self._entries()
         if after.entry > snapshot.published:  # led around damage, past what is published: wait for the publisher
             self._view = None
             return False
@@ -100,20 +99,20 @@ class Comparer:
                 observed=comparison.differences[0],
                 hint="`penstock verify` shows all differences",
             )
-        self.compared = after.entry
-        self._arrived, self._arrived_bytes = [], 0
-        self._listen(view)
+        self._start(view)
         return self.compared < snapshot.published
 
     async def _open(self, floor: int) -> None:
         view = View(self._store, self._paths, self._runtime)
         await view.open(at_most=floor)
-        self._arrived, self._arrived_bytes = [], 0
-        self.compared, self.checkpoint_states = view.state.entry, {}
-        self._listen(view)
+        self.checkpoint_states = {}
+        self._start(view)
         self._view = view
 
-    def _listen(self, view: View) -> None:
+    def _start(self, view: View) -> None:
+        """Begin a range behind the view's state, up to which all is compared."""
+        self.compared, self._before = view.state.entry, view.state
+        self._arrived, self._arrived_bytes = [], 0
         view.on_fold = self._take
         view.on_jump = self._arrived.append
 
@@ -128,10 +127,10 @@ class Comparer:
         if len(self.checkpoint_states) > _STATES_KEPT:
             del self.checkpoint_states[min(self.checkpoint_states)]
 
-    async def _entries(self, before: State) -> tuple[State, list[tuple[Folded, bytes]]]:
+    async def _entries(self) -> tuple[State, list[tuple[Folded, bytes]]]:
         entries: list[tuple[Folded, bytes]] = []
-        state = before
-        for item in self._arrived:
+        state = self._before
+        for item in tuple(self._arrived):
             if isinstance(item, State):
                 entries += await salvage(self._store, self._paths, state, item)
                 state = item

@@ -21,7 +21,7 @@ from ..limits import MIB
 from ..paths import TopicPaths
 from ..rows import entry_rows, runs_of
 from ..runtime import Runtime
-from ..salvage import salvage
+from ..salvage import fold_known, salvage
 from ..settings import TopicRecord
 from ..stores.protocol import ObjectStore
 from ..view import EntryCache, View
@@ -111,7 +111,7 @@ class Publisher:
         work = await self._work(snapshot)
         files, lost = await self._upload(work)
         entries = work.after.entry - work.start
-        if not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
+        if caught_up and not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
             return Published()
         if not await self._commit(snapshot, work, files, lost, started_s):
             return Published(caught_up=False)
@@ -161,10 +161,8 @@ class Publisher:
         """A view whose state is the one after the last published entry."""
         view = View(self._store, self._paths, self._runtime, cache=self._cache)
         await view.open(at_most=snapshot.published)
-        await view.catch_up(until=snapshot.published)
+        await fold_known(view, self._store, self._paths, snapshot.published)
         self._arrived, self._arrived_bytes, self._before = [], 0, view.state
-        if view.state.entry < snapshot.published:
-            raise ViewLost("the last published entry cannot be reached", object=self._paths.log, expected=snapshot.published)
         if view.state.entry > snapshot.published:  # led around damage, past it
             ends = tuple(snapshot.end(queue) for queue in range(view.state.queues))
             self._before = replace(view.state, entry=snapshot.published, next_offsets=ends, sum=0)
