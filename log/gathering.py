@@ -46,6 +46,13 @@ class ProducerOptions:
             raise InvalidArgument("on_full must be 'block' or 'raise'", observed=self.on_full)
 
 
+def _shared_future() -> Future[Settled]:
+    """One that a waiter who gives up cannot cancel: it is everybody's of the batch, and the producer's."""
+    future: Future[Settled] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 @dataclass(eq=False, slots=True)
 class Gathering:
     """What will be one batch: messages one by one, or a table."""
@@ -62,7 +69,7 @@ class Gathering:
     size_bytes: int = 0
     closed: bool = False
     """Nothing more may join: it is large enough, or a batch of its own."""
-    future: Future[Settled] = field(default_factory=Future)
+    future: Future[Settled] = field(default_factory=_shared_future)
 
     @property
     def count(self) -> int:
@@ -81,11 +88,10 @@ class Sequences:
 
     def check(self, sequence: int | None) -> bool:
         """Whether a message with this sequence (None: not given) is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
-        if self._given is None:
-            self._given = sequence is not None
-        if self._given != (sequence is not None):
+        if self._given is not None and self._given != (sequence is not None):
             raise InvalidArgument("give a sequence to all messages of a producer, or to none", operation="send", observed=sequence)
         if sequence is None:
+            self._given = False
             return False
         if not self._named:
             raise InvalidArgument("only a named producer takes sequences", operation="send", hint="open it with name=…")
@@ -93,7 +99,7 @@ class Sequences:
             raise InvalidArgument("a sequence must be a whole number from 0 to 2^63 - 1", operation="send", observed=sequence)
         if self._last is not None and sequence <= self._last:
             raise SequenceError("the sequence does not rise", operation="send", expected=f"above {self._last}", observed=sequence)
-        self._last = sequence
+        self._given, self._last = True, sequence
         return sequence <= self._accepted
 
 

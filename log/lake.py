@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from .appender import Pace
 from .clock import StoreClock
@@ -19,7 +20,6 @@ from .errors import (
     LimitExceeded,
     PenstockError,
     StoreUnavailable,
-    TopicNotFound,
     UnknownOutcome,
 )
 from .gathering import ProducerOptions
@@ -55,7 +55,9 @@ class Lake:
         self.read_only = read_only
         self._pace = pace
         self._opened: dict[str, asyncio.Task[Topic]] = {}
+        self._retired: list[asyncio.Task[Topic]] = []
         self._producers: list[Producer] = []
+        self._readers: weakref.WeakValueDictionary[int, Reader] = weakref.WeakValueDictionary()
         self._write_check: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closed = False
@@ -76,42 +78,50 @@ class Lake:
         """Change retention, retention_bytes or limits of a topic."""
         await self._writable("alter_topic")
         record = await alter_topic(self.store, self.runtime, name, **changes)
-        await self._forget(name)
+        opened = self._opened.get(name)
+        if opened is not None and opened.done() and not opened.cancelled() and opened.exception() is None:
+            opened.result().record = record
         return record
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages; maintenance removes the objects."""
         await self._writable("delete_topic")
         await delete_topic(self.store, self.runtime, name)
-        await self._forget(name)
+        self._retire(name)
 
-    async def topics(self) -> dict[str, TopicRecord]:
-        """The topics by name."""
-        return await list_topics(self.store)
+    async def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves it out."""
+        self._check_open()
+        return await list_topics(self.store, damaged=damaged)
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """The topic's end, shared by all that this lake has open on it. Raises `TopicNotFound`."""
+        """The topic's end, shared by all that this lake has open on it. Raises `TopicNotFound`.
+
+        Only ``writable=True`` asks anything of the store or of the clock that reading does not need.
+        """
         self._check_open()
         if writable:
             await self._writable(f"write to topic {name}")
-        task = self._opened.get(name)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._opened[name] = asyncio.ensure_future(self._open(name))
-        topic = await asyncio.shield(task)
-        if not topic.tail.state.alive or topic.tail.state.incarnation != topic.record.incarnation:
-            await self._forget(name)
-            raise TopicNotFound("the topic was deleted", object=name)
+        topic = await self._shared(name, writable=writable)
+        if not topic.is_current:
+            self._retire(name)
+            topic = await self._shared(name, writable=writable)
+        if writable:
+            await topic.allow_writing()
         return topic
 
-    async def _open(self, name: str) -> Topic:
-        if not self.read_only:
-            await self._writable(f"open topic {name}")
-        return await open_topic(self.store, self.runtime, name, writable=not self.read_only, pace=self._pace)
+    async def _shared(self, name: str, *, writable: bool) -> Topic:
+        task = self._opened.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            opening = open_topic(self.store, self.runtime, name, writable=writable, pace=self._pace)
+            task = self._opened[name] = asyncio.ensure_future(opening)
+        return await asyncio.shield(task)
 
-    async def _forget(self, name: str) -> None:
+    def _retire(self, name: str) -> None:
+        """Open it anew the next time. What still uses it goes on, to learn by itself what became of the topic."""
         task = self._opened.pop(name, None)
-        if task is not None and task.done() and not task.cancelled() and task.exception() is None:
-            await task.result().close()
+        if task is not None:
+            self._retired.append(task)
 
     # --- Producers --------------------------------------------------------------------------------------------------------------
 
@@ -135,12 +145,14 @@ class Lake:
             last_sequence=last_sequence,
             options=options,
         )
-        self._producers.append(producer)
+        self._producers = [one for one in self._producers if not one.closed] + [producer]
         return producer
 
     async def reader(self, topic: str) -> Reader:
         """Open a reader of a topic. Raises `TopicNotFound`."""
-        return Reader(await self.topic(topic))
+        reader = Reader(await self.topic(topic))
+        self._readers[id(reader)] = reader
+        return reader
 
     async def describe_topic(self, name: str) -> TopicDescription:
         """What is known of a topic: settings, offsets, table, hottest queues and message groups."""
@@ -193,19 +205,29 @@ class Lake:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all producers (writing what was sent), then all topics and the store."""
+        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first error of a producer.
+
+        Closing again does nothing.
+        """
         if self._closed:
             return
+        self._closed = True
+        for reader in list(self._readers.values()):
+            await reader.close()
         try:
-            for producer in self._producers:
-                await producer.close()
+            ends = await asyncio.gather(*(producer.close() for producer in self._producers), return_exceptions=True)
         finally:
-            self._closed = True
-            if self._keeper is not None:
-                self._keeper.cancel()
-            for name in list(self._opened):
-                await self._forget(name)
+            background = [task for task in (self._keeper, self._write_check) if task is not None]
+            for task in background:
+                task.cancel()
+            opened = await asyncio.gather(*self._opened.values(), *self._retired, *background, return_exceptions=True)
+            for topic in opened:
+                if isinstance(topic, Topic):
+                    await topic.close()
             await self.store.close()
+        for error in ends:
+            if isinstance(error, BaseException):
+                raise error
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,65 +1,107 @@
-"""The bridge from synchronous callers to asynchronous code: one event-loop thread per process."""
+"""The bridge from synchronous callers to asynchronous code: one event-loop thread per lake."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from .errors import ForkedError, InvalidArgument
+from .errors import ClosedError, ForkedError, InvalidArgument
 
 T = TypeVar("T")
 
 
 class Portal:
-    """An event loop in a daemon thread, started by the first call."""
+    """An event loop in a thread of its own, started by the first call and ended by `stop` or with the interpreter."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._halt = asyncio.Event()
+        self._stopped = False
         self._pid = os.getpid()
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run ``work()`` on the loop and wait for it; Ctrl-C cancels it there.
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing can be run any more."""
+        return self._stopped
 
-        Raises `ForkedError` in a child of the process that made this portal, and `InvalidArgument` on the loop's own thread.
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made the portal: the thread does not exist here."""
+        return os.getpid() != self._pid
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
+
+        Raises `ForkedError` in a child of the process that made this portal, `ClosedError` after `stop`, also for what was waiting then,
+        and `InvalidArgument` on the loop's own thread.
         """
-        if os.getpid() != self._pid:
+        if self.forked:
             raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
-        loop = self._started()
+        finished: Future[asyncio.Task[T]] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        async def call() -> T:
+            return await work()
+
+        def start() -> None:
+            tasks.append(asyncio.get_running_loop().create_task(call()))
+            tasks[0].add_done_callback(finished.set_result)
+
+        loop = self._submit(start)
         try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is loop:
-            raise InvalidArgument(
-                "a blocking call on Penstock's own event loop would wait for itself", hint="use penstock.aio there"
-            )
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work(), loop)
-        try:
-            return future.result()
+            task = finished.result()
         except BaseException:
-            future.cancel()
+            # Waiting for its end keeps what comes next, such as closing the same iterator, from meeting it half way.
+            loop.call_soon_threadsafe(lambda: [one.cancel() for one in tasks])
+            finished.result()
             raise
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._serve, args=(self._loop,), name="penstock", daemon=True).start()
-            return self._loop
-
-    @staticmethod
-    def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
+        if task.cancelled() and self._stopped:
+            raise ClosedError("the lake was closed meanwhile")
+        return task.result()
 
     def stop(self) -> None:
-        """End the thread; the portal can be used again."""
+        """Cancel what runs and end the thread, for good."""
+        if self.forked:
+            return  # neither the thread nor whoever held the lock exists here
         with self._lock:
+            self._stopped = True
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            if loop is None:
+                return
+            loop.call_soon_threadsafe(self._halt.set)
+        atexit.unregister(self.stop)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _submit(self, start: Callable[[], object]) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the lake is closed")
+            if self._loop is None:
+                self._loop = self._start()
+            elif self._thread is threading.current_thread():
+                raise InvalidArgument(
+                    "a blocking call on Penstock's own event loop would wait for itself", hint="use penstock.aio there"
+                )
+            self._loop.call_soon_threadsafe(start)
+            return self._loop
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        running: Future[asyncio.AbstractEventLoop] = Future()
+
+        async def serve() -> None:
+            running.set_result(asyncio.get_running_loop())
+            await self._halt.wait()
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="penstock", daemon=True)
+        self._thread.start()
+        # What is left open at the end must not wait for a thread that the interpreter has frozen.
+        atexit.register(self.stop)
+        return running.result()

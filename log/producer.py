@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from .appender import Appender
 from .batching import BatchRows, check_arrow, rows_of_arrow, rows_of_messages
-from .errors import InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable
+from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
 from .gathering import Buffer, Gathering, ProducerOptions, Sequences
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
@@ -94,6 +94,11 @@ class Producer:
         """The sequence of the last message known to be accepted under this name, -1 for none: where an application goes on."""
         return self._accepted
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, and nothing is on its way any more."""
+        return self._buffer.closed and self._task.done()
+
     def statistics(self) -> ProducerStatistics:
         """What this producer has done so far."""
         messages, batches = self._durable
@@ -163,7 +168,8 @@ class Producer:
         with buffer.lock:
             if buffer.shut:
                 buffer.await_room()
-            self._sequences.check(first)
+            if gathering.count + duplicates:
+                self._sequences.check(first)
             if gathering.last_sequence is not None and gathering.last_sequence != first:
                 self._sequences.check(gathering.last_sequence)
             if gathering.count == 0:
@@ -227,13 +233,15 @@ class Producer:
             await self._room.wait()
 
     async def close(self) -> None:
-        """Write what was sent, then stop. Raises what became of it, if it is not durable; closing again does nothing."""
-        if self._task.done() and self._buffer.closed:
+        """Write what was sent, then stop. Raises what became of it, if not all of it is durable; closing again does nothing."""
+        if self.closed:
             return
         self._buffer.close()
         try:
-            if self._buffer.failure is None:
-                await self.flush()
+            await self.flush()
+        except asyncio.CancelledError:
+            self._task.cancel()  # who gives up waiting gives up what is not durable yet
+            raise
         finally:
             self._news.set()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -245,6 +253,17 @@ class Producer:
     # --- Appending, on the event loop -------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        try:
+            await self._append_all()
+        except asyncio.CancelledError:
+            if self._on_its_way is not None:
+                self._on_its_way.future.set_exception(
+                    UnknownOutcome("the producer was stopped while the send was on its way", operation="append")
+                )
+            self._buffer.fail(ClosedError("the producer was stopped before the send was tried", operation="send"))
+            raise
+
+    async def _append_all(self) -> None:
         while (gathering := await self._next()) is not None:
             self._on_its_way = gathering
             try:
@@ -276,6 +295,7 @@ class Producer:
                     return None
                 await self._news.wait()
                 continue
+            self._appender.expect()
             wait_s = head.started_s + self._options.linger.total_seconds() - self._runtime.clock.monotonic_s()
             if head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()

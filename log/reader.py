@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -9,7 +10,7 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import DataDamaged, InvalidArgument, OffsetOutOfRange, ViewLost
+from .errors import DataDamaged, InvalidArgument, OffsetOutOfRange, TopicDeleted, ViewLost
 from .fold import Folded
 from .messages import MESSAGE_SCHEMA, MessageView, to_us, views
 from .rows import LostRange, entry_pieces
@@ -33,7 +34,12 @@ class Reader:
         self._store = topic.store
         self._paths = topic.paths
         self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime)
-        self._closed = False
+        self._closed = asyncio.Event()
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._paths.topic
 
     @property
     def queues(self) -> int:
@@ -57,9 +63,11 @@ class Reader:
         exclusive; a time means the first message stored at or after it. ``follow=True`` does not end. ``tags`` is a filter such as
         ``paid || refunded``.
 
-        Raises `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one, and `DataDamaged` where rows cannot be
-        read any more, naming object and offsets; ``damaged="skip"`` leaves those out.
+        Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next
+        one, and `DataDamaged` where rows cannot be read any more, naming object and offsets; ``damaged="skip"`` leaves those out.
         """
+        if follow and end != "latest":
+            raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
         keep = TagFilter.parse(tags)
         names = _checked_columns(columns)
         queues = self._checked_queues(queue)
@@ -101,11 +109,12 @@ class Reader:
         end: Position = "latest",
         tags: str | None = None,
         columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
         """All that `read` yields, as one table, by queue and offset."""
         names = _checked_columns(columns)
         wanted = [*names, *(name for name in ("queue", "offset") if name not in names)]
-        source = self.read(queue=queue, start=start, end=end, tags=tags, columns=wanted)
+        source = self.read(queue=queue, start=start, end=end, tags=tags, columns=wanted, damaged=damaged)
         batches = [batch async for batch in source]
         schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in wanted])
         table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
@@ -132,8 +141,8 @@ class Reader:
         return list(views(self._paths.topic, table.sort_by([("queue", "ascending"), ("offset", "ascending")])))
 
     async def close(self) -> None:
-        """Stop following; iterations end with the next entry."""
-        self._closed = True
+        """Stop following: iterations end."""
+        self._closed.set()
 
     # --- Where to read ----------------------------------------------------------------------------------------------------------
 
@@ -141,6 +150,8 @@ class Reader:
         """The newest table, and the tail at least as new."""
         snapshot = await self._delta.refresh()
         await self._topic.tail.catch_up()
+        if not self._topic.is_current:
+            raise self._deleted()
         return snapshot
 
     async def _bounds(
@@ -202,7 +213,7 @@ class Reader:
         """The rows from ``position`` on, which moves along; from the table what it has, then from the log."""
         while True:
             snapshot = await self._delta.refresh()
-            for queue in position:
+            for queue in list(position):
                 limit = min(snapshot.end(queue), limits[queue] if limits is not None else snapshot.end(queue))
                 if position[queue] < limit:
                     runtime = self._topic.runtime
@@ -237,9 +248,11 @@ class Reader:
         await view.open(at_most=max(snapshot.published, self._topic.tail.state.created_entry))
         while limits is None or any(position[queue] < limits[queue] for queue in position):
             if view.state.entry >= self._topic.tail.state.entry:
-                if not follow or self._closed:
+                if not self._topic.is_current:
+                    raise self._deleted()
+                if not follow or self._closed.is_set():
                     return
-                await self._topic.tail.wait_past(view.state.entry)
+                await self._wait_past(view.state.entry)
             folded_now.clear()
             await view.step()
             for folded, data in folded_now:
@@ -252,6 +265,19 @@ class Reader:
                             raise self._lost(lost)
                     for batch in self._cut(piece.table, position, limits, skip_damaged=skip_damaged):
                         yield batch
+
+    async def _wait_past(self, entry: int) -> None:
+        """Return when there is an entry behind this one, or the reader was closed."""
+        moved = asyncio.ensure_future(self._topic.tail.wait_past(entry))
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait((moved, closed), return_when=asyncio.FIRST_COMPLETED)
+            if moved.done():
+                moved.result()
+        finally:
+            moved.cancel()
+            closed.cancel()
+            await asyncio.gather(moved, closed, return_exceptions=True)
 
     def _cut(
         self, rows: pa.Table, position: dict[int, int], limits: Mapping[int, int] | None, *, skip_damaged: bool
@@ -273,6 +299,11 @@ class Reader:
                 position[run] = int(offsets[last - 1]) + 1
             start += count
         return batches
+
+    def _deleted(self) -> TopicDeleted:
+        return TopicDeleted(
+            "the topic was deleted", operation="read", object=self._paths.topic, hint="open it anew if it was created again"
+        )
 
     def _lost(self, lost: LostRange) -> DataDamaged:
         return DataDamaged(

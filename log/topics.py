@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from .appender import Appender, Pace
 from .errors import (
     CallError,
+    DataDamaged,
     InternalError,
     InvalidArgument,
+    NewerFormatError,
     PenstockError,
     ReadOnlyError,
     StoreUnavailable,
@@ -30,14 +33,22 @@ class Topic:
     """One topic, as this process has it open: its record, the end of its log and, for writing, its appender."""
 
     def __init__(
-        self, store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, tail: Tail, appender: Appender | None
+        self,
+        store: ObjectStore,
+        runtime: Runtime,
+        paths: TopicPaths,
+        record: TopicRecord,
+        tail: Tail,
+        *,
+        pace: Pace | None = None,
     ) -> None:
         self.store = store
         self.runtime = runtime
         self.paths = paths
         self.record = record
         self.tail = tail
-        self._appender = appender
+        self._pace = pace
+        self._appender: Appender | None = None
 
     @property
     def settings(self) -> TopicSettings:
@@ -45,11 +56,22 @@ class Topic:
         return self.record.settings
 
     @property
+    def is_current(self) -> bool:
+        """Whether the topic lives, as far as this process has read, and is still the one that was opened."""
+        return self.tail.state.alive and self.tail.state.incarnation == self.record.incarnation
+
+    @property
     def appender(self) -> Appender:
-        """Raises `ReadOnlyError` where the lake may not be written."""
+        """Raises `ReadOnlyError` unless the topic was opened for writing."""
         if self._appender is None:
-            raise read_only(f"write to topic {self.paths.topic}")
+            raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
+
+    async def allow_writing(self) -> None:
+        """Open it for writing too; the caller has checked that the store is fit for that."""
+        if self._appender is None:
+            self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
+            await self._appender.write_missing_checkpoint()
 
     async def act(self, *actions: Action) -> Written:
         """Append actions; returns once they are in the log."""
@@ -85,34 +107,44 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
 
 
 async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
-    """Open a topic and fold its log up to the end. Raises `TopicNotFound`.
+    """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong together.
 
     A creation or deletion that a crash left half done is finished on the way, if the lake may be written.
     """
     paths = TopicPaths.of(name)
     found = await read_record(store, paths)
-    if found is None or found[0].deleted:
-        raise _not_found(name)
-    record, version = found
-    tail = Tail(store, paths, runtime)
-    await tail.open()
-    appender = Appender(store, paths, runtime, tail, pace=pace) if writable else None
-    topic = Topic(store, runtime, paths, record, tail, appender)
-    try:
-        if tail.state.incarnation != record.incarnation:
+    while True:
+        if found is None or found[0].deleted:
+            raise _not_found(name)
+        record, version = found
+        topic = Topic(store, runtime, paths, record, Tail(store, paths, runtime), pace=pace)
+        try:
+            await topic.tail.open()
+            state = topic.tail.state
+            if topic.is_current:
+                if writable:
+                    await topic.allow_writing()
+                return topic
+            # Not a pair: it is being created or deleted, or was so since the record was read.
+            found = await read_record(store, paths)
+            if found is None or found[0].incarnation != record.incarnation:
+                await topic.close()
+                continue
+            if state.alive:
+                raise _of_another_life(paths, state.incarnation, f"incarnation {record.incarnation}")
             if not writable:
                 raise _not_found(name)
-            await topic.act(Created(record.incarnation, record.settings.queues))
-        if tail.state.incarnation != record.incarnation or not tail.state.alive:
-            if writable and tail.state.incarnation == record.incarnation:
+            if state.incarnation == record.incarnation:
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
-            raise _not_found(name)
-        if appender is not None:
-            await appender.write_missing_checkpoint()
-    except BaseException:
-        await topic.close()
-        raise
-    return topic
+                raise _not_found(name)
+            await topic.allow_writing()
+            await topic.act(Created(record.incarnation, record.settings.queues))
+            if not topic.is_current:
+                raise _not_found(name)
+        except BaseException:
+            await topic.close()
+            raise
+        return topic
 
 
 async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings) -> TopicRecord:
@@ -125,12 +157,16 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
             if record.settings != settings:
                 raise _exists(name, record.settings, settings)
             break
+        tail = Tail(store, paths, runtime)
+        await tail.open()
         mode: PutMode = Put.CREATE
         table = "table"
         if found is not None:
-            tail = Tail(store, paths, runtime)
-            await tail.open()
             mode, table = IfMatch(found[1]), f"table-{tail.state.entry}"
+        elif tail.state.alive:
+            if await read_record(store, paths) is not None:
+                continue  # created a moment ago
+            raise _of_another_life(paths, tail.state.incarnation, "none: the object is missing")
         record = TopicRecord(settings=settings, incarnation=runtime.new_id(), table=table, created_ms=runtime.clock.wall_ms())
         if await _write_record(store, runtime, paths, record, mode):
             break
@@ -174,7 +210,7 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str) -> None:
         await topic.close()
 
 
-async def list_topics(store: ObjectStore) -> dict[str, TopicRecord]:
+async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
     """The topics of a lake by name, in order. Folders that are not a topic's are passed over."""
     found: dict[str, TopicRecord] = {}
     for folder in await store.list_folders(TOPICS):
@@ -182,7 +218,13 @@ async def list_topics(store: ObjectStore) -> dict[str, TopicRecord]:
             name = topic_name(folder)
         except PenstockError:
             continue
-        record = await read_record(store, TopicPaths.of(name))
+        try:
+            record = await read_record(store, TopicPaths.of(name))
+        except (DataDamaged, NewerFormatError) as error:
+            if damaged == "skip":
+                continue
+            error.hint = "topics(damaged='skip') names the others"
+            raise
         if record is not None and not record[0].deleted:
             found[name] = record[0]
     return dict(sorted(found.items()))
@@ -201,6 +243,17 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
 
 def _not_found(name: str) -> TopicNotFound:
     return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
+
+
+def _of_another_life(paths: TopicPaths, living: str, observed: str) -> DataDamaged:
+    return DataDamaged(
+        "the topic's settings are not those of the topic that its log holds",
+        operation="open topic",
+        object=paths.settings,
+        expected=f"incarnation {living}",
+        observed=observed,
+        hint="put the former topic.json back; its messages are all there",
+    )
 
 
 def _exists(name: str, stands: TopicSettings, asked: TopicSettings) -> CallError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -17,6 +18,7 @@ from penstock.log import (
     MessageView,
     NotSupported,
     ObjectStore,
+    PenstockError,
     ProducerOptions,
     ProducerStatistics,
     Runtime,
@@ -25,6 +27,7 @@ from penstock.log import (
     TopicRecord,
     TopicSettings,
     open_store,
+    views,
 )
 from penstock.log import Lake as AsyncLake
 from penstock.log import Producer as AsyncProducer
@@ -111,9 +114,9 @@ class Lake:
         """Delete a topic with all its messages. A new topic of the name may follow at once."""
         self._portal.run(lambda: self._lake.delete_topic(name))
 
-    def topics(self) -> dict[str, TopicRecord]:
-        """The topics by name."""
-        return self._portal.run(self._lake.topics)
+    def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves it out."""
+        return self._portal.run(lambda: self._lake.topics(damaged=damaged))
 
     # --- Producers and readers --------------------------------------------------------------------------------------------------
 
@@ -160,14 +163,18 @@ class Lake:
 
     def close(self) -> None:
         """Write what was sent, then let go of everything. Closing again does nothing."""
-        self._portal.run(self._lake.close)
-        self._portal.stop()
+        if self._portal.stopped:
+            return
+        try:
+            self._portal.run(self._lake.close)
+        finally:
+            self._portal.stop()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        _close_after(self.close, error)
 
 
 class Producer:
@@ -202,14 +209,15 @@ class Producer:
         return self._core.statistics()
 
     def close(self) -> None:
-        """Write what was sent, then stop. Raises what became of it, if it is not durable."""
-        self._portal.run(self._core.close)
+        """Write what was sent, then stop. Raises what became of it, if not all of it is durable; closing again does nothing."""
+        if not self._portal.stopped:
+            self._portal.run(self._core.close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        _close_after(self.close, error)
 
 
 class Reader:
@@ -218,6 +226,11 @@ class Reader:
     def __init__(self, core: AsyncReader, portal: Portal) -> None:
         self._core = core
         self._portal = portal
+
+    @property
+    def queues(self) -> int:
+        """How many queues the topic has."""
+        return self._core.queues
 
     def read(
         self,
@@ -228,9 +241,19 @@ class Reader:
         follow: bool = False,
         tags: str | None = None,
         columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[pa.RecordBatch]:
         """Messages as Arrow batches; see `penstock.log.Reader.read`."""
-        yield from self._iterate(self._core.read(queue=queue, start=start, end=end, follow=follow, tags=tags, columns=columns))
+        source = self._core.read(queue=queue, start=start, end=end, follow=follow, tags=tags, columns=columns, damaged=damaged)
+        try:
+            while True:
+                try:
+                    yield self._portal.run(source.__anext__)
+                except StopAsyncIteration:
+                    return
+        finally:
+            if not self._portal.stopped and not self._portal.forked:
+                self._portal.run(source.aclose)
 
     def messages(
         self,
@@ -240,9 +263,11 @@ class Reader:
         end: Position = "latest",
         follow: bool = False,
         tags: str | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[MessageView]:
         """The same, message by message."""
-        yield from self._iterate(self._core.messages(queue=queue, start=start, end=end, follow=follow, tags=tags))
+        for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, damaged=damaged):
+            yield from views(self._core.topic, batch)
 
     def to_arrow(self, **where: Any) -> pa.Table:  # noqa: ANN401 - the arguments of read
         """All that `read` would yield, as one table."""
@@ -269,8 +294,9 @@ class Reader:
         return self._portal.run(self._core.offsets)
 
     def close(self) -> None:
-        """Stop following."""
-        self._portal.run(self._core.close)
+        """Stop following: iterations end, in other threads too."""
+        if not self._portal.stopped:
+            self._portal.run(self._core.close)
 
     def __enter__(self) -> Self:
         return self
@@ -278,15 +304,14 @@ class Reader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _iterate(self, source: Any) -> Iterator[Any]:  # noqa: ANN401 - of batches or of messages
-        try:
-            while True:
-                try:
-                    yield self._portal.run(source.__anext__)
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._portal.run(source.aclose)
+
+def _close_after(close: Callable[[], None], error: BaseException | None) -> None:
+    """Leave a ``with`` block: an error that is already on its way is not replaced by what closing raises."""
+    if error is None:
+        close()
+    else:
+        with suppress(PenstockError):
+            close()
 
 
 def _in_child(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
