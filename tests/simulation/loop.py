@@ -147,6 +147,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         return handle
 
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> SimHandle:
+        return self.call_soon(callback, *args, context=context)  # there is one thread
+
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> SimHandle:
@@ -246,10 +251,12 @@ class SimLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """End whatever has not ended. ``finally`` blocks run only now, when nothing can happen any more."""
         self._closed = True
+        asyncio._set_running_loop(self)  # for what those blocks call: without one they would make a real loop
         for task in self._tasks:
             task.host.crashed = task.host is not WORLD
             if not task.done():
                 _end(cast("Coroutine[Any, Any, Any]", task.get_coro()))
+        asyncio._set_running_loop(None)
         self._tasks.clear()
         self._ready.clear()
         self._timers.clear()

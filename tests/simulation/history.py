@@ -1,0 +1,121 @@
+"""What the actors of a run saw, and what the store ever held: the evidence that `checker` judges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.log.errors import UnknownOutcome
+from penstock.log.receipts import Receipt, SendResult
+from penstock.log.runtime import Clock
+from penstock.log.stores.memory import MemoryStore
+from penstock.log.stores.protocol import Buffer, ObjectMissing, PutMode, StoredObject, Version
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """An entry's key that came into being, and where the floor stood."""
+
+    number: int
+    floor: int
+    data: bytes
+
+
+class Archive(MemoryStore):
+    """A memory store that forgets nothing: the first object under every key stays readable through `first`."""
+
+    def __init__(self, *, name: str, clock: Clock) -> None:
+        super().__init__(name=name, clock=clock)
+        self.first: dict[str, StoredObject] = {}
+        self.deleted: list[str] = []
+        self.created: list[str] = []
+        """Every key that came into being, again each time that it did."""
+
+    async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
+        absent = key not in self._objects
+        version = await super().put(key, data, mode=mode)
+        if absent:
+            self.created.append(key)
+            self.first.setdefault(key, await self.get(key))
+        return version
+
+    async def delete(self, key: str) -> None:
+        if key in self._objects:
+            self.deleted.append(key)
+        await super().delete(key)
+
+    def holds(self, key: str) -> bool:
+        return key in self._objects
+
+
+class Past(MemoryStore):
+    """Reads of what ever was, as if nothing had been deleted."""
+
+    def __init__(self, archive: Archive) -> None:
+        super().__init__()
+        self._archive = archive
+
+    async def get(self, key: str) -> StoredObject:
+        found = self._archive.first.get(key)
+        if found is None:
+            raise ObjectMissing("there never was such an object", object=key)
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Send:
+    """One message that an application gave to a producer."""
+
+    body: bytes
+    receipt: Receipt
+    sequence: int | None = None
+
+    @property
+    def outcome(self) -> SendResult | BaseException | None:
+        """What the receipt says in the end; None: the process died before it knew."""
+        if not self.receipt.done():
+            return None
+        error = self.receipt.exception()
+        return self.receipt.result() if error is None else error
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.outcome is None or isinstance(self.outcome, UnknownOutcome)
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One open producer, from its opening to its end."""
+
+    process: str
+    producer: str
+    named: bool
+    generation: int
+    opened_at: int | None = None
+    """Of a named one, the last sequence it found."""
+    sends: list[Send] = field(default_factory=list)
+
+
+Place = tuple[int, int, int]
+"""Routing generation, queue, offset."""
+
+
+@dataclass(slots=True)
+class History:
+    """What was seen."""
+
+    sessions: list[Session] = field(default_factory=list)
+    seen: dict[Place, bytes] = field(default_factory=dict)
+    """What stands at each place, as the first reader to see it saw it."""
+    audit: dict[Place, bytes] = field(default_factory=dict)
+    """The last life of the topic as a user read it in the end, table and log joined."""
+    wrong: list[str] = field(default_factory=list)
+    """What an actor saw itself that must never be."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def read(self, who: str, place: Place, body: bytes) -> None:
+        """A reader saw ``body`` at ``place``."""
+        first = self.seen.setdefault(place, body)
+        if first != body:
+            self.wrong.append(f"I6 {who} read {body!r} at {place}, where {first!r} was read before")

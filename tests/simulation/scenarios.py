@@ -1,0 +1,166 @@
+"""The worlds that the campaigns sweep: each a function of its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, vanishing
+from tests.simulation.faults import Fault, RandomFaults
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.world import Nemesis, World, log_uniform
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+
+
+def _plan(seed: int | str, rate: float) -> RandomFaults | None:
+    return RandomFaults.swarm(Kernel(seed).rng, rate=rate) if rate else None
+
+
+def _rng(seed: int | str) -> random.Random:
+    return Kernel(seed).rng("scenario")
+
+
+def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
+    """Many producers side by side: lost races, hand-overs, step-ins."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(0.05, 900.0), late_s=(1.0, 600.0), page_keys=rng.choice([3, 1000])),
+        drift=0.05,
+        offset_ms=120_000,
+        faults_end_s=200.0,
+        nemesis=Nemesis(every_s=rng.choice([0.0, 5.0]) if rate else 0.0, pause_s=(0.05, 900.0)),
+    )
+    processes = rng.randint(2, most)
+    think_s = (0.003, log_uniform(rng, 0.05, 3.0))
+    for number in range(processes):
+        roles = [
+            Sender(f"s{number}.{n}", bursts=rng.randint(4, 60 // processes + 4), think_s=think_s)
+            for n in range(rng.choice([1, 1, 2]))
+        ]
+        world.process(f"p{number}", *roles)
+    source = Source("copy", rng.randint(5, 40))
+    world.sources.append(source)
+    world.process("copier", Copier("copier", source, think_s=think_s))
+    world.process("reader", Follower("reader"))
+    return world
+
+
+def throng(seed: int | str, *, rate: float = 0.01) -> World:
+    """Up to 64 processes, briefly."""
+    rng = _rng(seed)
+    world = World(
+        seed, plan=_plan(seed, rate), network=Network(pause_s=(0.05, 60.0)), drift=0.02, offset_ms=60_000, faults_end_s=60.0
+    )
+    for number in range(rng.randint(20, 64)):
+        world.process(f"p{number}", Sender(f"s{number}", bursts=2, burst=(1, 2), think_s=(0.01, 0.4)))
+    world.process("reader", Follower("reader"))
+    return world
+
+
+def names(seed: int | str, *, rate: float = 0.05) -> World:
+    """Processes that fight over names, and one of them that dies and comes back."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(0.05, 2 * HOUR_S), late_s=(1.0, 900.0)),
+        drift=0.05,
+        faults_end_s=400.0,
+        nemesis=Nemesis(every_s=10.0 if rate else 0.0, pause_s=(0.1, 300.0)),
+    )
+    for number in range(rng.randint(1, 2)):
+        source = Source(f"name{number}", rng.randint(20, 80))
+        world.sources.append(source)
+        for rival in range(rng.randint(2, 4)):
+            world.process(f"c{number}.{rival}", Copier(f"c{number}.{rival}", source, takeover_s=(0.05, 20.0)))
+    world.process("p", Sender("s", bursts=20, think_s=(0.01, 2.0)))
+    world.process("reader", Follower("reader"))
+    return world
+
+
+def days(seed: int | str, *, rate: float = 0.03) -> World:
+    """Slow senders over days, while the log is published, trimmed and collected, and anybody may sleep through all of it."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(1.0, 3 * DAY_S), page_keys=rng.choice([3, 1000])),
+        drift=0.05,
+        offset_ms=120_000,
+        faults_end_s=rng.uniform(0.5, 4) * DAY_S,
+        nemesis=Nemesis(every_s=4 * HOUR_S if rate else 0.0, wild_step=0.3),
+    )
+    for number in range(rng.randint(1, 3)):
+        think_s = (0.05, log_uniform(rng, 60.0, 3 * HOUR_S))
+        world.process(
+            f"p{number}",
+            Sender(
+                f"s{number}",
+                bursts=rng.randint(15, 40),
+                think_s=think_s,
+                large=rng.choice([0.0, 0.1]),
+                large_bytes=(30_000, 150_000),
+                reopen=0.02,
+            ),
+        )
+    source = Source("copy", rng.randint(30, 100))
+    world.sources.append(source)
+    for rival in range(rng.randint(1, 2)):
+        world.process(f"c{rival}", Copier(f"c{rival}", source, think_s=(0.1, HOUR_S), takeover_s=(60.0, HOUR_S)))
+    for number in range(rng.randint(1, 2)):
+        world.process(f"m{number}", Maintainer(f"m{number}"))
+    world.process("reader", Follower("reader", idle_s=(0.1, 60.0)))
+    world.process("replayer", Replayer("replayer"))
+    return world
+
+
+def lives(seed: int | str, *, rate: float = 0.03) -> World:
+    """A topic that is deleted and created again under those who use it."""
+    rng = _rng(seed)
+    long = rng.random() < 0.5
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(1.0, 2 * DAY_S if long else 900.0)),
+        drift=0.05,
+        faults_end_s=2 * DAY_S if long else 600.0,
+        nemesis=Nemesis(every_s=(2 * HOUR_S if long else 30.0) if rate else 0.0, pause_s=(1.0, DAY_S if long else 900.0)),
+    )
+    think_s = (0.05, HOUR_S) if long else (0.01, 5.0)
+    source = Source("copy", rng.randint(10, 30))
+    for number in range(rng.randint(1, 3)):
+        world.process(f"p{number}", *vanishing([Sender(f"s{number}", bursts=rng.randint(10, 30), think_s=think_s)]))
+    world.sources.append(source)
+    world.process("c", *vanishing([Copier("c", source, think_s=think_s)]))
+    for number in range(rng.randint(1, 2)):
+        world.process(f"r{number}", Recreator(f"r{number}", times=rng.randint(1, 3), every_s=(5.0, 3 * HOUR_S if long else 60.0)))
+    if long:
+        world.process("m", *vanishing([Maintainer("m")]))
+    world.process("reader", *vanishing([Follower("reader")]))
+    return world
+
+
+SCENARIOS: Mapping[str, Callable[..., World]] = {
+    "crowd": crowd,
+    "names": names,
+    "days": days,
+    "lives": lives,
+    "throng": throng,
+}
+
+
+def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
+    """The world of a scenario; ``rate`` 0: without faults."""
+    return SCENARIOS[name](seed) if rate is None else SCENARIOS[name](seed, rate=rate)
+
+
+def of_seed(seed: int) -> str:
+    """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
+    order = ["crowd", "days", "names", "lives", "crowd", "days", "names", "days", "lives", "throng"]
+    return order[seed % len(order)]
