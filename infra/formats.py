@@ -167,7 +167,7 @@ def _located(error: ValueError | RecursionError, name: str, place: str) -> Inval
     """The error of one record, with where it happened and what to do about it."""
     known = error if isinstance(error, InvalidArgument) else InvalidArgument(_described(error))
     known.operation, known.object = "read the file", f"{name}, {place}"
-    known.hint = known.hint or "Correct it, or leave such records out with --skip-bad"
+    known.hint = known.hint or "Correct it, or leave such records out with --on-error skip"
     return known
 
 

@@ -71,11 +71,15 @@ async def _no_guards() -> Mapping[int, int]:
     return {}
 
 
+def _unwatched(step: str, result: object) -> None:
+    """Nobody asked."""
+
+
 class Maintenance:
     """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
-    offset on nothing may expire.
+    offset on nothing may expire. ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Maintenance:
         options: MaintenanceOptions | None = None,
         *,
         retention_guards: Callable[[], Awaitable[Mapping[int, int]]] = _no_guards,
+        on_step: Callable[[str, object], None] = _unwatched,
     ) -> None:
         self.options = options or MaintenanceOptions()
         self.record = record
@@ -95,6 +100,7 @@ class Maintenance:
         self._paths = paths
         self._runtime = runtime
         self._guards = retention_guards
+        self._on_step = on_step
         self._delta = DeltaLog(store, paths, record.table, runtime)
         self._publisher = Publisher(store, paths, record, runtime, commit_bytes=self.options.commit_bytes)
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation)
@@ -245,11 +251,13 @@ class Maintenance:
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
         errors = {step_name: text for step_name, text in self._statistics.errors.items() if step_name != name}
+        result: object
         try:
-            await step()
+            result = await step()
         except PenstockError as error:
-            errors[name] = str(error)
+            errors[name], result = str(error), error
         self._statistics = replace(self._statistics, errors=errors)
+        self._on_step(name, result)
 
 
 async def _append_nothing(actions: object) -> None:

@@ -96,7 +96,7 @@ def test_tombstones_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("format", "data", "labels", "message"),
     [
-        (Format.JSONL, b'{"a": 1}\n{"a": \n', Labels(), r"no JSON: .*input, line 2.*--skip-bad"),
+        (Format.JSONL, b'{"a": 1}\n{"a": \n', Labels(), r"no JSON: .*input, line 2.*--on-error skip"),
         (Format.JSONL, b'{"a": 1}\n\n[1]\n', Labels(), r"no JSON object.*input, line 3"),
         (Format.JSONL, b'{"a": 1}\n{"a": "\xff"}\n', Labels(), r"no UTF-8.*input, line 2"),
         (Format.JSONL, b'{"a": 1}\n' + b"[" * 200_000 + b"\n", Labels(), r"cannot be read.*input, line 2"),

@@ -1,0 +1,26 @@
+"""`penstock completion`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def command(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash   eval "$(penstock completion bash)"    in ~/.bashrc
+    zsh    eval "$(penstock completion zsh)"     in ~/.zshrc
+    fish   penstock completion fish > ~/.config/fish/completions/penstock.fish
+    """
+    from .main import main
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows the three"
+    script = kind(main, {}, "penstock", "_PENSTOCK_COMPLETE")
+    click.echo(script.source_template % script.source_vars())

@@ -1,0 +1,95 @@
+"""The command `penstock` itself: which commands there are, and how every one of them ends."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from .endings import EXIT_CODES, ending
+from .session import Session, Signals
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """Where a command is, and what the list says of it; its module is loaded only when it is used."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "topic": _Command("topics", "Create, list, describe, alter and delete topics."),
+    "produce": _Command("produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
+    "read": _Command("read", "Show or export messages of a topic."),
+    "tail": _Command("tail", "Show messages as they arrive."),
+    "verify": _Command("verify", "Check everything that topics have stored."),
+    "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
+    "maintain": _Command("maintain", "Publish, compact, expire, trim and collect, until stopped."),
+    "doctor": _Command("doctor", "Check a store and this machine, with a fix for every problem."),
+    "demo": _Command("demo", "A shop's change stream, in order, through a topic into Delta tables."),
+    "completion": _Command("completion", "Print the completion script of a shell."),
+}
+"""A command is one line here and a module with a function ``command``."""
+
+
+class _Commands(click.Group):
+    """Loads a command when it is used, and ends the process with the exit code that fits what happened."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f".{COMMANDS[cmd_name].module}", __package__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+    def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
+        """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""
+        session = Session(signals=Signals())
+        with session.signals.handled():
+            try:
+                result = super().main(*args, **{**options, "standalone_mode": False, "obj": session})
+                sys.stdout.flush()
+            except BaseException as error:  # noqa: BLE001 - this is the outermost place: everything ends here, with its exit code
+                sys.exit(ending(error, session))
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from ... import __version__
+
+        click.echo(f"penstock {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+)
+@click.option("--lake", metavar="URL", envvar="PENSTOCK_LAKE", show_envvar=True, help="The lake: a folder, s3://bucket/prefix, …")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
+@click.pass_obj
+def main(session: Session, lake: str | None, debug: bool) -> None:
+    """Ordered message queues on nothing but object storage.
+
+    Every command takes --lake too, and --json for one JSON object a line.
+    """
+    session.url, session.debug = lake, debug

@@ -1,0 +1,99 @@
+"""`penstock maintain`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from ...log import DataDamaged, Lake, PenstockError
+from . import output
+from .endings import DAMAGED, RETRY
+from .session import Session, command_options
+from .stored import run_async
+from .upkeep import Report, maintain_forever, maintain_once
+from .values import Duration
+
+_QUIET = {"caught_up", "floor", "lag_ms"}
+"""Figures of a step that alone do not make it worth a line."""
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
+@click.option("--publish-interval", type=Duration(), default="3s", show_default=True, help="Between commits to a topic's Delta table.")
+@click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
+@command_options
+@click.pass_obj
+def command(session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, verbose: bool) -> int:
+    """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
+    expired, trim the log, collect what nothing needs.
+
+    Any number of these may run; one is enough. The step under way is ended in order.
+    """
+    errors: list[PenstockError] = []
+
+    def report(topic: str, step: str, result: object) -> None:
+        if isinstance(result, PenstockError):
+            errors.append(result)
+        if verbose or once or isinstance(result, PenstockError) or _did_something(result):
+            _show(session, topic, step, result)
+
+    if once:
+        run_async(session, lambda lake: maintain_once(lake, topics, report))
+        if any(isinstance(error, DataDamaged) for error in errors):
+            return DAMAGED
+        return RETRY if errors else 0
+    stopper = _Stopper()
+    with session.signals.held(stopper.stop):
+        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval))
+    return 0
+
+
+class _Stopper:
+    """Sets an event of another thread's loop, also when told before there is one."""
+
+    def __init__(self) -> None:
+        self._set: Callable[[], object] | None = None
+        self._told = False
+
+    def attach(self) -> asyncio.Event:
+        event, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._set = lambda: loop.call_soon_threadsafe(event.set)
+        if self._told:
+            event.set()
+        return event
+
+    def stop(self) -> None:
+        self._told = True
+        if self._set is not None:
+            self._set()
+
+
+async def _until(stopper: _Stopper, lake: Lake, topics: Sequence[str], report: Report, publish_interval: timedelta) -> None:
+    await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval)
+
+
+def _figures(result: object) -> dict[str, object]:
+    if dataclasses.is_dataclass(result):
+        return output.fields(result)
+    return {"rows": result} if isinstance(result, int) else {}
+
+
+def _did_something(result: object) -> bool:
+    return any(value for name, value in _figures(result).items() if name not in _QUIET)
+
+
+def _show(session: Session, topic: str, step: str, result: object) -> None:
+    now = datetime.now(UTC)
+    error = result if isinstance(result, PenstockError) else None
+    if session.as_json:
+        outcome: dict[str, object] = {"error": error.kind, "message": str(error)} if error else _figures(result)
+        output.emit({"time": now, "topic": topic, "step": step, **outcome})
+        return
+    figures = ", ".join(f"{name.replace('_', ' ')} {output.shown(value)}" for name, value in _figures(result).items() if value)
+    outcome_text = f"FAILED: {error}" if error else figures or "nothing to do"
+    output.say(f"{output.time_text(now)}  {topic}  {step:<10}  {outcome_text}")

@@ -1,0 +1,148 @@
+"""Messages as people and programs see them: lines of a table, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Protocol
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ...log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
+from ..files import open_file
+from . import output
+
+_ROW_GROUP_BYTES = 64 * 2**20
+_CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
+"""At least and at most so wide; a later batch may need more than the first did."""
+_BODY_CELLS_MIN = 20
+
+
+class Sink(Protocol):
+    """Where messages go."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch with all columns."""
+        ...
+
+
+def document(message: MessageView) -> dict[str, object]:
+    """A message as JSON says it; ``body_base64`` tells whether the body is text or base64."""
+    fields = message._asdict()
+    try:
+        body, packed = message.body.decode(), False
+    except UnicodeDecodeError:
+        body, packed = base64.b64encode(message.body).decode(), True
+    return {**fields, "keys": list(message.keys), "body": body, "body_base64": packed}
+
+
+class JsonLines:
+    """One JSON object a message, on standard output."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for message in views(self._topic, batch):
+            output.emit(document(message))
+
+
+class Lines:
+    """One line a message, under one heading; what is too long is shortened. Widths are those that the first batch needs."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._cells: dict[str, int] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        rows = [_line(message) for message in views(self._topic, batch)]
+        if self._cells is None:
+            self._cells = _cells(rows)
+            click.secho(self._joined({name: name for name in self._cells}), bold=True)
+        click.echo("\n".join(map(self._joined, rows)))
+
+    def _joined(self, row: dict[str, str]) -> str:
+        assert self._cells is not None, "set by the first batch"
+        return "  ".join(output.fitted(row[name], cells) for name, cells in self._cells.items()).rstrip()
+
+
+def _line(message: MessageView) -> dict[str, str]:
+    keys = ",".join(message.keys)
+    return {
+        "queue": f"{message.queue:>5}",
+        "offset": f"{message.offset:>8}",
+        "time": output.time_text(message.store_timestamp),
+        "group": output.printable(message.message_group or "-"),
+        "tag": output.printable(message.tag or "-"),
+        "keys": output.printable(keys or "-"),
+        "body": output.printable(message.body[:1000].decode(errors="replace")),
+    }
+
+
+def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
+    longest = {name: min(most, max(least, *(len(row[name]) for row in rows))) for name, (least, most) in _CELLS.items()}
+    cells = {"queue": 5, "offset": longest["offset"], "time": 23, **longest}
+    left = output.width() - sum(cells.values()) - 2 * len(cells)
+    return {**cells, "body": max(left, _BODY_CELLS_MIN)}
+
+
+@contextmanager
+def export(url: str, topic: str) -> Iterator[Sink]:
+    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output); complete when the block has ended."""
+    name = url.partition("?")[0].lower()
+    if url == "-":
+        yield JsonLines(topic)
+    elif name.endswith((".parquet", ".pq")):
+        with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
+            gathering = _RowGroups(writer)
+            yield gathering
+            gathering.flush()
+    elif name.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json")):
+        with open_file(url, "wb") as file:
+            yield _JsonFile(topic, file)
+    else:
+        raise InvalidArgument(
+            "the name does not tell the format", operation="export", object=url, expected=".parquet, .jsonl or .jsonl.gz"
+        )
+
+
+class _RowGroups:
+    """Gathers small batches, as a row group each would make a slow file."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches))
+            self._batches, self._bytes = [], 0
+
+
+class _JsonFile:
+    def __init__(self, topic: str, file: BinaryIO) -> None:
+        self._topic = topic
+        self._file = file
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        lines = (output.json_line(document(message)) for message in views(self._topic, batch))
+        self._file.write("".join(lines).encode())
+
+
+def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
+    """Write them all; how many messages there were."""
+    count = 0
+    for batch in batches:
+        sink.write(batch)
+        count += batch.num_rows
+    return count

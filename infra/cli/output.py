@@ -1,0 +1,154 @@
+"""What commands print: tables and sentences for people, JSON lines for programs, progress on stderr for whoever watches."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from .session import stderr_is_terminal
+
+_WIDTH_IN_PIPES = 200
+
+
+def say(text: str) -> None:
+    """A sentence on standard output."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """A sentence beside the output, on stderr."""
+    click.echo(text, err=True)
+
+
+def emit(document: Mapping[str, object]) -> None:
+    """One JSON line on standard output."""
+    click.echo(json_line(document), nl=False)
+
+
+def json_line(document: Mapping[str, object]) -> str:
+    """A JSON object and the end of its line."""
+    return json.dumps(document, ensure_ascii=False, default=_spelt) + "\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table for people; numbers to the right. Colour only on a terminal, and never markup in what users wrote."""
+    rows = [[shown(value) for value in row] for row in rows]
+    built = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False, show_edge=False)
+    for place, name in enumerate(columns):
+        numbers = bool(rows) and all(row[place].replace(",", "").lstrip("-").isdigit() for row in rows)
+        built.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        built.add_row(*map(Text, row))
+    console = Console(file=sys.stdout, width=width(), highlight=False)
+    with console.capture() as captured:
+        console.print(built)
+    click.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+
+
+def width() -> int:
+    """Of a line: the terminal's, and in a pipe ``COLUMNS`` or plenty."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return int(os.environ.get("COLUMNS") or _WIDTH_IN_PIPES)
+
+
+def fitted(text: str, cells: int) -> str:
+    """Text in exactly so many cells, with an ellipsis where it was cut."""
+    if cell_len(text) <= cells:
+        return set_cell_size(text, cells)
+    return set_cell_size(text, max(cells - 1, 0)) + "…"[:cells]
+
+
+def shown(value: object) -> str:
+    """A value for people."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case datetime():
+            return time_text(value)
+        case timedelta():
+            return duration_text(value)
+        case _:
+            return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text without what would steer a terminal."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "·" for char in text)
+
+
+def time_text(time: datetime) -> str:
+    """In milliseconds, UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S.") + f"{time.microsecond // 1000:03d}"
+
+
+def duration_text(duration: timedelta) -> str:
+    """``3d``, ``1h 30m``, ``250ms``."""
+    left_ms = round(duration.total_seconds() * 1000)
+    parts = []
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left_ms = divmod(left_ms, unit_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"
+
+
+def size_text(size_bytes: float) -> str:
+    """``1.5 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def fields(record: Any) -> dict[str, object]:  # noqa: ANN401 - any dataclass
+    """The fields of a dataclass, for `emit`."""
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
+def _spelt(value: object) -> object:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _ if dataclasses.is_dataclass(value):
+            return fields(value)
+        case _:
+            return str(value)
+
+
+@contextmanager
+def progress(doing: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while the block runs, if a person watches; call what it yields with how far the work is."""
+    if not stderr_is_terminal():
+        yield lambda done: None
+        return
+    columns = [BarColumn(), MofNCompleteColumn()] if total is not None else [TextColumn("{task.completed:,.0f}")]
+    console = Console(stderr=True)
+    with Progress(SpinnerColumn(), TextColumn(doing), *columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda done: bar.update(task, completed=done)

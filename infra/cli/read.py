@@ -1,0 +1,66 @@
+"""`penstock read`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+import pyarrow as pa
+
+from . import output
+from .messages import JsonLines, Lines, Sink, export, written
+from .selection import Selection, checked
+from .session import Session, command_options
+from .values import Position
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def conditions(function: F) -> F:
+    """The options that say which messages."""
+    for option in reversed(
+        (
+            click.option("--queue", type=int, help="Of this queue only."),
+            click.option("--group", help="Of this message group."),
+            click.option("--key", help="With this key."),
+            click.option("--tag", "tags", metavar="FILTER", help="With one of these tags: 'paid || refunded'."),
+            click.option("--id", "message_id", help="The message with this id."),
+            click.option("--limit", type=click.IntRange(min=0), help="At most so many."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@click.command(epilog="A position is earliest, latest, an offset (with --queue), a time (2026-01-31T12:00) or a time ago (-10m).")
+@click.argument("topic")
+@conditions
+@click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
+@click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")
+@click.option("-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens.")
+@command_options
+@click.pass_obj
+def command(session: Session, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
+    """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
+    with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
+        selection = checked(Selection(**where), len(reader.offsets()))
+        if file is None:
+            sink: Sink = JsonLines(topic) if session.as_json else Lines(topic)
+            if not written(selection.batches(reader), sink) and not session.as_json:
+                output.note("No messages.")
+            return
+        with export(file, topic) as sink, output.progress("exporting") as tell:
+            count = written(_told(selection.batches(reader), tell), sink)
+    if session.as_json and file != "-":
+        output.emit({"topic": topic, "messages": count, "file": file})
+    else:
+        output.note(f"{count:,} messages of {topic} to {'standard output' if file == '-' else file}.")
+
+
+def _told(batches: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.num_rows
+        tell(done)

@@ -1,0 +1,150 @@
+"""What all commands share: the lake they work on, the signals that end them, and options that several of them take."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ...lake import Lake
+    from ...log import Lake as AsyncLake
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Stopped(BaseException):
+    """Ctrl-C or SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+class Signals:
+    """Ctrl-C and SIGTERM while a command runs: each raises `Stopped`, but inside `held` only the second one does.
+
+    A command that must end in order holds them, looks at ``received`` between two steps, and says with `interruptible` where it waits
+    for something that may never come.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._held = False
+        self._tell: Callable[[], None] | None = None
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Take the signals over for as long as the block."""
+        try:
+            before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not the main thread: whoever started the thread handles them
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def held(self, tell: Callable[[], None] | None = None) -> Iterator[None]:
+        """Inside, the first signal only sets ``received`` and calls ``tell``; at the end of the block it is raised."""
+        self._held, self._tell = True, tell
+        try:
+            yield
+        finally:
+            self._held, self._tell = False, None
+        if self.received is not None:
+            raise Stopped(self.received)
+
+    def interruptible(self, wait: Callable[[], F]) -> F:
+        """``wait()``, which the first signal ends, also inside `held`."""
+        held, self._held = self._held, False
+        try:
+            if self.received is not None:
+                raise Stopped(self.received)
+            return wait()
+        finally:
+            self._held = held
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        first, self.received = self.received is None, number
+        if not (first and self._held):
+            raise Stopped(number)
+        if self._tell is not None:
+            self._tell()
+
+
+@dataclass(slots=True)
+class Session:
+    """One call of `penstock`."""
+
+    signals: Signals
+    url: str | None = None
+    debug: bool = False
+    as_json: bool = False
+
+    @property
+    def lake_url(self) -> str:
+        """Where the lake is. Raises a usage error when nobody said."""
+        if not self.url:
+            raise click.UsageError("Which lake? Give --lake URL, or set PENSTOCK_LAKE.")
+        return self.url
+
+    def connect(self, *, read_only: bool = False) -> Lake:
+        """Open the lake for synchronous calls."""
+        from ...lake import connect
+
+        return connect(self.lake_url, read_only=read_only)
+
+    def open_async(self, *, read_only: bool = False) -> AsyncLake:
+        """Open the lake on the running event loop."""
+        from ...log import Lake, Runtime, open_store
+
+        runtime = Runtime()
+        return Lake(open_store(self.lake_url, runtime=runtime), runtime=runtime, read_only=read_only)
+
+
+def command_options(command: F) -> F:
+    """``--lake`` and ``--json``, which every command takes; pass the session with ``click.pass_obj``."""
+    lake = click.option("--lake", metavar="URL", expose_value=False, callback=_set_lake, help="The lake, if not given before.")
+    return json_option(lake(command))
+
+
+def json_option(command: F) -> F:
+    """``--json`` alone."""
+    return click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")(command)
+
+
+def confirm_options(command: F) -> F:
+    """``--yes`` and ``--dry-run`` of what destroys."""
+    command = click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")(command)
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Return when the user agrees; else nothing is done and the command ends."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def _set_lake(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_object(Session).url = value  # type: ignore[union-attr]
+
+
+def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.find_object(Session).as_json = True  # type: ignore[union-attr]
+
+
+def stderr_is_terminal() -> bool:
+    """Whether a person watches."""
+    return sys.stderr.isatty()

@@ -1,0 +1,215 @@
+"""`penstock topic`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import click
+
+from ...log import MessageType, TopicDescription, TopicLimits, TopicNotFound, TopicSettings
+from . import output
+from .session import Session, command_options, confirm_options, confirmed
+from .values import FOREVER, Retention, Size
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_QUEUES_SHOWN = 32
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+def changeable(function: F) -> F:
+    """The settings that can be changed later."""
+    for option in reversed(
+        (
+            click.option("--retention", type=Retention(), help="How long messages are kept, e.g. 3d; forever keeps them."),
+            click.option("--retention-bytes", type=Size(), help="How much of a queue's table files is kept; 0: any amount."),
+            click.option("--body-bytes", type=Size(), help="The largest body."),
+            click.option("--properties-bytes", type=Size(), help="Properties, tag and keys of a message together."),
+            click.option("--properties", type=click.IntRange(min=1), help="The most properties of a message."),
+            click.option("--group-bytes", type=Size(), help="The longest message group."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@command.command()
+@click.argument("topic")
+@click.option("--type", "message_type", type=click.Choice([kind.value for kind in MessageType], case_sensitive=False), default="NORMAL", show_default=True)
+@click.option("--queues", type=int, default=16, show_default=True, help="Fixed for good; 1 gives a global order.")
+@changeable
+@command_options
+@click.pass_obj
+def create(session: Session, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Create a topic. Fine when it exists with the same settings.
+
+    FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group.
+    """
+    changes = _changes(TopicLimits(), settings)
+    with session.connect() as lake:
+        record = lake.create_topic(topic, message_type=message_type, queues=queues, **changes)
+    if session.as_json:
+        output.emit({"topic": topic, **_settings(record.settings)})
+    else:
+        output.say(f"Topic {topic}: {record.settings.message_type}, {queues} queues, kept {_kept(record.settings)}.")
+
+
+@command.command("list")
+@command_options
+@click.pass_obj
+def list_topics(session: Session) -> None:
+    """List the topics of the lake."""
+    with session.connect(read_only=True) as lake:
+        found = lake.topics()
+    if session.as_json:
+        for name, record in found.items():
+            output.emit({"topic": name, **_settings(record.settings)})
+        return
+    rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in found.items()]
+    output.table(("topic", "type", "queues", "kept"), rows)
+
+
+@command.command()
+@click.argument("topic")
+@click.option("--all-queues", is_flag=True, help=f"Show every queue, also where there are more than {_QUEUES_SHOWN}.")
+@command_options
+@click.pass_obj
+def describe(session: Session, topic: str, all_queues: bool) -> None:
+    """Settings, offsets of every queue, and the hottest queues and message groups of what was stored last."""
+    with session.connect(read_only=True) as lake:
+        found = lake.describe_topic(topic)
+    if session.as_json:
+        document = {"topic": topic, "messages": found.messages, **output.fields(found), "settings": _settings(found.settings)}
+        del document["name"]
+        output.emit(document)
+    else:
+        _show(found, all_queues=all_queues)
+
+
+@command.command()
+@click.argument("topic")
+@changeable
+@confirm_options
+@command_options
+@click.pass_obj
+def alter(session: Session, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+    """Change what may be changed. Keeping less asks first, as maintenance then drops what is older or more."""
+    with session.connect(read_only=True) as lake:
+        before = _settings_of(lake.topics(), topic)
+    changes = _changes(before.limits, settings)
+    if not changes:
+        raise click.UsageError("Change what? See penstock topic alter --help.")
+    lines = [f"{name}: {_plain(getattr(before, name))} -> {_plain(value)}" for name, value in changes.items() if getattr(before, name) != value]
+    if dry_run:
+        output.say("\n".join(lines) or "Nothing would change.")
+        return
+    if _keeps_less(before, changes):
+        confirmed(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
+    with session.connect() as lake:
+        record = lake.alter_topic(topic, **changes)
+    if session.as_json:
+        output.emit({"topic": topic, **_settings(record.settings)})
+    else:
+        output.say("\n".join(lines) or "Nothing to change.")
+
+
+@command.command()
+@click.argument("topic")
+@confirm_options
+@command_options
+@click.pass_obj
+def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
+    """Delete a topic with all its messages. A new topic of the name may follow at once."""
+    with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
+        kept = sum(end - start for start, end in reader.offsets().values())
+    if dry_run:
+        output.say(f"Would delete topic {topic} with {kept:,} messages.")
+        return
+    confirmed(f"Delete topic {topic} with {kept:,} messages, for good?", yes=yes)
+    with session.connect() as lake:
+        lake.delete_topic(topic)
+    if session.as_json:
+        output.emit({"topic": topic, "deleted": True, "messages": kept})
+    else:
+        output.say(f"Topic {topic} is deleted; `penstock maintain` frees its space.")
+
+
+def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given, as ``create_topic`` and ``alter_topic`` take them."""
+    given = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {}
+    if "retention" in given:
+        retention = given.pop("retention")
+        changes["retention"] = None if retention == FOREVER else retention
+    if "retention_bytes" in given:
+        changes["retention_bytes"] = given.pop("retention_bytes") or None
+    if given:
+        names = ("body_bytes", "properties_bytes", "properties", "group_bytes")
+        changes["limits"] = TopicLimits(**{name: given.get(name, getattr(limits, name)) for name in names})
+    return changes
+
+
+def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
+    def less(name: str) -> bool:
+        old, new = getattr(before, name), changes.get(name, getattr(before, name))
+        return new is not None and (old is None or new < old)
+
+    return less("retention") or less("retention_bytes")
+
+
+def _settings_of(topics: dict[str, Any], topic: str) -> TopicSettings:
+    if topic not in topics:
+        raise TopicNotFound("there is no such topic", object=topic, hint="`penstock topic list` names those that are there")
+    settings: TopicSettings = topics[topic].settings
+    return settings
+
+
+def _settings(settings: TopicSettings) -> dict[str, object]:
+    document = {**output.fields(settings), "message_type": str(settings.message_type)}
+    document["retention_s"] = document.pop("retention")
+    return document
+
+
+def _kept(settings: TopicSettings) -> str:
+    kept = "for ever" if settings.retention is None else output.duration_text(settings.retention)
+    return kept if settings.retention_bytes is None else f"{kept}, {output.size_text(settings.retention_bytes)} a queue"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, timedelta):
+        return output.duration_text(value)
+    if isinstance(value, TopicLimits):
+        return ", ".join(f"{name} {number}" for name, number in output.fields(value).items())
+    return "any" if value is None else str(value)
+
+
+def _show(found: TopicDescription, *, all_queues: bool) -> None:
+    settings = found.settings
+    facts = [
+        ("type", str(settings.message_type)),
+        ("queues", settings.queues),
+        ("kept", _kept(settings)),
+        ("limits", _plain(settings.limits)),
+        ("created", found.created),
+        ("messages", found.messages),
+        ("log entries", found.entries),
+        ("last stored", found.last_stored),
+    ]
+    output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
+    few = all_queues or len(found.queues) <= _QUEUES_SHOWN
+    queues = found.queues if few else found.hottest_queues
+    share = [f"{100 * one.sampled / found.sampled:.1f} %" if found.sampled else "-" for one in queues]
+    rows = [(q.queue, q.earliest, q.next, q.next - q.earliest, part) for q, part in zip(queues, share, strict=True)]
+    title = "Queues" if few else f"Hottest of {len(found.queues)} queues (--all-queues shows all)"
+    output.table(("queue", "earliest", "next", "messages", "of the last"), rows, title=title)
+    if found.hottest_groups:
+        groups = [(name, count, f"{100 * count / found.sampled:.1f} %") for name, count in found.hottest_groups]
+        output.table(("message group", "messages", "share"), groups, title=f"Hottest groups of the last {found.sampled:,} messages")
+    if found.named_producers:
+        output.table(("producer", "last sequence"), found.named_producers.items(), title="Named producers, seen within 30 days")

@@ -1,0 +1,80 @@
+"""How values are written on the command line: positions, durations, sizes."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_UNITS_BYTES = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+class Duration(click.ParamType[timedelta]):
+    """``3d``, ``12h``, ``1h30m``, ``45s``."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        duration = parse_duration(str(value))
+        if duration is None:
+            self.fail(f"{value!r} is no duration; write 3d, 12h, 1h30m or 45s.", param, ctx)
+        return duration
+
+
+class Retention(Duration):
+    """A duration, or ``forever``."""
+
+    name = "duration|forever"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        return FOREVER if value == "forever" else super().convert(value, param, ctx)
+
+
+FOREVER = timedelta.max
+"""What `Retention` makes of ``forever``."""
+
+
+class Size(click.ParamType[int]):
+    """``10GiB``, ``500MB``, ``1048576``."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value).strip().lower())
+        if match is None or match[2] not in _UNITS_BYTES:
+            self.fail(f"{value!r} is no size; write 10GiB, 500MB or a number of bytes.", param, ctx)
+        return int(float(match[1]) * _UNITS_BYTES[match[2]])
+
+
+class Position(click.ParamType["int | datetime | str"]):
+    """``earliest``, ``latest``, an offset, an ISO time (local unless it names a zone), or a time ago such as ``-10m``."""
+
+    name = "position"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime | str:
+        if not isinstance(value, str) or value in {"earliest", "latest"}:
+            return value  # type: ignore[return-value]
+        if value.isascii() and value.isdecimal():
+            return int(value)
+        if value.startswith("-") and (ago := parse_duration(value[1:])) is not None:
+            return datetime.now(UTC) - ago
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """The duration that a text says, or None."""
+    if not re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", text):
+        return None
+    try:
+        return timedelta(seconds=sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(r"([\d.]+)([smhdw])", text)))
+    except OverflowError:
+        return None
