@@ -25,6 +25,8 @@ from .snapshot import Snapshot
 
 TARGET_BYTES = 128 * MIB
 FAN_IN = 8
+SPAN_MS = 6 * 3600 * 1000
+"""A merged file covers at most this much store time, as retention takes whole files only."""
 _FILES_MAX = 64
 _SMALLEST_CLASS_BYTES = 32 * KIB
 
@@ -39,7 +41,9 @@ class Compacted:
     bytes: int = 0
 
 
-def plan(files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN) -> Sequence[TableFile]:
+def plan(
+    files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN, span_ms: int = SPAN_MS
+) -> Sequence[TableFile]:
     """The consecutive files of a queue to merge next, smallest class first; empty when there is nothing to do."""
     largest_class_bytes = _SMALLEST_CLASS_BYTES
     while True:
@@ -51,6 +55,10 @@ def plan(files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in
                     return run
                 run, run_bytes = [], 0
                 continue
+            if run and file.store_last_ms - run[0].store_first_ms > span_ms:
+                if is_worth(run, run_bytes, target_bytes, fan_in):
+                    return run
+                run, run_bytes = [], 0
             if len(run) == _FILES_MAX or run_bytes + file.size_bytes > target_bytes:
                 return run
             run.append(file)
@@ -63,8 +71,10 @@ def plan(files: Sequence[TableFile], *, target_bytes: int = TARGET_BYTES, fan_in
 
 
 def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in: int) -> bool:
-    """Whether merging so many files is worth writing their rows again."""
-    return len(run) >= fan_in or (len(run) > 1 and run_bytes >= target_bytes // 2)
+    """Whether merging these files is worth writing their rows again: many of them, none of which is most of the whole."""
+    if len(run) < 2 or 2 * max(file.size_bytes for file in run) > run_bytes:
+        return False
+    return len(run) >= fan_in or run_bytes >= target_bytes // 2
 
 
 async def compact_once(

@@ -189,7 +189,7 @@ class Publisher:
         return _Work(snapshot.published, tuple(snapshot.end(queue) for queue in range(state.queues)), state, tuple(entries))
 
     def _lives(self, state: State) -> bool:
-        return state.incarnation == self._record.incarnation
+        return state.alive and state.incarnation == self._record.incarnation
 
     # --- rows to files
 

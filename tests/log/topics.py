@@ -68,7 +68,8 @@ class LogWriter:
         parts: tuple[Part, ...] = ()
         if staged:
             data = encode_rows([table])
-            key = f"staged/jobs/{job or f'job-{self._count}'}/part.parquet"
+            job = job or f"job-{self._count}"
+            key = f"staged/jobs/{job}/part.parquet"
             await self.store.put(self.paths.root + key, data, mode=Put.CREATE)
             parts = (Part(key, 0, dict(sorted(rows.items())), len(data), digest(data)),)
         batch = Batch(

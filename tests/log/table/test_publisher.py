@@ -195,7 +195,7 @@ def test_a_topic_created_again_has_a_table_of_its_own() -> None:
         assert (await snapshot_of(log)).published == log.state.entry
         first_life = log.sent
         log.record = replace(log.record, incarnation="life-2", table=f"table-{log.state.entry}")
-        await log.append(actions=(Created("life-2", 2),))
+        await log.append(actions=(Created("life-2", 2, "life-1"),))
         log.sent = {}
         await log.send({0: 1, 1: 1})
         await publish_all(publisher(log))

@@ -1,0 +1,247 @@
+"""The table's Delta log: commits that know their own, snapshots from any starting point, and readers that are not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import deltalake
+import duckdb
+import duckdb_extension_delta
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.log.errors import DataDamaged, ForeignObject, RetryError, StoreUnavailable
+from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.stores.faults import Fault, FaultKind, FaultStore
+from penstock.log.stores.protocol import Put
+from penstock.log.table.actions import Commit
+from penstock.log.table.delta import COMMIT_LIFE_S, DAY_MS, DeltaLog
+from penstock.log.table.publisher import Publisher
+from penstock.log.table.snapshot import Snapshot
+from tests.log.table.readers import copy_to_folder, queue_rows
+from tests.log.topics import LogWriter
+
+
+async def published(commits: int = 3, *, topic: str = "orders") -> LogWriter:
+    """A topic whose table has one version more than ``commits``."""
+    log = await LogWriter(topic=topic).create()
+    publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+    for n in range(commits):
+        await log.send({n % 4: 3, 0: 5})
+        await publisher.publish_once()
+    return log
+
+
+def delta_of(log: LogWriter, store: object = None) -> DeltaLog:
+    return DeltaLog(store or log.store, log.paths, log.record.table, log.runtime)  # type: ignore[arg-type]
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_following_loading_and_checkpoints_give_the_same_snapshot() -> None:
+    async def test() -> None:
+        log = await published(1)
+        following = delta_of(log)
+        await following.refresh()
+        publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+        for n in range(5):
+            await log.send({n % 3: 2})
+            await publisher.publish_once()
+        newest = await following.refresh()
+        assert newest.version == 6
+        assert await delta_of(log).refresh() == newest
+        await following.write_checkpoint()
+        assert await delta_of(log).refresh() == newest
+        await log.store.delete(f"{following.root}_delta_log/_last_checkpoint")  # it is only a hint
+        assert await delta_of(log).refresh() == newest
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "kind", [FaultKind.LOST_ANSWER, FaultKind.REFUSED_AFTER_SUCCESS, FaultKind.UNDECIDED, FaultKind.FAIL_BEFORE]
+)
+def test_a_commit_of_unclear_outcome_is_read_back(kind: FaultKind) -> None:
+    async def test() -> None:
+        log = await published()
+        delta = delta_of(log, FaultStore(log.store, lambda _, verb, key: Fault(kind) if verb == "put" and not done else None))
+        done: list[bool] = []
+        snapshot = await delta.refresh()
+
+        async def commit() -> bool:
+            first = asyncio.ensure_future(delta.commit(Commit("WRITE", txns={"x": 1}), on=snapshot, started_s=delta.now_s))
+            return await first
+
+        if kind in {FaultKind.LOST_ANSWER, FaultKind.REFUSED_AFTER_SUCCESS}:
+            assert await commit()
+            assert (await delta_of(log).refresh()).txns["x"] == 1
+        else:  # every try fails, and none was carried out
+            with pytest.raises(StoreUnavailable, match="unknown"):
+                await commit()
+            done.append(True)
+            assert "x" not in (await delta_of(log).refresh()).txns
+            assert await commit()
+
+    run(test)
+
+
+def test_of_two_commits_on_one_snapshot_one_is_refused() -> None:
+    async def test() -> None:
+        log = await published()
+        one, two = delta_of(log), delta_of(log)
+        snapshot = await one.refresh()
+        assert await one.commit(Commit("WRITE", txns={"one": 1}), on=snapshot, started_s=one.now_s)
+        assert not await two.commit(Commit("WRITE", txns={"two": 1}), on=snapshot, started_s=two.now_s)
+        assert "two" not in (await two.refresh()).txns
+
+    run(test)
+
+
+def test_a_commit_is_given_up_after_a_day() -> None:
+    async def test() -> None:
+        log = await published()
+        delta = delta_of(log)
+        snapshot, started_s = await delta.refresh(), delta.now_s
+        log.clock.advance(seconds=COMMIT_LIFE_S + 1)
+        with pytest.raises(RetryError, match="given up"):
+            await delta.commit(Commit("WRITE"), on=snapshot, started_s=started_s)
+
+    run(test)
+
+
+def test_old_versions_go_behind_an_old_checkpoint_and_a_stale_process_notices() -> None:
+    async def test() -> None:
+        log = await published(4)
+        stale = delta_of(log)
+        await stale.refresh()
+        delta = delta_of(log)
+        await delta.refresh()
+        await delta.write_checkpoint()
+        assert await delta.clean_up(kept_ms=3 * DAY_MS) == 0
+        log.clock.advance(hours=24 * 4)
+        await log.send({0: 1})
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        assert await delta.clean_up(kept_ms=3 * DAY_MS) == 4
+        names = [info.key.rpartition("/")[2] for info in await log.store.list(f"{delta.root}_delta_log/0")]
+        assert names == [f"{4:020d}.checkpoint.parquet", f"{4:020d}.json", f"{5:020d}.json"]
+        assert (await stale.refresh()).version == 5
+        assert (await delta_of(log).refresh()).files == stale.snapshot.files
+
+    run(test)
+
+
+def test_a_damaged_checkpoint_is_passed_over_while_versions_reach_back() -> None:
+    async def test() -> None:
+        log = await published(4)
+        delta = delta_of(log)
+        snapshot = await delta.refresh()
+        await delta.write_checkpoint()
+        key = f"{delta.root}_delta_log/{4:020d}.checkpoint.parquet"
+        await log.store.put(key, (await log.store.get(key)).data[:-9], mode=Put.REPLACE)
+        assert await delta_of(log).refresh() == snapshot
+        await log.store.delete(f"{delta.root}_delta_log/{0:020d}.json")
+        with pytest.raises(DataDamaged, match="cleaned up"):
+            await delta_of(log).refresh()
+
+    run(test)
+
+
+def test_a_damaged_version_is_named() -> None:
+    async def test() -> None:
+        log = await published(2)
+        delta = delta_of(log)
+        key = f"{delta.root}_delta_log/{1:020d}.json"
+        await log.store.put(key, b'{"add": {"pa', mode=Put.REPLACE)
+        with pytest.raises(DataDamaged, match=f"{1:020d}.json"):
+            await delta.refresh()
+
+    run(test)
+
+
+def test_a_file_that_another_writer_added_is_refused() -> None:
+    async def test() -> None:
+        log = await published(1)
+        delta = delta_of(log)
+        add = {
+            "path": "queue=0/part-1.parquet",
+            "partitionValues": {"queue": "0"},
+            "size": 1,
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+        await log.store.put(f"{delta.root}_delta_log/{2:020d}.json", json.dumps({"add": add}).encode(), mode=Put.CREATE)
+        with pytest.raises(ForeignObject, match=r"part-1\.parquet.*only Penstock may commit"):
+            await delta.refresh()
+
+    run(test)
+
+
+def test_times_of_commits_rise_though_the_clock_goes_back() -> None:
+    async def test() -> None:
+        log = await published(2)
+        log.clock.now_ms -= 5_000_000
+        publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+        await log.send({0: 1})
+        await publisher.publish_once()
+        times = [file.modified_ms for file in (await delta_of(log).refresh()).files[0]]
+        assert times == sorted(set(times))
+
+    run(test)
+
+
+def test_there_is_no_table_before_the_first_publishing() -> None:
+    async def test() -> None:
+        assert await delta_of(LogWriter()).refresh() == Snapshot("table")
+
+    run(test)
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("topic", ["orders", "%DLQ%billing"])
+def test_deltalake_polars_and_duckdb_read_the_same_rows(topic: str, checkpoint: bool, tmp_path: Path) -> None:
+    log = asyncio.run(published(5, topic=topic))
+
+    async def test() -> list[dict[str, object]]:
+        delta = delta_of(log)
+        snapshot = await delta.refresh()
+        if checkpoint:
+            await delta.write_checkpoint()
+            for version in range(snapshot.version):
+                await log.store.delete(f"{delta.root}_delta_log/{version:020d}.json")
+        await copy_to_folder(log.store, tmp_path)
+        for file in snapshot.all_files:
+            offsets = pq.read_table(tmp_path / delta.root / file.path, partitioning=None).column("offset").to_pylist()
+            assert offsets == list(range(file.first_offset, file.limit_offset))
+        return [row for queue in range(4) for row in (await queue_rows(log, queue)).to_pylist()]
+
+    expected = asyncio.run(test())
+    table = str(tmp_path / log.paths.table("table"))
+    columns = MESSAGE_SCHEMA.names
+
+    def in_order(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+        return sorted(rows, key=lambda row: (row["queue"], row["offset"]))
+
+    by_delta = deltalake.DeltaTable(table).to_pyarrow_table(columns=columns).cast(MESSAGE_SCHEMA)
+    assert in_order(by_delta.to_pylist()) == expected
+
+    by_polars = pl.scan_delta(table).collect().sort("queue", "offset")
+    assert by_polars.select(columns).to_dicts() == [{**row, "properties": dict(row["properties"])} for row in expected]  # type: ignore[call-overload]
+
+    extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("*.duckdb_extension"))
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        connection.execute(f"LOAD '{extension}'")
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(
+            f'SELECT queue, "offset", message_id, message_group, tag, keys, body, epoch_us(store_timestamp) '
+            f"FROM delta_scan('{table}') ORDER BY queue, \"offset\""
+        ).fetchall()
+    assert [row[:7] for row in found] == [
+        tuple(row[name] for name in ("queue", "offset", "message_id", "message_group", "tag", "keys", "body")) for row in expected
+    ]
+    assert [row[7] for row in found] == [int(row["store_timestamp"].timestamp() * 1000) * 1000 for row in expected]  # type: ignore[attr-defined]
