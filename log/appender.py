@@ -30,11 +30,18 @@ from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail import Tail
 
 LIST_TAILS = 16
+LOST_RACES_MAX = 1
+"""A process that loses so many races for one entry goes on to combine."""
 LIST_WHOLE_WINDOW_EVERY = 16
 LIST_UNASKED_EVERY = 64
 """A process that never loses a race lists once in this many of its entries, so that nobody who hands over starves."""
 PASSED_OVER_MAX = 2
+BUSY_BATCHES = 4
+"""A process whose entry combined so many will most likely go on for a second."""
 _PUT_LARGE_BYTES = 8 * MIB
+_NEVER_S = float("-inf")
+_LISTING_MS = 100
+"""A hand-over is not passed over by an entry that was composed so soon after it: its writer may have listed before."""
 _KNOWN_MAX = 8 * ENTRY_LINKS_MAX * LIST_TAILS
 
 
@@ -42,20 +49,23 @@ _KNOWN_MAX = 8 * ENTRY_LINKS_MAX * LIST_TAILS
 class Pace:
     """How patient an appender is; seconds."""
 
-    combine_s: float = 0.1
-    """Between two entries that only link what others handed over."""
+    combine_s: float = 0.045
+    """Between an entry and the next look for what others handed over."""
     linger_s: float = 0.5
-    """For how long after the last entry of a contended time its writer goes on looking for what is handed over."""
+    """For how long a process that combines goes on looking after it last found something."""
     contended_s: float = 3.0
-    """For how long after a lost race it looks before it appends."""
-    fresh_s: float = 0.4
-    """An entry of another process this young means that somebody is appending; less than ``linger_s``."""
+    """For how long after another process's entry, or a lost race, it looks before it appends."""
+    looked_s: float = 0.1
+    """What was seen of the tail so long ago is believed when it comes to appending,"""
+    trusted_s: float = 1.0
+    """and so long ago when it comes to handing over, as a hand-over may come some entries late."""
     follow_first_s: float = 0.06
-    follow_s: float = 0.04
-    """Until the first look for the next entry after handing over, and between further looks."""
-    step_in_s: float = 0.25
-    step_in_spread_s: float = 1.5
-    """Without an entry for so long (plus a share of the spread, by rank) a follower appends itself."""
+    follow_s: float = 0.03
+    follow_max_s: float = 0.15
+    """Until the first look for the next entry after handing over, and between further looks, which go by the rhythm of entries."""
+    step_in_s: float = 0.3
+    step_in_spread_s: float = 0.6
+    """Without an entry for so long (plus a share of the spread, by rank) a follower appends itself; less than ``linger_s``."""
     retry_s: float = 0.05
     """After a request whose outcome is unknown, doubled up to a second."""
 
@@ -68,21 +78,17 @@ class Role(Enum):
     FOLLOW = "follow"
 
 
-def decide(
-    *, leading: bool, contended: bool, looked: bool, others_append: bool, passed_over: int, silent_s: float, patience_s: float
-) -> Role:
+def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> Role:
     """The next step of an appender that has something pending.
 
-    ``leading``: the log's last entry is ours. ``contended``: a race was lost not long ago. ``looked``: the view is fresh. ``others_append``: the
-    last entry is another's and young. ``passed_over``: entries since our oldest hand-over that did not bring it.
+    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: somebody combines, and will bring what is or
+    was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
     """
-    if leading or not contended or passed_over >= PASSED_OVER_MAX:
+    if leading or not contended:
         return Role.APPEND
-    if not looked:
-        return Role.LOOK
-    if others_append and silent_s < patience_s:
+    if served and passed_over < PASSED_OVER_MAX:
         return Role.FOLLOW
-    return Role.APPEND
+    return Role.APPEND if looked else Role.LOOK
 
 
 def rank(process: str, entry: int) -> float:
@@ -113,13 +119,18 @@ class Appender:
         self._waiting: OrderedDict[str, Handed] = OrderedDict()
         """What others handed over and no entry has brought, as far as the last LIST told; oldest first."""
         self._known: dict[str, Handed | None] = {}
-        self._listing = False
         self._leading = False
         self._own_in_a_row = 0
-        self._contended_until_s = float("-inf")
-        self._foreign_s = float("-inf")
-        self._looked_s = float("-inf")
+        self._lost_in_a_row = 0
+        self._combines_until_s = _NEVER_S
+        self._contended_until_s = _NEVER_S
+        self._combiner_s = _NEVER_S
+        """When the last entry was appended, if it is of another process that combines."""
+        self._combiner_is_busy = False
+        self._looked_s = _NEVER_S
+        self._listed_s = _NEVER_S
         self._moved_s = self._clock.monotonic_s()
+        self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -142,6 +153,11 @@ class Appender:
     async def append_actions(self, actions: Iterable[Action], *, deadline_s: float) -> Outcome:
         """Append actions in an entry of this process; they are never handed over."""
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
+
+    def expect(self) -> None:
+        """Something will be appended in a moment: look meanwhile what others have appended, where others do."""
+        if not self._leading and self._contended and not self._looked:
+            self._start_look()
 
     async def _append(
         self,
@@ -172,6 +188,9 @@ class Appender:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, *self._checkpoints, return_exceptions=True)
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
         for pending in self._pending:
             pending.settle(at_deadline(pending, self._tail.state))
         self._tail.fold_listeners.remove(self._on_fold)
@@ -193,44 +212,89 @@ class Appender:
 
     def _lingers(self) -> bool:
         """Whether this process goes on linking for others though it has nothing to append itself."""
-        return self._leading and self._listing and self._clock.monotonic_s() < self._moved_s + self._pace.linger_s
+        return self._in_charge
 
     async def _turn(self) -> None:
-        now_s = self._clock.monotonic_s()
         role = decide(
-            leading=self._leading,
-            contended=now_s < self._contended_until_s,
-            looked=now_s - self._looked_s < self._pace.fresh_s,
-            others_append=now_s - self._foreign_s < self._pace.fresh_s + self._patience_s(),
+            leading=self._leading or self._in_charge,
+            contended=self._contended,
+            served=self._served(),
+            looked=self._looked,
             passed_over=max((pending.passed_over for pending in self._pending), default=0),
-            silent_s=now_s - self._moved_s,
-            patience_s=self._patience_s(),
         )
         if any(pending.actions for pending in self._pending):
             role = Role.APPEND
         match role:
             case Role.LOOK:
-                await self._tail.catch_up()
-                self._looked_s = self._clock.monotonic_s()
+                await self._catch_up()
             case Role.FOLLOW:
-                await self._hand_over([pending for pending in self._pending if pending.handed_tail is None])
-                await self._follow()
+                unhanded = [pending for pending in self._pending if pending.handed_tail is None]
+                await asyncio.gather(self._hand_over(unhanded), self._follow())
             case Role.APPEND:
                 await self._append_entry()
 
-    def _patience_s(self) -> float:
-        return self._pace.step_in_s + self._pace.step_in_spread_s * rank(self._process, self._tail.state.entry)
+    @property
+    def _contended(self) -> bool:
+        return self._clock.monotonic_s() < self._contended_until_s
+
+    @property
+    def _combines(self) -> bool:
+        return self._clock.monotonic_s() < self._combines_until_s
+
+    @property
+    def _in_charge(self) -> bool:
+        """Whether this process combines, and no other does: the last to begin is the one."""
+        return self._combines and self._combiner_s == _NEVER_S
+
+    @property
+    def _looked(self) -> bool:
+        return self._clock.monotonic_s() - self._looked_s < self._pace.looked_s
+
+    def _served(self) -> bool:
+        """Whether a process that combined as far as we know will bring what is pending."""
+        now_s, pace = self._clock.monotonic_s(), self._pace
+        if now_s - self._looked_s > (pace.trusted_s if self._combiner_is_busy else pace.looked_s):
+            return False
+        if self._looked_s - self._combiner_s < pace.step_in_s:
+            return True
+        handed_s = [pending.handed_s for pending in self._pending if pending.handed_tail is not None]
+        in_time = bool(handed_s) and min(handed_s) < self._combiner_s + pace.linger_s
+        spread_s = pace.step_in_spread_s if self._combiner_is_busy else pace.step_in_s / 2
+        patience_s = pace.step_in_s + spread_s * rank(self._process, self._tail.state.entry)
+        return in_time and now_s < self._combiner_s + patience_s
+
+    async def _catch_up(self) -> None:
+        await asyncio.shield(self._start_look())
+
+    def _start_look(self) -> asyncio.Task[None]:
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(self._look_once())
+            self._look.add_done_callback(lambda look: look.cancelled() or look.exception())  # nobody may be waiting for it
+        return self._look
+
+    async def _look_once(self) -> None:
+        await self._tail.catch_up()
+        self._looked_s = self._clock.monotonic_s()
 
     # --- Appending --------------------------------------------------------------------------------------------------------------
 
     async def _append_entry(self) -> None:
         await self._hand_over([p for p in self._pending if p.rows is not None and p.size_bytes > ENTRY_INLINE_BYTES_MAX])
-        only_for_others = self._leading and self._listing and not any(p.handed_tail is None for p in self._pending)
-        if only_for_others:
-            await self._pause(self._moved_s + self._pace.combine_s - self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
+            self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
+        if collected := self._combines and (self._leading or not self._pending):
+            await asyncio.sleep(max(self._moved_s, self._listed_s) + self._pace.combine_s - now_s)
             await self._list()
         number = self._tail.state.entry + 1
-        composed = compose(self._tail.state, self._pending, self._waiting, write_id=self._runtime.new_id(), now_ms=self._now_ms())
+        composed = compose(
+            self._tail.state,
+            self._pending,
+            self._waiting,
+            write_id=self._runtime.new_id(),
+            now_ms=self._now_ms(),
+            combines=self._combines,
+        )
         for key in composed.useless:
             del self._waiting[key]
             self._known[key] = None
@@ -242,8 +306,8 @@ class Appender:
         data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline))
         if self._tail.state.entry >= number:
             return
-        beside = self._listing or (self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1)
-        listing = asyncio.ensure_future(self._list()) if beside and not only_for_others else None
+        beside = self._combines or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
+        listing = asyncio.ensure_future(self._list()) if beside and not collected else None
         try:
             won = await self._write(number, data, composed)
         finally:
@@ -251,10 +315,9 @@ class Appender:
                 await asyncio.gather(listing, return_exceptions=True)
         self._leading = won
         self._own_in_a_row = self._own_in_a_row + 1 if won else 0
+        self._lost_in_a_row = 0 if won else self._lost_in_a_row + 1
         if not won:
-            self._listing = True
             self._contended_until_s = self._clock.monotonic_s() + self._pace.contended_s
-            self._looked_s = float("-inf")
 
     async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
         """Make ``data`` entry ``number``, or learn whose stands there. True: ours. Raises `ViewLost` when neither can be known."""
@@ -341,23 +404,22 @@ class Appender:
             await self._store.put(over.handed.key, over.data, mode=Put.REPLACE)
         placed = iter(over.handed.batches)
         for pending in fresh:
+            batch = next(placed) if pending.batch else None
+            if pending.valid_until != tail + VALIDITY_ENTRIES:
+                continue  # it took so long that it has been formed anew meanwhile
             pending.handed_tail = tail
             pending.handed_ms = self._now_ms()
-            if pending.batch:
-                pending.batch = next(placed)
+            pending.handed_s = self._clock.monotonic_s()
+            pending.batch = batch
 
     async def _follow(self) -> None:
-        """Look for the next entry until there is one, there is more to hand over, or patience ends."""
-        before = self._tail.state.entry
-        until_s = self._clock.monotonic_s() + self._patience_s()
+        """Look for the entry that brings what was handed over, until there is more to hand over or hope ends."""
         await self._pause(self._pace.follow_first_s)
         while any(not pending.done for pending in self._pending):
-            await self._tail.step()
-            self._looked_s = self._clock.monotonic_s()
-            unhanded = any(pending.handed_tail is None for pending in self._pending)
-            if self._tail.state.entry > before or unhanded or self._looked_s >= until_s:
+            await self._catch_up()
+            if any(pending.handed_tail is None or pending.passed_over for pending in self._pending) or not self._served():
                 return
-            await self._pause(self._pace.follow_s)
+            await self._pause(min(max(self._pace.follow_s, self._tail.next_s()), self._pace.follow_max_s))
 
     async def _list(self) -> None:
         """Learn what is handed over and waits; whoever finds nothing stops listing."""
@@ -377,9 +439,11 @@ class Appender:
             else:
                 self._known[info.key] = None
         self._waiting = OrderedDict(sorted(self._waiting.items()))
+        self._listed_s = self._clock.monotonic_s()
         if len(self._known) > _KNOWN_MAX:
             self._known = {key: self._waiting.get(key) for key in (info.key for info in listed)}
-        self._listing = bool(self._waiting)
+        if self._waiting:
+            self._combines_until_s = self._listed_s + self._pace.linger_s
 
     # --- What the tail tells ----------------------------------------------------------------------------------------------------
 
@@ -392,16 +456,19 @@ class Appender:
         if folded.header.write_id in self._own_ids:
             self._own_ids.discard(folded.header.write_id)
             self._write_checkpoint(folded.state)
+            self._combiner_s = _NEVER_S
         else:
-            self._foreign_s = max(self._foreign_s, self._moved_s - age_s)
+            if folded.header.combines:
+                self._combiner_s, self._combines_until_s = self._moved_s - age_s, _NEVER_S
+                self._combiner_is_busy = len(folded.header.batches) >= BUSY_BATCHES
+            self._looked_s = max(self._looked_s, self._moved_s - age_s)
+            self._contended_until_s = max(self._contended_until_s, self._moved_s - age_s + self._pace.contended_s)
             self._leading = False
         for pending in self._pending:
             outcome = after_fold(pending, folded)
             if outcome is not None:
-                if pending.handed_tail is not None and folded.header.write_id not in pending.write_ids:
-                    self._contended_until_s = self._moved_s + self._pace.contended_s
                 pending.settle(outcome)
-            elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms:
+            elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms + _LISTING_MS:
                 pending.passed_over += 1
         for key, handed in list(self._waiting.items()):
             if not still_waits(handed, folded.state):

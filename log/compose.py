@@ -32,7 +32,15 @@ class Composed:
         return not (self.header.actions or self.header.openings or self.header.batches)
 
 
-def compose(state: State, pending: Sequence[Pending], waiting: Mapping[str, Handed], *, write_id: str, now_ms: int) -> Composed:
+def compose(
+    state: State,
+    pending: Sequence[Pending],
+    waiting: Mapping[str, Handed],
+    *,
+    write_id: str,
+    now_ms: int,
+    combines: bool = False,
+) -> Composed:
     """Actions and openings first, then what others handed over, oldest first, then this process's batches, within the caps."""
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
@@ -85,6 +93,7 @@ def compose(state: State, pending: Sequence[Pending], waiting: Mapping[str, Hand
         actions=tuple(actions),
         openings=tuple(openings),
         batches=tuple(batches),
+        combines=combines,
     )
     return Composed(header, inline, put_in, useless)
 

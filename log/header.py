@@ -135,6 +135,8 @@ class Header:
     actions: tuple[Action, ...] = ()
     openings: tuple[Opening, ...] = ()
     batches: tuple[Batch, ...] = ()
+    combines: bool = False
+    """Whether its writer goes on looking for what is handed over for a while; advice, which no verdict depends on."""
 
     @property
     def inline(self) -> list[int]:
@@ -155,6 +157,7 @@ def encode_header(header: Header) -> str:
         ],
         "openings": [[o.producer, o.write_id, o.generation, o.valid_until, o.last_sequence] for o in header.openings],
         "batches": [batch_document(batch) for batch in header.batches],
+        **({"combines": True} if header.combines else {}),
     }
     return json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=dict)
 
@@ -181,6 +184,7 @@ def decode_header(text: str, *, where: str) -> Header:
             actions=tuple(_action(dict(action)) for action in document["actions"]),
             openings=tuple(Opening(*opening) for opening in document["openings"]),
             batches=tuple(parse_batch(batch) for batch in document["batches"]),
+            combines=document.get("combines", False),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataDamaged("the footer is not an entry's", object=where, observed=repr(error)) from error

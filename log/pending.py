@@ -56,7 +56,8 @@ class Pending:
     handed_tail: int | None = None
     """The tail it was handed over at; None: not handed over."""
     handed_ms: int = 0
-    """When that was done, by the corrected clock."""
+    handed_s: float = 0.0
+    """When that was done, by the corrected clock and by the monotonic one."""
     exposed_until: int = 0
     """The last entry number that could still carry it through some earlier request."""
     passed_over: int = 0

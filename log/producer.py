@@ -296,6 +296,7 @@ class Producer:
                 await self._news.wait()
                 continue
             self._appender.expect()
+            self._appender.expect()
             wait_s = head.started_s + self._options.linger.total_seconds() - self._runtime.clock.monotonic_s()
             if head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()

@@ -162,9 +162,20 @@ class View:
             if hits >= _FAR_BEHIND_HITS:
                 await self._prefetch()
                 hits = _FAR_BEHIND_HITS - _PREFETCH_ENTRIES
+            hits += self._cache.get(self.state.entry + 1) is None
             if not await self.step():
                 return
-            hits += 1
+
+    async def fetch_ahead(self, count: int) -> None:
+        """Fetch the next ``count`` entries side by side into the cache, those that there are."""
+        v = self.state.entry
+        numbers = [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None]
+        reads = (self._store.get(self._paths.entry(number)) for number in numbers)
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+        await self.confirm(v)
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, StoredObject):
+                self._cache.put(number, answer.data)
 
     async def _prefetch(self) -> None:
         """Fetch the next entries side by side into the cache. A gap among them is a lost entry, not the tail."""
