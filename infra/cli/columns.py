@@ -102,7 +102,10 @@ def _text(spec: str, source: pa.Table, place: str) -> pa.ChunkedArray:
             text = source[name].cast(pa.string())
             if pc.any(pc.fill_null(pc.equal(text, ""), True)).as_py():
                 raise InvalidArgument(
-                    f"{spec} needs the field {name}, which is empty in some row", operation="read the file", object=place, expected=name
+                    f"{spec} needs the field {name}, which is empty in some row",
+                    operation="read the file",
+                    object=place,
+                    expected=name,
                 )
             parts.append(text)
     return pc.binary_join_element_wise(*parts, pa.scalar(""))

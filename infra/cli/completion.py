@@ -11,7 +11,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def command(shell: str) -> None:
-    """Print the completion script of a shell.
+    r"""Print the completion script of a shell.
 
     \b
     bash   eval "$(penstock completion bash)"    in ~/.bashrc

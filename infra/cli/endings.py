@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import traceback
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ EXIT_CODES = {
     128 + signal.SIGTERM: "ended by SIGTERM",
 }
 _CLOSED_PIPE = 128 + signal.SIGPIPE
+_STDOUT = 1
 
 
 def ending(error: BaseException, session: Session) -> int:
@@ -42,7 +42,7 @@ def ending(error: BaseException, session: Session) -> int:
             return error.exit_code
         case BrokenPipeError():
             # Whoever read our output has seen enough; the interpreter must not complain when it flushes at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
             return _CLOSED_PIPE
         case click.Abort():
             click.echo("Nothing was done.", err=True)

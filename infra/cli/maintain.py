@@ -24,7 +24,9 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
-@click.option("--publish-interval", type=Duration(), default="3s", show_default=True, help="Between commits to a topic's Delta table.")
+@click.option(
+    "--publish-interval", type=Duration(), default="3s", show_default=True, help="Between commits to a topic's Delta table."
+)
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @command_options
 @click.pass_obj

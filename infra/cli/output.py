@@ -48,12 +48,12 @@ def json_line(document: Mapping[str, object]) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table for people; numbers to the right. Colour only on a terminal, and never markup in what users wrote."""
-    rows = [[shown(value) for value in row] for row in rows]
+    texts = [[shown(value) for value in row] for row in rows]
     built = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
-        numbers = bool(rows) and all(row[place].replace(",", "").lstrip("-").isdigit() for row in rows)
+        numbers = bool(texts) and all(row[place].replace(",", "").lstrip("-").isdigit() for row in texts)
         built.add_column(name, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
+    for row in texts:
         built.add_row(*map(Text, row))
     console = Console(file=sys.stdout, width=width(), highlight=False)
     with console.capture() as captured:

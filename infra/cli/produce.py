@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -32,20 +31,26 @@ _SUFFIXES = {
 )
 @click.argument("topic")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--format", "form", type=click.Choice([form.value for form in Format]), help="Guessed from the name; standard input: jsonl.")
+@click.option(
+    "--format", "form", type=click.Choice([form.value for form in Format]), help="Guessed from the name; standard input: jsonl."
+)
 @click.option("--group", metavar="SPEC", help="The message group, within which order is kept.")
 @click.option("--key", "keys", multiple=True, metavar="SPEC", help="A key for lookup; may be repeated.")
 @click.option("--tag", metavar="SPEC", help="The tag.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=SPEC", help="A property; may be repeated.")
-@click.option("--body", metavar="FIELD", default="*", show_default=True, help="The field that is the body; *: the whole record as JSON.")
+@click.option(
+    "--body", metavar="FIELD", default="*", show_default=True, help="The field that is the body; *: the whole record as JSON."
+)
 @click.option("--name", metavar="NAME", help="The producer's name; it fences an earlier one of this name.")
 @click.option(
     "--sequence", metavar="SPEC", help="With --name: an increasing number, or 'line'; run again, it goes on where it had ended."
 )
-@click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do about a bad record.")
+@click.option(
+    "--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do about a bad record."
+)
 @command_options
 @click.pass_obj
-def command(session: Session, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
+def command(session: Session, /, topic: str, files: tuple[str, ...], form: str | None, on_error: str, **given: Any) -> int:  # noqa: ANN401
     """Send the records of FILEs (paths, any URL fsspec opens, - for standard input) to a topic, plain or gzip.
 
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
@@ -74,7 +79,10 @@ def _format(file: str, form: str | None) -> Format:
     suffix = os.path.splitext(name)[1]
     if suffix not in _SUFFIXES:
         raise InvalidArgument(
-            "the name does not tell the format", object=file, expected=", ".join([*_SUFFIXES, "and .gz behind"]), hint="give --format"
+            "the name does not tell the format",
+            object=file,
+            expected=", ".join([*_SUFFIXES, "and .gz behind"]),
+            hint="give --format",
         )
     return _SUFFIXES[suffix]
 
@@ -93,7 +101,7 @@ def _labels(form: Format, given: dict[str, Any]) -> Labels:
     )
 
 
-def _property(text: str) -> Iterable[str]:
+def _property(text: str) -> tuple[str, str]:
     name, equals, spec = text.partition("=")
     if not (name and equals and spec):
         raise click.UsageError(f"{text!r} is no property; write NAME=SPEC.")

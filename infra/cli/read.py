@@ -38,10 +38,12 @@ def conditions(function: F) -> F:
 @conditions
 @click.option("--start", type=Position(), default="earliest", show_default=True, help="The first position.")
 @click.option("--end", type=Position(), default="latest", show_default=True, help="The position to stop before.")
-@click.option("-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", help="Export to .parquet, .jsonl or .jsonl.gz, a path or any URL fsspec opens."
+)
 @command_options
 @click.pass_obj
-def command(session: Session, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
+def command(session: Session, /, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where), len(reader.offsets()))

@@ -173,12 +173,14 @@ class Import:
                 row += table.num_rows
                 self._tell(self._taken)
         except pa.ArrowException as error:
-            raise InvalidArgument("this is no Parquet file, or a damaged one", operation="read the file", object=name, observed=error) from error
+            raise InvalidArgument(
+                "this is no Parquet file, or a damaged one", operation="read the file", object=name, observed=error
+            ) from error
         return True
 
     def _send_table(self, table: object, row: int, name: str) -> None:
         try:
-            self._producer.send_batch(table)  # type: ignore[arg-type]
+            self._producer.send_batch(table)
         except CallError as error:
             place = (error.object or "").removeprefix("row ")
             error.object = f"{name}, row {row + int(place) + 1}" if place.isdecimal() else name
@@ -198,10 +200,10 @@ def _unpacked(file: BinaryIO, url: str) -> Iterator[BinaryIO]:
     if url != "-":
         yield file
         return
-    peeking = file if hasattr(file, "peek") else io.BufferedReader(file)  # type: ignore[type-var]
+    peeking = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", file))
     try:
         if peeking.peek(2)[:2] != _GZIP:
-            yield cast("BinaryIO", peeking)
+            yield peeking
             return
         with gzip.GzipFile(fileobj=peeking) as unpacked:
             yield cast("BinaryIO", unpacked)

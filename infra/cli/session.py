@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ...log import Lake as AsyncLake
 
 F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
 
 
 class Stopped(BaseException):
@@ -64,7 +65,7 @@ class Signals:
         if self.received is not None:
             raise Stopped(self.received)
 
-    def interruptible(self, wait: Callable[[], F]) -> F:
+    def interruptible(self, wait: Callable[[], T]) -> T:
         """``wait()``, which the first signal ends, also inside `held`."""
         held, self._held = self._held, False
         try:

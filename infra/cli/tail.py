@@ -19,7 +19,7 @@ from .values import Position
 @click.option("--start", type=Position(), default="latest", show_default=True, help="Where to begin, e.g. -10m.")
 @command_options
 @click.pass_obj
-def command(session: Session, topic: str, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
+def command(session: Session, /, topic: str, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages as they arrive, until Ctrl-C or --limit."""
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         selection = checked(Selection(**where), len(reader.offsets()))

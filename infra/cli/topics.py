@@ -16,6 +16,7 @@ from .values import FOREVER, Retention, Size
 F = TypeVar("F", bound=Callable[..., object])
 
 _QUEUES_SHOWN = 32
+_TYPE = click.Choice([kind.value for kind in MessageType], case_sensitive=False)
 
 
 @click.group()
@@ -41,12 +42,19 @@ def changeable(function: F) -> F:
 
 @command.command()
 @click.argument("topic")
-@click.option("--type", "message_type", type=click.Choice([kind.value for kind in MessageType], case_sensitive=False), default="NORMAL", show_default=True)
+@click.option(
+    "--type",
+    "message_type",
+    type=_TYPE,
+    default="NORMAL",
+    show_default=True,
+    help="FIFO messages have a message group, NORMAL ones none.",
+)
 @click.option("--queues", type=int, default=16, show_default=True, help="Fixed for good; 1 gives a global order.")
 @changeable
 @command_options
 @click.pass_obj
-def create(session: Session, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def create(session: Session, /, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Create a topic. Fine when it exists with the same settings.
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group.
@@ -98,14 +106,18 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 @confirm_options
 @command_options
 @click.pass_obj
-def alter(session: Session, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
+def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Change what may be changed. Keeping less asks first, as maintenance then drops what is older or more."""
     with session.connect(read_only=True) as lake:
         before = _settings_of(lake.topics(), topic)
     changes = _changes(before.limits, settings)
     if not changes:
         raise click.UsageError("Change what? See penstock topic alter --help.")
-    lines = [f"{name}: {_plain(getattr(before, name))} -> {_plain(value)}" for name, value in changes.items() if getattr(before, name) != value]
+    lines = [
+        f"{name}: {_plain(getattr(before, name))} -> {_plain(value)}"
+        for name, value in changes.items()
+        if getattr(before, name) != value
+    ]
     if dry_run:
         output.say("\n".join(lines) or "Nothing would change.")
         return
