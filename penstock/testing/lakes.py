@@ -1,0 +1,16 @@
+"""Lakes for tests."""
+
+from __future__ import annotations
+
+from penstock.lake import Lake, connect
+from penstock.log import Clock, Runtime, SystemClock
+from penstock.log.stores import MemoryStore
+
+
+def memory_lake(*, clock: Clock | None = None, store: MemoryStore | None = None) -> Lake:
+    """An empty lake in this process's memory, with the store's time from the same clock. Close it, or use it in a ``with`` block.
+
+    Lakes that are given one ``store`` share it, as processes share a bucket.
+    """
+    clock = clock or SystemClock()
+    return connect(store=store or MemoryStore(name="test", clock=clock), runtime=Runtime(clock=clock))
