@@ -215,6 +215,9 @@ class Appender:
         return self._in_charge
 
     async def _turn(self) -> None:
+        if self._tail.view.is_aged:  # on such a view an append would end as unknown if the log has been trimmed past it
+            await self._catch_up()
+            return
         role = decide(
             leading=self._leading or self._in_charge,
             contended=self._contended,
@@ -286,6 +289,7 @@ class Appender:
         if collected := self._combines and (self._leading or not self._pending):
             await asyncio.sleep(max(self._moved_s, self._listed_s) + self._pace.combine_s - now_s)
             await self._list()
+        self._end_overdue()
         number = self._tail.state.entry + 1
         composed = compose(
             self._tail.state,
@@ -378,6 +382,7 @@ class Appender:
 
     async def _hand_over(self, chosen: list[Pending]) -> None:
         """Put these where any appender finds them, this one too."""
+        self._end_overdue()
         tail = self._tail.state.entry
         fresh: list[Pending] = []
         for pending in chosen:
@@ -491,6 +496,12 @@ class Appender:
                 if pending.batch and pending.rows is not None:
                     pending.batch = replace(pending.batch, parts=())
                 pending.valid_from(state.entry)
+
+    def _end_overdue(self) -> None:
+        """Nothing leaves this process after its deadline, however the timer sleeps: staged rows it links may be gone by then."""
+        for pending in self._pending:
+            if self._clock.monotonic_s() >= pending.deadline_s:
+                self._time_out(pending)
 
     def _time_out(self, pending: Pending) -> None:
         pending.settle(at_deadline(pending, self._tail.state))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .fold import Judge, State, Void, bases_of
+from .fold import Judge, State, Void, bases_of, is_expired, is_of_epoch, is_of_generation
 from .handover import Handed
 from .header import Action, Batch, Header, Opening
 from .limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
@@ -100,16 +100,21 @@ def compose(
 
 def still_waits(handed: Handed, state: State) -> bool:
     """Whether some entry after ``state`` could bring any of it, as far as the producers' rows tell."""
-    if state.entry >= handed.tail + VALIDITY_ENTRIES or not state.alive:
+    if state.entry < handed.tail:
+        return True  # it was formed on a later state than this one, which therefore cannot judge it
+    if is_expired(handed.tail + VALIDITY_ENTRIES, state.entry + 1) or not state.alive:
         return False
-    openings = any(opening.write_id not in state.openings and opening.generation == state.generation for opening in handed.openings)
+    openings = any(
+        opening.write_id not in state.openings and is_of_generation(opening.generation, state.generation)
+        for opening in handed.openings
+    )
     return openings or any(_waits(batch, state) for batch in handed.batches)
 
 
 def _waits(batch: Batch, state: State) -> bool:
-    if batch.generation != state.generation or state.entry >= batch.valid_until:
+    if not is_of_generation(batch.generation, state.generation) or is_expired(batch.valid_until, state.entry + 1):
         return False
     row = (state.named if batch.named else state.unnamed).get(batch.producer)
     if row is None:
         return not batch.named
-    return row.epoch == batch.epoch and row.last <= batch.previous
+    return is_of_epoch(row, batch) and row.last <= batch.previous

@@ -15,7 +15,7 @@ import xxhash
 
 from .errors import DataDamaged
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
-from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES
+from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
 
 
 class Void(StrEnum):
@@ -79,6 +79,7 @@ class State:
         scalars = (
             self.entry,
             self.incarnation,
+            self.alive,
             self.created_entry,
             self.generation,
             self.store_time_ms,
@@ -164,9 +165,7 @@ class Judge:
         self._expire()
 
     def advance_time(self, append_time_ms: int) -> None:
-        before = self._before.store_time_ms
-        latest = append_time_ms if before == 0 else min(append_time_ms, before + STORE_TIME_STEP_MAX_MS)
-        self._time_ms = max(before, latest)
+        self._time_ms = store_time(self._before.store_time_ms, append_time_ms)
         for name, row in list(self._named.items()):
             if row.time_ms >= self._time_ms - NAMED_ROW_MS:
                 break
@@ -174,20 +173,20 @@ class Judge:
 
     def act(self, action: Action) -> None:
         match action:
-            case Created() if not self._alive and action.incarnation != self._incarnation and action.queues > 0:
+            case Created() if not self._alive and action.replaces == self._incarnation and action.queues > 0:
                 self._begin(action)
             case Deleted() if self._alive and action.incarnation == self._incarnation:
                 self._alive = False
             case CloseJob() if action.job not in self._jobs:
                 self._close_job(action.job)
-            case ForgetJob() if action.job in self._jobs:
+            case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
                 self._sum -= _hash("job", action.job, self._jobs.pop(action.job))
 
     def open(self, opening: Opening, position: int) -> Epoch | Void:
         """The epoch the opening gets, or why it is void."""
         if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
             return refusal
-        if opening.write_id in self._openings:
+        if self._was_accepted(opening):
             return Void.REPEATED
         self._openings[opening.write_id] = self._entry
         self._sum += _hash("opening", opening.write_id, self._entry)
@@ -229,11 +228,17 @@ class Judge:
     def _refusal(self, generation: int, valid_until: int) -> Void | None:
         if not self._alive:
             return Void.NO_TOPIC
-        if generation != self._generation:
+        if not is_of_generation(generation, self._generation):
             return Void.GENERATION
-        if self._entry > valid_until:
+        if is_expired(valid_until, self._entry):
             return Void.EXPIRED
         return None
+
+    def _was_accepted(self, opening: Opening) -> bool:
+        return opening.write_id in self._openings
+
+    def _is_closed(self, job: str) -> bool:
+        return job in self._jobs
 
     def _batch_refusal(self, batch: Batch) -> Void | None:
         refusal = self._refusal(batch.generation, batch.valid_until)
@@ -243,17 +248,14 @@ class Judge:
             return Void.NO_QUEUE
         if not _well_formed(batch):
             return Void.MALFORMED
-        if batch.job is not None and batch.job in self._jobs:
+        if batch.job is not None and self._is_closed(batch.job):
             return Void.JOB_CLOSED
-        if not batch.named:
-            known = self._unnamed.get(batch.producer)
-            return Void.PREVIOUS if known is not None and known.last != batch.previous else None
-        known = self._named.get(batch.producer)
+        known = (self._named if batch.named else self._unnamed).get(batch.producer)
         if known is None:
-            return Void.UNKNOWN_NAME
-        if known.epoch != batch.epoch:
+            return Void.UNKNOWN_NAME if batch.named else None
+        if not is_of_epoch(known, batch):
             return Void.FENCED
-        return Void.PREVIOUS if known.last != batch.previous else None
+        return None if follows(known, batch) else Void.PREVIOUS
 
     def _begin(self, created: Created) -> None:
         for queue in range(len(self._next)):
@@ -297,6 +299,40 @@ class Judge:
 
     def _drop_row(self, rows: dict[str, ProducerRow], name: str, kind: str) -> None:
         self._sum -= _row_hash(kind, name, rows.pop(name))
+
+
+# --- The guards, one by one: each is needed, and the simulation notices when one is missing -----------------------------------------
+
+
+def is_of_generation(generation: int, current: int) -> bool:
+    """Whether a batch or opening was meant for this life of the topic, and routed as it routes."""
+    return generation == current
+
+
+def is_expired(valid_until: int, entry: int) -> bool:
+    """Whether ``entry`` comes after the last that may bring it."""
+    return entry > valid_until
+
+
+def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
+    """Whether no later opening of the producer's name fences the batch off; unnamed producers have one epoch, None."""
+    return known.epoch == batch.epoch
+
+
+def follows(known: ProducerRow, batch: Batch) -> bool:
+    """Whether the batch is the one right behind the producer's last accepted one."""
+    return known.last == batch.previous
+
+
+def may_forget(entry: int, closed_entry: int) -> bool:
+    """Whether ``entry`` may forget a job: no batch formed before the job was closed can still be brought by then."""
+    return entry > closed_entry + VALIDITY_ENTRIES
+
+
+def store_time(before_ms: int, append_time_ms: int) -> int:
+    """The store timestamp of an entry: its appender's clock, but never back, and at most a day ahead of the entry before."""
+    latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
+    return max(before_ms, latest_ms)
 
 
 def _well_formed(batch: Batch) -> bool:

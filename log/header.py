@@ -80,10 +80,12 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The topic begins, with fresh queues; ignored while one lives."""
+    """The topic begins, with fresh queues; ignored while one lives, and when its last life was not the one it was made to replace."""
 
     incarnation: str
     queues: int
+    replaces: str = ""
+    """The life before it, which has ended; empty: there was none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,23 +98,26 @@ def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
         return Written(folded.number, folded.store_time_ms, {}) if written else None
     if pending.opening is not None:
         for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
-            if opening.write_id == pending.opening.write_id and isinstance(epoch, Epoch):
+            if is_own(opening, pending.opening) and isinstance(epoch, Epoch):
                 return Opened(epoch, folded.state.named[opening.producer].last)
         return _gone(pending.opening.generation, folded.state)
     batch = _batch(pending)
     for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if not isinstance(verdict, Void) and _same(other, batch):
+        if not isinstance(verdict, Void) and is_same(other, batch):
             return Written(folded.number, folded.store_time_ms, verdict)
-    return _gone(batch.generation, folded.state) or _fenced(batch, folded.state)
+    return _gone(batch.generation, folded.state) or _fenced(batch, folded.state) or _closed(batch, folded.state)
 
 
 def after_jump(pending: Pending, state: State) -> Outcome | None:
     """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
+    if pending.exposed_until == 0:  # it has not left this process
+        part = pending.batch or pending.opening
+        return _gone(part.generation, state) if part else None
     if pending.batch is None:
         return _unknown("the log was trimmed past this process while an entry was on its way")
     batch = pending.batch
     row = _row(state, batch)
-    if row is not None and row.epoch == batch.epoch:
+    if row is not None and proves(row, batch):
         if row.last >= batch.last:
             return Written(row.entry, row.time_ms, None)
         if row.last == batch.previous:
@@ -141,7 +144,7 @@ def _batch(pending: Pending) -> Batch:
     return pending.batch
 
 
-def _same(one: Batch, other: Batch) -> bool:
+def is_same(one: Batch, other: Batch) -> bool:
     """One producer never uses the same sequences of an epoch for two batches."""
     return (one.producer, one.named, one.epoch, one.previous, one.last) == (
         other.producer,
@@ -150,6 +153,16 @@ def _same(one: Batch, other: Batch) -> bool:
         other.previous,
         other.last,
     )
+
+
+def is_own(accepted: Opening, own: Opening) -> bool:
+    """Whether an opening that was accepted is the one that this process sent."""
+    return accepted.write_id == own.write_id
+
+
+def proves(row: ProducerRow, batch: Batch) -> bool:
+    """Whether a producer's row says anything of a batch: one of another epoch does not."""
+    return row.epoch == batch.epoch
 
 
 def _row(state: State, batch: Batch) -> ProducerRow | None:
@@ -171,6 +184,17 @@ def _fenced(batch: Batch, state: State) -> PenstockError | None:
             object=batch.producer,
             expected=batch.epoch,
             observed=row.epoch,
+        )
+    return None
+
+
+def _closed(batch: Batch, state: State) -> PenstockError | None:
+    if batch.job is not None and batch.job in state.closed_jobs:
+        return NotWritten(
+            "the staged rows were given up, as nothing linked them for long",
+            operation="append",
+            object=batch.job,
+            hint="nothing of it was written; try again",
         )
     return None
 

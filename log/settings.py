@@ -54,6 +54,8 @@ class TopicRecord:
     settings: TopicSettings
     incarnation: str
     """A fresh id for every creation."""
+    replaces: str = ""
+    """The incarnation before it; empty: the name was not used before."""
     table: str = "table"
     """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
     created_ms: int = 0

@@ -89,8 +89,7 @@ class Tail:
 
     async def open(self) -> None:
         """Fold up to the end of the log."""
-        await self.view.open()
-        await self.view.catch_up(expect_many=True)
+        await self.reopen()
 
     async def catch_up(self) -> None:
         """Fold all there is now; as many entries as time suggests are fetched side by side."""
@@ -111,11 +110,16 @@ class Tail:
 
     async def reopen(self) -> None:
         """Start again from the newest checkpoint; what lies between is passed over, and listeners hear of the jump before anything else."""
-        before = self.view.state.entry
-        await self.view.open()
-        if self.view.state.entry > before:
-            self._jumped(self.view.state)
-        await self.view.catch_up(expect_many=True)
+        while True:
+            before = self.view.state.entry
+            await self.view.open()
+            if self.view.state.entry > before:
+                self._jumped(self.view.state)
+            try:
+                await self.view.catch_up(expect_many=True)
+            except ViewLost:  # trimmed again, as this process slept meanwhile
+                continue
+            return
 
     async def wait_past(self, entry: int) -> None:
         """Return once the state is past ``entry``. Raises what made reading the log impossible."""

@@ -138,7 +138,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
                 raise _not_found(name)
             await topic.allow_writing()
-            await topic.act(Created(record.incarnation, record.settings.queues))
+            await topic.act(Created(record.incarnation, record.settings.queues, record.replaces))
             if not topic.is_current:
                 raise _not_found(name)
         except BaseException:
@@ -167,7 +167,13 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
             if await read_record(store, paths) is not None:
                 continue  # created a moment ago
             raise _of_another_life(paths, tail.state.incarnation, "none: the object is missing")
-        record = TopicRecord(settings=settings, incarnation=runtime.new_id(), table=table, created_ms=runtime.clock.wall_ms())
+        record = TopicRecord(
+            settings=settings,
+            incarnation=runtime.new_id(),
+            replaces=tail.state.incarnation,
+            table=table,
+            created_ms=runtime.clock.wall_ms(),
+        )
         if await _write_record(store, runtime, paths, record, mode):
             break
     topic = await open_topic(store, runtime, name, writable=True)

@@ -78,14 +78,23 @@ class View:
 
         Raises `ViewLost` when ``at_most`` lies below the floor, `DataDamaged` when no checkpoint above the floor can be read.
         """
-        sent_s = self._clock.monotonic_s()
-        floor = await read_floor(self._store, self._paths)
-        if at_most is not None and at_most < floor:
-            raise ViewLost("the log has been trimmed past this entry", object=self._paths.log, expected=at_most, observed=floor)
-        state = await self._newest_checkpoint(floor, at_most)
+        state, sent_s = await self._start(at_most)
         if state.entry >= self.state.entry:  # else another task of this process has moved on meanwhile
             self.state = state
         self._proof_s = max(self._proof_s, sent_s)
+
+    async def _start(self, at_most: int | None) -> tuple[State, float]:
+        """The state to start from, and when the floor was asked for that it lies above."""
+        while True:
+            sent_s = self._clock.monotonic_s()
+            floor = await read_floor(self._store, self._paths)
+            if at_most is not None and at_most < floor:
+                raise ViewLost("the log has been trimmed past this entry", object=self._paths.log, expected=at_most, observed=floor)
+            try:
+                return await self._newest_checkpoint(floor, at_most), sent_s
+            except DataDamaged:
+                if await read_floor(self._store, self._paths) == floor:
+                    raise  # else what was listed has been trimmed before it was read
 
     async def _newest_checkpoint(self, floor: int, at_most: int | None) -> State:
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor - 1) if floor else None)
@@ -141,11 +150,16 @@ class View:
             if self.on_fold:
                 self.on_fold(folded, data)
 
+    @property
+    def is_aged(self) -> bool:
+        """Whether what is known of the tail is too old to be believed without a look at the floor."""
+        return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
+
     async def confirm(self, v: int) -> None:
         """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be believed."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._proof_s <= VIEW_AGE_MAX_S:
+        if not self.is_aged:
             return
+        now_s = self._clock.monotonic_s()
         floor = await read_floor(self._store, self._paths)
         if floor > v:
             raise ViewLost("the log was trimmed past this view", object=self._paths.log, expected=f"floor <= {v}", observed=floor)
