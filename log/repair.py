@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from .damage import entry_numbers
 from .entries import encode_entry
 from .errors import DataDamaged, PenstockError, StoreUnavailable
-from .fold import ProducerRow, State, row_sum, state_document
+from .fold import ProducerRow, State, row_sum, state_document, store_time
 from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
-from .limits import STORE_TIME_STEP_MAX_MS
 from .paths import TopicPaths
 from .rows import runs_of
 from .runtime import Runtime
@@ -101,7 +100,7 @@ def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms
     exact = state.entry == last
     if not exact:
         state = _loosely(state, {number: remains for number, remains in found.items() if number > state.entry})
-    state = replace(state, entry=last + 1, store_time_ms=max(state.store_time_ms, min(now_ms, _latest_ms(state))))
+    state = replace(state, entry=last + 1, store_time_ms=store_time(state.store_time_ms, now_ms))
     if not exact:
         fenced = {name: replace(row, epoch=Epoch(last + 1, n)) for n, (name, row) in enumerate(state.named.items())}
         state = replace(state, named=fenced, generation=state.generation + 1)
@@ -123,9 +122,11 @@ def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
         for action in header.actions:
             if isinstance(action, Created):
                 offsets, unsure = [0] * action.queues, [0] * action.queues
-                state = replace(state, incarnation=action.incarnation, created_entry=number, generation=state.generation + 1)
+                state = replace(
+                    state, incarnation=action.incarnation, alive=True, created_entry=number, generation=state.generation + 1
+                )
             elif isinstance(action, Deleted):
-                state = replace(state, incarnation="")
+                state = replace(state, alive=False)
         for queue, base in header.bases.items():
             offsets += [0] * (queue + 1 - len(offsets))
             unsure += [unknown_entries] * (queue + 1 - len(unsure))
@@ -138,7 +139,7 @@ def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
 
 def _with_producers(state: State, header: Header) -> State:
     """The state with every batch, opening and closing of an entry taken as accepted."""
-    time_ms = max(state.store_time_ms, min(header.append_time_ms, _latest_ms(state)))
+    time_ms = store_time(state.store_time_ms, header.append_time_ms)
     rows = {True: dict(state.named), False: dict(state.unnamed)}
     openings, jobs = dict(state.openings), dict(state.closed_jobs)
     generation = state.generation
@@ -167,10 +168,6 @@ def _with_producers(state: State, header: Header) -> State:
         store_time_ms=time_ms,
         entry=header.entry,
     )
-
-
-def _latest_ms(state: State) -> int:
-    return state.store_time_ms + STORE_TIME_STEP_MAX_MS
 
 
 async def _lost_offsets(store: ObjectStore, paths: TopicPaths, before: State, after: State) -> tuple[tuple[int, int, int], ...]:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 
 from .damage import find_resumption
 from .entries import FOOTER_KEY, read_header
-from .errors import DataDamaged
+from .errors import DataDamaged, ViewLost
 from .files import read_footer_alone
-from .fold import Folded, State, Void, fold
+from .fold import Folded, State, Void, fold, store_time
 from .header import Header, decode_header
-from .limits import STORE_TIME_STEP_MAX_MS
 from .paths import TopicPaths
 from .stores.protocol import ObjectMissing, ObjectStore
-from .view import View
+from .view import View, read_floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,8 @@ async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: i
     await view.catch_up(until=known)
     while (number := view.state.entry + 1) <= known:
         where = paths.entry(number)
+        if (floor := await read_floor(store, paths)) >= number:
+            raise ViewLost("the log was trimmed past this view", object=paths.log, expected=f"floor < {number}", observed=floor)
         damage = DataDamaged("an entry in mid-log is missing", object=where, expected=f"entries up to {known}")
         resumption = await find_resumption(store, paths, number, damage)
         view.state, view.skipped = resumption.state, view.skipped or resumption.skipped
@@ -96,7 +97,7 @@ def _by_bases(reached: State, after: State, behind: Mapping[int, Remains]) -> It
     headers = [remains.header for _, remains in sorted(behind.items())]
     store_time_ms = reached.store_time_ms
     for position, header in enumerate(headers):
-        store_time_ms = max(store_time_ms, min(header.append_time_ms, store_time_ms + STORE_TIME_STEP_MAX_MS, after.store_time_ms))
+        store_time_ms = max(store_time_ms, min(store_time(store_time_ms, header.append_time_ms), after.store_time_ms))
         if header.batches and all_accepted(header, headers[position + 1 :], after.next_offsets):
             state = replace(reached, entry=header.entry, store_time_ms=store_time_ms)
             yield Folded(state, header, (), tuple(_offsets_in_order(header)))

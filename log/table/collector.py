@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..damage import read_header_at
-from ..fold import State
+from ..fold import State, may_forget
 from ..header import Action, CloseJob, ForgetJob
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
@@ -119,7 +119,11 @@ class Collector:
                 await self._delete(sorted((info.key for info in objects), key=lambda key: key == self._paths.job_record(job)))
                 deleted += len(objects)
         close = [CloseJob(job) for job, objects in jobs.items() if job not in state.closed_jobs and is_old(objects, now_ms)]
-        forget = [ForgetJob(job) for job in state.closed_jobs if job not in jobs and may_forget(job, state)]
+        forget = [
+            ForgetJob(job)
+            for job, closed_by in state.closed_jobs.items()
+            if job not in jobs and may_forget(state.entry + 1, closed_by)
+        ]
         if (close or forget) and state.alive:
             await self._append_actions((*close, *forget))
         return deleted, len(close), len(forget)
@@ -144,8 +148,3 @@ class Collector:
 def is_old(objects: Sequence[ObjectInfo], now_ms: int) -> bool:
     """Whether a job began so long ago that nobody is going to link it."""
     return now_ms - min(info.last_modified_ms for info in objects) > JOB_AGE_MAX_MS
-
-
-def may_forget(job: str, state: State) -> bool:
-    """Whether no batch formed before the job was closed can still be brought; a later one knows that it is closed."""
-    return state.entry >= state.closed_jobs[job] + VALIDITY_ENTRIES

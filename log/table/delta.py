@@ -163,7 +163,8 @@ class DeltaLog:
         if hinted is not None:
             snapshot = await self._read_checkpoint(hinted)
             if snapshot is not None:
-                return await self._follow(snapshot)
+                with suppress(DataDamaged):  # the hint was old, and what follows it was cleaned up meanwhile
+                    return await self._follow(snapshot)
         listed = [info.key for info in await self._store.list(f"{self.root}_delta_log/")]
         for version in sorted((v for key in listed if (v := _version(key, _CHECKPOINT)) is not None), reverse=True):
             snapshot = await self._read_checkpoint(version)

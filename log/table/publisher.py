@@ -8,6 +8,7 @@ under fresh names, and commits them only on a snapshot that still names that ent
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ from ..errors import DataDamaged, ViewLost
 from ..fold import Folded, State
 from ..limits import MIB
 from ..paths import TopicPaths
-from ..rows import entry_rows, runs_of
+from ..rows import entry_pieces, runs_of
 from ..runtime import Runtime
 from ..salvage import fold_known, salvage
 from ..settings import TopicRecord
@@ -27,11 +28,13 @@ from ..stores.protocol import ObjectStore
 from ..view import EntryCache, View
 from .actions import PUBLISHED, Commit, end_txn, lost_txn
 from .delta import DeltaLog
-from .segments import TableFile, queue_slices, write_segment
+from .segments import SegmentWriter, TableFile, queue_slices
 from .snapshot import Snapshot
 
 COMMIT_BYTES = 64 * MIB
-"""Entries up to this size together go into one commit; a larger one has a commit of its own."""
+"""Entries up to this size together go into one commit."""
+FILE_BYTES_MAX = 64 * MIB
+"""A file that a large entry fills is closed at this size, so that memory stays bounded."""
 QUIET_ENTRIES = 64
 """Entries without rows are published only when so many have gathered, so that an idle topic's table stands still."""
 _UPLOADS_AT_ONCE = 8
@@ -138,7 +141,9 @@ class Publisher:
         view = View(self._store, self._paths, self._runtime, cache=self._cache)
         await view.open()
         await view.catch_up()
-        return await self._delta.create({PUBLISHED: view.state.created_entry - 1}) if self._lives(view.state) else None
+        if view.state.incarnation != self._record.incarnation:
+            return None
+        return await self._delta.create({PUBLISHED: view.state.created_entry - 1})
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
         """Fold on until a commit is full; whether there is nothing more to publish after it."""
@@ -194,41 +199,35 @@ class Publisher:
     # --- rows to files
 
     async def _upload(self, work: _Work) -> tuple[list[TableFile], dict[str, int]]:
-        """(files with the rows of all entries, one a queue; what was lost). Large entries go queue by queue, to bound memory."""
-        queues = {run.queue for folded, _ in work.entries for run in runs_of(folded)}
-        large = sum(_size(*item) for item in work.entries) > 2 * self._commit_bytes
+        """(files with the rows of all entries, one a queue and more only when large; what was lost, as `txn` values)."""
+        expected: Counter[int] = Counter()
+        for run in (run for folded, _ in work.entries for run in runs_of(folded)):
+            expected[run.queue] += run.count
+        writers = _Writers(expected)
         files: list[TableFile] = []
-        offsets: dict[int, Offsets] = {}
-        for group in [{queue} for queue in sorted(queues)] if large else [queues]:
-            tables = await self._rows(work, group)
-            offsets |= {queue: rows.column("offset").to_numpy() for queue, rows in tables.items()}
-            files += await self._put_files(list(tables.values()))
+        for folded, data in work.entries:
+            async for piece in entry_pieces(self._store, self._paths, folded, data):
+                full = await self._runtime.offload(lambda rows=piece.table: writers.take(rows))  # type: ignore[misc]
+                files += await self._finish(full)
+        files += await self._finish(list(writers.open.values()))
         lost = {
             lost_txn(queue, first): limit
             for queue, end in enumerate(work.after.next_offsets)
-            for first, limit in gaps(work.bases[queue], end, offsets.get(queue, _NO_OFFSETS))
+            for first, limit in gaps(work.bases[queue], end, writers.offsets(queue))
         }
-        return files, lost
+        return sorted(files, key=lambda file: (file.queue, file.first_offset)), lost
 
-    async def _rows(self, work: _Work, queues: set[int]) -> dict[int, pa.Table]:
-        pieces: dict[int, list[pa.Table]] = {}
-        for folded, data in work.entries:
-            found = await entry_rows(self._store, self._paths, folded, data, queues=queues)
-            for queue, rows in queue_slices(found.table):
-                pieces.setdefault(queue, []).append(rows)
-        return {queue: pa.concat_tables(pieces[queue]) for queue in sorted(pieces)}
-
-    async def _put_files(self, tables: list[pa.Table]) -> list[TableFile]:
+    async def _finish(self, writers: list[SegmentWriter]) -> list[TableFile]:
         gate = asyncio.Semaphore(_UPLOADS_AT_ONCE)
 
-        async def put(rows: pa.Table) -> TableFile:
+        async def finish(writer: SegmentWriter) -> TableFile:
             async with gate:
                 fresh_id = self._runtime.new_id()
-                file, data = await self._runtime.offload(lambda: write_segment(rows, fresh_id))
+                file, data = await self._runtime.offload(lambda: writer.close(fresh_id))
                 await self._store.put_large(self._delta.root + file.path, data)
                 return file
 
-        return list(await asyncio.gather(*map(put, tables)))
+        return list(await asyncio.gather(*map(finish, writers)))
 
     async def _commit(
         self, snapshot: Snapshot, work: _Work, files: list[TableFile], lost: Mapping[str, int], started_s: float
@@ -242,6 +241,30 @@ class Publisher:
                 return True
             snapshot = await self._delta.refresh()
         return False
+
+
+class _Writers:
+    """Open files, one a queue, that rows are spread over; a file that grows large is closed and the next one begun."""
+
+    def __init__(self, expected: Mapping[int, int]) -> None:
+        self.open: dict[int, SegmentWriter] = {}
+        self._expected = expected
+        self._offsets: dict[int, list[Offsets]] = {}
+
+    def take(self, rows: pa.Table) -> list[SegmentWriter]:
+        """Spread rows that are sorted by queue and offset; returns the writers that are full now."""
+        full = []
+        for queue, some in queue_slices(rows):
+            if queue not in self.open:
+                self.open[queue] = SegmentWriter(rows_expected=self._expected[queue])
+            self.open[queue].write(some)
+            self._offsets.setdefault(queue, []).append(some.column("offset").to_numpy())
+            if self.open[queue].size_bytes >= FILE_BYTES_MAX:
+                full.append(self.open.pop(queue))
+        return full
+
+    def offsets(self, queue: int) -> Offsets:
+        return np.concatenate(self._offsets.get(queue, [_NO_OFFSETS]))
 
 
 def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:

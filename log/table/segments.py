@@ -79,6 +79,11 @@ class SegmentWriter:
             bloom_filter_options={path: {"ndv": distinct, "fpp": _BLOOM_FALSE_POSITIVES} for path in LOOKUP_COLUMNS.values()},
         )
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the file so far, without rows that wait for their row group to fill."""
+        return int(self._sink.tell())
+
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
             if not batch.num_rows:

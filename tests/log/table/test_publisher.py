@@ -157,12 +157,30 @@ def test_a_publisher_that_starts_between_damage_and_its_checkpoint_goes_on_behin
     asyncio.run(run())
 
 
-def test_a_large_entry_is_published_queue_by_queue() -> None:
+def test_a_large_entry_becomes_several_files_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        log = await LogWriter().create()
+        await log.send({0: 40, 1: 30, 2: 20}, staged=True)
+        for _ in range(3):
+            await log.send({0: 1, 2: 2})
+        await publish_all(publisher(log))
+        assert await table_rows(log) == log.sent
+        files = (await snapshot_of(log)).files
+        assert [len(files[queue]) for queue in range(3)] == [4, 1, 4]
+        assert [file.first_offset for file in files[0]] == [0, 40, 41, 42]
+
+    monkeypatch.setattr("penstock.log.table.publisher.FILE_BYTES_MAX", 1)
+    monkeypatch.setattr("penstock.log.table.segments.ROW_GROUP_BYTES", 1)
+    asyncio.run(run())
+
+
+def test_a_commit_takes_entries_up_to_its_size() -> None:
     async def run() -> None:
         log = await LogWriter().create()
         await log.send({0: 40, 1: 30, 2: 20}, staged=True)
         await log.send({0: 1})
-        await publish_all(publisher(log, commit_bytes=1000))
+        rounds = await publish_all(publisher(log, commit_bytes=1000))
+        assert [done.entries for done in rounds if done.entries] == [1, 1, 1]
         assert await table_rows(log) == log.sent
 
     asyncio.run(run())
@@ -189,8 +207,10 @@ def test_a_topic_created_again_has_a_table_of_its_own() -> None:
     async def run() -> None:
         log = await LogWriter().create()
         await log.send({0: 2})
-        await log.delete()
         old = publisher(log)
+        await publish_all(old)
+        await log.send({0: 1})
+        await log.delete()
         await publish_all(old)
         assert (await snapshot_of(log)).published == log.state.entry
         first_life = log.sent
