@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import pyarrow.parquet as pq
+import pytest
+from rich.cells import cell_len
+
+from penstock import Message, connect
+from penstock.infra.cli.output import fitted, printable
+from penstock.infra.cli.values import Duration, Position, Size, parse_duration
+from penstock.log import MESSAGE_SCHEMA
+from tests.infra.cli.conftest import Penstock
+
+
+@pytest.fixture
+def orders(penstock: Penstock, lake: Path) -> Penstock:
+    """Twelve messages of groups u0 to u2 in two queues."""
+    with connect(lake) as opened:
+        opened.create_topic("orders", message_type="FIFO", queues=2)
+        with opened.producer("orders") as producer:
+            for n in range(12):
+                tag = ("paid", "made", None)[n % 3]
+                producer.send(Message(b"body %d" % n, message_group=f"u{n % 3}", tag=tag, keys=[f"k{n}"]), queue=n % 2)
+    return penstock
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ([], list(range(12))),
+        (["--queue", "1"], [1, 3, 5, 7, 9, 11]),
+        (["--group", "u1"], [1, 4, 7, 10]),
+        (["--group", "u1", "--queue", "0"], [4, 10]),
+        (["--group", "u1", "--queue", "0", "--start", "3"], [10]),
+        (["--group", "u1", "--start", "latest"], []),
+        (["--key", "k5"], [5]),
+        (["--key", "k5", "--tag", "paid"], []),
+        (["--tag", "paid || made"], [0, 1, 3, 4, 6, 7, 9, 10]),
+        (["--queue", "1", "--start", "2", "--end", "4"], [5, 7]),
+        (["--queue", "1", "--start", "latest"], []),
+        (["--start", "-10m"], list(range(12))),
+        (["--end", "-10m"], []),
+        (["--key", "k5", "--end", "-10m"], []),
+        (["--queue", "0", "--limit", "2"], [0, 2]),
+        (["--limit", "0"], []),
+    ],
+)
+def test_conditions(orders: Penstock, args: list[str], expected: list[int]) -> None:
+    found = [int(row["body"].split()[1]) for row in orders("read", "orders", "--json", *args).rows]
+    assert sorted(found) == expected
+
+
+def test_a_message_is_found_by_its_id(orders: Penstock) -> None:
+    wanted = orders("read", "orders", "--json", "--key", "k7").rows
+    assert orders("read", "orders", "--json", "--id", wanted[0]["message_id"]).rows == wanted
+
+
+def test_people_see_one_line_a_message(orders: Penstock) -> None:
+    heading, first, *rest = orders("read", "orders", "--queue", "0").out.splitlines()
+    assert heading.split() == ["queue", "offset", "time", "group", "tag", "keys", "body"]
+    assert len(rest) == 5
+    assert [first.split()[n] for n in (0, 1, 4, 5, 6)] == ["0", "0", "u0", "paid", "k0"]
+    assert first.endswith("body 0")
+    assert orders("read", "orders", "--start", "latest").err == "No messages.\n"
+
+
+def test_what_would_steer_a_terminal_is_not_shown(penstock: Penstock, lake: Path) -> None:
+    with connect(lake) as opened:
+        opened.create_topic("raw", queues=1)
+        with opened.producer("raw") as producer:
+            producer.send(Message(b"\x1b[31mred\n[bold]" + b"x" * 500))
+            producer.send(Message(b"\xff\x00"))
+    shown = penstock("read", "raw").out
+    assert "\x1b" not in shown
+    assert "·[31mred·[bold]xxx" in shown
+    assert max(map(cell_len, shown.splitlines())) <= 150
+    text, packed = penstock("read", "raw", "--json").rows
+    assert (text["body"][:4], text["body_base64"]) == ("\x1b[31", False)
+    assert (base64.b64decode(packed["body"]), packed["body_base64"]) == (b"\xff\x00", True)
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.jsonl", "out.jsonl.gz"])
+def test_exports(orders: Penstock, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    assert "12 messages of orders" in orders("read", "orders", "-o", file).err
+    if name.endswith("parquet"):
+        table = pq.read_table(file)
+        assert table.schema.equals(MESSAGE_SCHEMA)
+        keys = [key for row in table["keys"].to_pylist() for key in row]
+    else:
+        text = gzip.decompress(file.read_bytes()) if name.endswith("gz") else file.read_bytes()
+        keys = [key for line in text.splitlines() for key in json.loads(line)["keys"]]
+    assert sorted(keys) == sorted(f"k{n}" for n in range(12))
+    assert orders("read", "orders", "--json", "-o", file).rows == [{"topic": "orders", "messages": 12, "file": str(file)}]
+    assert len(orders("read", "orders", "-o", "-").rows) == 12
+
+
+def test_an_export_can_be_imported_again(orders: Penstock, tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    orders("read", "orders", "-o", file)
+    orders("topic", "create", "copy", "--type", "FIFO", "--queues", "2")
+    orders("produce", "copy", file, "--body", "body", "--group", "message_group", "--tag", "tag", "--key", "keys")
+    names = ("message_group", "tag", "keys", "body")
+    assert sorted([row[name] for name in names] for row in orders("read", "copy", "--json").rows if row["tag"]) == sorted(
+        [row[name] for name in names] for row in orders("read", "orders", "--json").rows if row["tag"]
+    )
+
+
+def test_tail_ends_at_its_limit(orders: Penstock) -> None:
+    assert [row["keys"] for row in orders("tail", "orders", "--start", "-1h", "--key", "k4", "--limit", "1", "--json").rows] == [
+        ["k4"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["read", "absent"], "there is no such topic"),
+        (["tail", "absent"], "there is no such topic"),
+        (["read", "orders", "--queue", "9"], "the topic has no such queue"),
+        (["read", "orders", "--start", "5"], "An offset needs --queue, as the topic has 2 queues"),
+        (["read", "orders", "--queue", "0", "--start", "7"], "the next one to be written is 6"),
+        (["read", "orders", "--start", "yesterday"], "'yesterday' is no position; write earliest"),
+        (["read", "orders", "--tag", "a |"], "bad tag filter"),
+        (["read", "orders", "-o", "out.xls"], "the name does not tell the format"),
+        (["read", "orders", "-o", "no/such/folder/out.jsonl"], "there is no such file"),
+    ],
+)
+def test_wrong_calls_are_told(orders: Penstock, args: list[str], message: str) -> None:
+    assert message in orders(*args, code=2).err
+
+
+def test_values() -> None:
+    assert parse_duration("1h30m") == timedelta(minutes=90)
+    assert parse_duration("1.5d") == timedelta(hours=36)
+    assert parse_duration("3") is parse_duration("-3d") is parse_duration("9999999999d") is None
+    assert Position().convert("2026-01-31T12:00+00:00", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    naive = Position().convert("2026-01-31T12:00", None, None)
+    assert isinstance(naive, datetime)
+    assert naive.tzinfo is not None
+    assert Size().convert("1.5 KiB", None, None) == 1536
+    assert Duration().convert(timedelta(1), None, None) == timedelta(1)
+    with pytest.raises(click.BadParameter, match="no size"):
+        Size().convert("5 fathoms", None, None)
+
+
+def test_text_fits_its_cells() -> None:
+    assert fitted("abc", 5) == "abc  "
+    assert fitted("abcdef", 4) == "abc…"
+    assert cell_len(fitted("日本語テキスト", 6)) == 6
+    assert printable("a\tb") == "a·b"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.infra.cli.conftest import Penstock
+
+
+def test_a_topics_life(penstock: Penstock) -> None:
+    assert (
+        "FIFO, 4 queues, kept 7d"
+        in penstock("topic", "create", "orders", "--type", "fifo", "--queues", "4", "--retention", "7d").out
+    )
+    penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "4", "--retention", "168h")  # the same again is fine
+    penstock("topic", "create", "events", "--retention", "forever", "--retention-bytes", "1.5GiB", "--body-bytes", "1KiB")
+    listed = {row["topic"]: row for row in penstock("topic", "list", "--json").rows}
+    assert listed["orders"]["retention_s"] == 7 * 86_400
+    assert listed["events"]["retention_s"] is None
+    assert listed["events"]["retention_bytes"] == 3 * 2**29
+    assert listed["events"]["limits"]["body_bytes"] == 1024
+    assert penstock("topic", "list").out.splitlines()[2].split() == [
+        "events",
+        "NORMAL",
+        "16",
+        "for",
+        "ever,",
+        "1.5",
+        "GiB",
+        "a",
+        "queue",
+    ]
+    penstock("topic", "delete", "orders", "--yes")
+    assert [row["topic"] for row in penstock("topic", "list", "--json").rows] == ["events"]
+
+
+def test_describe_shows_offsets_and_the_hottest_groups(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--type", "FIFO", "--queues", "2")
+    lines = "".join(f'{{"user": "{"busy" if n % 4 else "idle"}"}}\n' for n in range(8))
+    penstock("produce", "orders", "--group", "user", "--name", "importer", "--sequence", "line", stdin=lines)
+    (found,) = penstock("topic", "describe", "orders", "--json").rows
+    assert found["messages"] == 8
+    assert found["hottest_groups"] == [["busy", 6], ["idle", 2]]
+    assert found["named_producers"] == {"importer": 8}
+    assert sum(queue["next"] for queue in found["queues"]) == 8
+    shown = penstock("topic", "describe", "orders").out
+    assert "busy" in shown
+    assert "75.0 %" in shown
+    assert "\x1b" not in shown
+
+
+def test_many_queues_are_not_listed_unless_asked(penstock: Penstock) -> None:
+    penstock("topic", "create", "wide", "--queues", "100")
+    assert "--all-queues" in penstock("topic", "describe", "wide").out
+    assert len(penstock("topic", "describe", "wide", "--all-queues").out.splitlines()) > 100
+
+
+def test_keeping_less_asks_first(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--retention", "3d")
+    assert "retention: 3d -> 1d" in penstock("topic", "alter", "orders", "--retention", "1d", "--dry-run").out
+    refused = penstock("topic", "alter", "orders", "--retention", "1d", stdin="n\n", code=1)
+    assert "dropped for good" in refused.err
+    assert penstock("topic", "list", "--json").rows[0]["retention_s"] == 3 * 86_400
+    penstock("topic", "alter", "orders", "--retention", "1d", stdin="y\n")
+    penstock("topic", "alter", "orders", "--retention-bytes", "1MiB", "--yes")
+    penstock(
+        "topic", "alter", "orders", "--retention", "forever", "--retention-bytes", "0", "--group-bytes", "32"
+    )  # more: no question
+    (now,) = penstock("topic", "list", "--json").rows
+    assert (now["retention_s"], now["retention_bytes"], now["limits"]["group_bytes"]) == (None, None, 32)
+
+
+def test_deleting_asks_first(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders")
+    penstock("produce", "orders", stdin='{"a": 1}\n')
+    assert "1 messages" in penstock("topic", "delete", "orders", "--dry-run").out
+    assert "Nothing was done." in penstock("topic", "delete", "orders", stdin="", code=1).err
+    penstock("topic", "describe", "orders")
+    penstock("topic", "delete", "orders", stdin="y\n")
+    penstock("topic", "describe", "orders", code=2)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["create", "a b"], "bad topic name"),
+        (["create", "x" * 128], "the topic name is too long"),
+        (["create", "x", "--queues", "0"], "queues must be a positive whole number"),
+        (["create", "x", "--type", "DELAY"], "topics of type DELAY are not supported yet"),
+        (["create", "x", "--retention", "3 days"], "'3 days' is no duration; write 3d"),
+        (["create", "x", "--retention-bytes", "many"], "'many' is no size; write 10GiB"),
+        (["create", "there", "--queues", "2"], "expected:  queues 2\n  observed:  queues 16"),
+        (["describe", "absent"], "there is no such topic"),
+        (["alter", "absent", "--retention", "1d"], "there is no such topic"),
+        (["alter", "there"], "Change what?"),
+        (["delete", "absent", "--yes"], "there is no such topic"),
+    ],
+)
+def test_wrong_calls_are_told(penstock: Penstock, args: list[str], message: str) -> None:
+    penstock("topic", "create", "there")
+    assert message in penstock("topic", *args, code=2).err

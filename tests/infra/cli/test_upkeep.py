@@ -1,0 +1,103 @@
+"""verify, repair, maintain and doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.infra.cli.checks import Requirement
+from tests.infra.cli.conftest import Penstock
+
+
+@pytest.fixture
+def orders(penstock: Penstock) -> Penstock:
+    """Three entries with a message each behind the topic's creation."""
+    penstock("topic", "create", "orders", "--queues", "1")
+    for n in range(3):
+        penstock("produce", "orders", stdin=f'{{"n": {n}}}\n')
+    return penstock
+
+
+def entry(lake: Path, number: int) -> Path:
+    return lake / "topics" / "orders" / "log" / f"{number:020}.parquet"
+
+
+def spoil(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+def test_maintaining_once_publishes_and_says_so(orders: Penstock) -> None:
+    steps = {row["step"]: row for row in orders("maintain", "--once", "--json").rows}
+    assert steps["publish"]["rows"] == 3
+    assert {"compact", "retain", "trim", "collect"} <= steps.keys()
+    (report,) = orders("verify", "--json").rows
+    assert (report["ok"], report["log_rows"], report["table_rows"], report["compared_rows"]) == (True, 3, 3, 3)
+    assert "orders: ok" in orders("verify", "orders").out
+    assert "nothing to do" in orders("maintain", "orders", "--once").out
+
+
+def test_a_deleted_topic_is_emptied(orders: Penstock, lake: Path) -> None:
+    orders("maintain", "--once")
+    orders("topic", "delete", "orders", "--yes")
+    steps = {row["step"]: row for row in orders("maintain", "--once", "--json").rows}
+    assert steps["empty"]["rows"] == 3
+
+
+def test_damage_is_found_and_repaired(orders: Penstock, lake: Path) -> None:
+    spoil(entry(lake, 3))
+    found = orders("verify", code=4).out
+    assert "orders: DAMAGED" in found
+    assert "00000000000000000003.parquet" in found
+    (report,) = orders("verify", "--json", code=4).rows
+    assert report["ok"] is False
+    assert "entry 5 would repair it" in orders("repair", "orders", "--dry-run", code=4).out
+    assert "Nothing was done." in orders("repair", "orders", stdin="n\n", code=1).err
+    (repaired,) = orders("repair", "orders", "--yes", "--json").rows
+    assert (repaired["written"], repaired["entry"], repaired["lost_entries"]) == (True, 5, [3])
+    assert "nothing to repair" in orders("repair", "orders").out
+    orders("produce", "orders", stdin='{"n": 3}\n')
+
+
+def test_reading_over_damage_ends_with_its_exit_code(orders: Penstock, lake: Path) -> None:
+    settings = lake / "topics" / "orders" / "topic.json"
+    settings.write_text("{}")
+    said = orders("read", "orders", code=4).err
+    assert "the object is not a topic's settings" in said
+    assert "topics/orders/topic.json" in said
+
+
+@pytest.mark.parametrize("command", ["verify", "repair", "maintain"])
+def test_absent_topics_are_told(penstock: Penstock, command: str) -> None:
+    once = ["--once"] if command == "maintain" else []
+    assert "there is no such topic" in penstock(command, "absent", *once, code=2).err
+
+
+def test_the_doctor_finds_a_folder_well_and_leaves_nothing(penstock: Penstock, lake: Path) -> None:
+    checks = {row["name"]: row for row in penstock("doctor", lake, "--json").rows}
+    assert all(
+        checks[name]["status"] == "ok" for name in ("write", "read", "delete", "conditional writes", "clock", "Python", "pyarrow")
+    )
+    assert not [file for file in lake.rglob("*") if file.is_file() and ".penstock" not in file.parts]
+    assert "conditional writes   honoured" in penstock("doctor").out
+
+
+def test_the_doctor_names_the_fix(penstock: Penstock, tmp_path: Path) -> None:
+    (first, *_) = penstock("doctor", "ftp://x", "--json", code=1).rows
+    assert (first["name"], first["status"]) == ("URL", "problem")
+    assert "s3://bucket/prefix" in first["fix"]
+    (tmp_path / "file").write_text("")
+    shown = penstock("doctor", tmp_path / "file" / "lake", code=1).out
+    assert "problem  write" in shown
+    assert "fix: " in shown
+
+
+def test_requirements_are_compared() -> None:
+    parsed = Requirement.parse('moto[server]<6,>=5.2.5; extra == "testing"')
+    assert parsed == Requirement("moto", "<6,>=5.2.5", "testing")
+    assert parsed.fits("5.10")
+    assert not parsed.fits("5.2.4")
+    assert not parsed.fits("6.0.0")
+    assert Requirement.parse("delta-spark==4.4.0").fits("4.4.0")
