@@ -24,19 +24,17 @@ _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
 
 
 @dataclass(frozen=True, eq=False)
-class BatchRows:
-    """The rows of one batch."""
+class Places:
+    """Where the messages of a batch go; small, so that receipts may keep it."""
 
-    table: pa.Table
-    """With `LOG_SCHEMA`, sorted by queue, and by sending order within each."""
     queues: npt.NDArray[np.int32]
     """The queue of every message, in sending order."""
 
     @cached_property
     def rows(self) -> dict[int, int]:
         """Rows of every queue."""
-        found, counts = np.unique(self.queues, return_counts=True)
-        return {int(queue): int(count) for queue, count in zip(found, counts, strict=True)}
+        counts = np.bincount(self.queues)
+        return {int(queue): int(counts[queue]) for queue in np.flatnonzero(counts)}
 
     @cached_property
     def ranks(self) -> npt.NDArray[np.int64]:
@@ -51,6 +49,15 @@ class BatchRows:
         ranks[order] = starts
         return ranks
 
+
+@dataclass(frozen=True, eq=False)
+class BatchRows:
+    """The rows of one batch."""
+
+    table: pa.Table
+    """With `LOG_SCHEMA`, sorted by queue, and by sending order within each."""
+    places: Places
+
     @property
     def size_bytes(self) -> int:
         """Of the rows in memory, uncompressed."""
@@ -62,32 +69,54 @@ def message_id(prefix: int, number: int) -> str:
     return f"{prefix:016x}{number:016x}"
 
 
+@dataclass(frozen=True, slots=True)
+class MessageIds:
+    """The ids of a batch's messages: those of one open producer begin alike, and count up."""
+
+    prefix: int
+    first_number: int
+
+    def column(self, count: int) -> pa.Array:
+        """Of the first ``count`` messages, built without a Python object for each."""
+        numbers = np.empty((count, 2), ">u8")
+        numbers[:, 0] = self.prefix
+        numbers[:, 1] = np.arange(self.first_number, self.first_number + count, dtype=np.uint64)
+        text = _HEX[numbers.view(np.uint8).reshape(-1)].reshape(-1)
+        offsets = np.arange(0, (count + 1) * _ID_CHARS, _ID_CHARS, dtype=np.int32)
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
+
+
 def rows_of_messages(
     messages: Sequence[Message],
-    born_ms: Sequence[int],
+    born_us: npt.NDArray[np.int64],
     queues: Mapping[int, int],
     router: Router,
     *,
     producer: str,
-    id_prefix: int,
-    first_number: int,
+    ids: MessageIds,
+    labelled: bool = True,
 ) -> BatchRows:
-    """Rows for checked messages; ``queues`` names the queue of those (by index) whose sender chose it."""
+    """Rows for checked messages; ``queues`` names the queue of those (by index) whose sender chose it.
+
+    Unless ``labelled``, none of them has a tag, keys or properties.
+    """
     count = len(messages)
-    bodies, groups, tags, keys, properties, _ = zip(*messages, strict=True)
-    group_column = pa.array(groups, pa.string())
+    group_column = pa.array([message[1] for message in messages], pa.string())
+    tags = [message[2] for message in messages] if labelled else []
+    keys = [message[3] for message in messages] if labelled else []
+    properties = [message[4] for message in messages] if labelled else []
     routed = router.route(group_column)
     for index, queue in queues.items():
         routed[index] = queue
     columns = {
         "queue": pa.array(routed),
-        "message_id": _message_ids(id_prefix, first_number, count),
+        "message_id": ids.column(count),
         "message_group": group_column,
         "tag": pa.array(tags, pa.string()) if any(tags) else pa.nulls(count, pa.string()),
         "keys": pa.array(map(list, keys), _KEYS_TYPE) if any(keys) else _all_empty(_KEYS_TYPE, count),
         "properties": _properties(properties) if any(properties) else _all_empty(_PROPERTIES_TYPE, count),
-        "body": pa.array(bodies, pa.binary()),
-        "born_timestamp": pa.array(np.asarray(born_ms, np.int64) * 1000).view(_TIME_TYPE),
+        "body": pa.array([message[0] for message in messages], pa.binary()),
+        "born_timestamp": pa.array(born_us).view(_TIME_TYPE),
         "delivery_timestamp": pa.nulls(count, _TIME_TYPE),
         "producer": pa.repeat(pa.scalar(producer), count),
     }
@@ -100,8 +129,7 @@ def rows_of_arrow(
     router: Router,
     *,
     producer: str,
-    id_prefix: int,
-    first_number: int,
+    ids: MessageIds,
 ) -> BatchRows:
     """Rows for a table that `check_arrow` has passed."""
     count = data.num_rows
@@ -113,7 +141,7 @@ def rows_of_arrow(
         routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
     columns = {
         "queue": pa.array(routed),
-        "message_id": _message_ids(id_prefix, first_number, count),
+        "message_id": ids.column(count),
         "message_group": groups,
         "tag": data["tag"],
         "keys": data["keys"]
@@ -227,21 +255,11 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
 def _sorted_by_queue(table: pa.Table, queues: npt.NDArray[np.int32]) -> BatchRows:
     if len(queues) > 1 and (queues[1:] < queues[:-1]).any():
         table = table.take(pa.array(_stable_order(queues)))
-    return BatchRows(table, queues)
+    return BatchRows(table, Places(queues))
 
 
 def _stable_order(queues: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     return np.argsort(queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
-
-
-def _message_ids(prefix: int, first: int, count: int) -> pa.Array:
-    """The ids of consecutive messages, built without a Python object per message."""
-    numbers = np.empty((count, 2), ">u8")
-    numbers[:, 0] = prefix
-    numbers[:, 1] = np.arange(first, first + count, dtype=np.uint64)
-    text = _HEX[numbers.view(np.uint8).reshape(-1)].reshape(-1)
-    offsets = np.arange(0, (count + 1) * _ID_CHARS, _ID_CHARS, dtype=np.int32)
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
 
 
 def _properties(properties: Sequence[Mapping[str, str]]) -> pa.Array:

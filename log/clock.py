@@ -19,6 +19,8 @@ class StoreClock:
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
+        self.monotonic_s = machine.monotonic_s
+        """The machine's, without a step between: every ``send`` reads it."""
         self._base: tuple[int, float] | None = None
 
     def wall_ms(self) -> int:
@@ -27,10 +29,6 @@ class StoreClock:
             return self._machine.wall_ms()
         base_ms, base_s = self._base
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
-
-    def monotonic_s(self) -> float:
-        """The machine's."""
-        return self._machine.monotonic_s()
 
     async def sync(self, store: ObjectStore) -> None:
         """Ask the store. Raises `ClockSkewError` when this machine's clock is more than five minutes off."""

@@ -17,6 +17,10 @@ from .limits import MIB, SEQUENCE_MAX, is_positive
 from .messages import Message
 from .receipts import Settled
 
+MESSAGE_OVERHEAD_BYTES = 400
+"""What a message costs in memory beside its body: the tuple, its receipt, its columns."""
+_GROWTH_MAX = 4
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerOptions:
@@ -25,7 +29,7 @@ class ProducerOptions:
     linger: timedelta = timedelta(milliseconds=25)
     """How long the first message of a batch waits for company."""
     batch_bytes: int = 4 * MIB
-    """A batch this large goes at once."""
+    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this."""
     memory_bytes: int = 64 * MIB
     """What may wait in memory, overhead included."""
     on_full: Literal["block", "raise"] = "block"
@@ -59,22 +63,43 @@ class Gathering:
 
     first_number: int
     started_s: float
+    id_prefix: int = 0
     messages: list[Message] = field(default_factory=list)
-    born_ms: list[int] = field(default_factory=list)
+    born_s: list[float] = field(default_factory=list)
+    """When each was sent, by the monotonic clock."""
+    labelled: bool = False
+    """Whether any of them may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
     """The queue of those messages, by index, whose sender chose it."""
     table: pa.Table | None = None
     last_sequence: int | None = None
     """Of the last message, where the application gives sequences."""
     size_bytes: int = 0
+    notice_bytes: int = 0
+    """The appending side is told when it has grown to this."""
+    full: bool = False
+    """Large enough to go at once."""
     closed: bool = False
-    """Nothing more may join: it is large enough, or a batch of its own."""
+    """Nothing more may join: it is a batch of its own, or as large as one may be."""
     future: Future[Settled] = field(default_factory=_shared_future)
 
     @property
     def count(self) -> int:
         """Messages so far."""
         return self.table.num_rows if self.table is not None else len(self.messages)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What it has in it, without what the messages cost as objects."""
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.messages)
+
+    def settle(self, outcome: Settled | PenstockError) -> None:
+        """Tell all receipts. They may be kept for long, so what they need no more goes."""
+        self.messages, self.born_s, self.queues, self.table = [], [], {}, None
+        if isinstance(outcome, Settled):
+            self.future.set_result(outcome)
+        else:
+            self.future.set_exception(outcome)
 
 
 class Sequences:
@@ -85,6 +110,11 @@ class Sequences:
         self._named = named
         self._last: int | None = None
         self._given: bool | None = None
+
+    @property
+    def none(self) -> bool:
+        """Whether this producer's messages have no sequences, so that a message without one needs no check."""
+        return self._given is False
 
     def check(self, sequence: int | None) -> bool:
         """Whether a message with this sequence (None: not given) is a duplicate. Raises `SequenceError` or `InvalidArgument`."""
@@ -106,25 +136,33 @@ class Sequences:
 class Buffer:
     """Gatherings in order, within a memory limit. All but ``take`` and ``release`` are called by senders, under ``lock``."""
 
-    def __init__(self, options: ProducerOptions, *, loop_thread: int, now_s: Callable[[], float], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        *,
+        id_prefix: int,
+        loop_thread: int,
+        now_s: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
         self._options = options
+        self.id_prefix = id_prefix
         self._loop_thread = loop_thread
         self._now_s = now_s
         self._wake = wake
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.queue: deque[Gathering] = deque()
+        self.open: Gathering | None = None
+        """What the next message joins, the last of ``queue``."""
         self.size_bytes = 0
         """Waiting or on its way."""
-        self.number = 0
-        """Of the next message."""
+        self.room_bytes = options.memory_bytes
+        """From so many bytes on a sender must `await_room`; zero once nothing may be sent any more."""
+        self._number = 0
+        """Of the first message behind all closed gatherings."""
         self.failure: PenstockError | None = None
         self.closed = False
-
-    @property
-    def shut(self) -> bool:
-        """Whether a sender must stop to look before it may add."""
-        return self.size_bytes >= self._options.memory_bytes or self.closed or self.failure is not None
 
     def await_room(self) -> None:
         """Return when there is room; raise what forbids sending, or `BackPressureError`."""
@@ -148,29 +186,64 @@ class Buffer:
 
     def open_gathering(self) -> Gathering:
         """The gathering that the next message joins."""
-        if self.queue and not self.queue[-1].closed:
-            return self.queue[-1]
-        gathering = Gathering(self.number, self._now_s())
-        self.queue.append(gathering)
-        return gathering
+        if self.open is None:
+            gathering = Gathering(self._number, self._now_s(), self.id_prefix)
+            self.queue.append(gathering)
+            self.open = gathering
+        return self.open
 
-    def grow(self, gathering: Gathering, count: int, size_bytes: int) -> None:
-        """Account for what has joined ``gathering``, and wake the appending side when it has something new to do."""
-        was_empty = gathering.size_bytes == 0
-        gathering.size_bytes += size_bytes
+    def add(self, gathering: Gathering, size_bytes: int) -> None:
+        """Let a batch of its own wait behind all that was sent before."""
+        self._close_open()
+        gathering.first_number, gathering.id_prefix = self._number, self.id_prefix
+        gathering.started_s, gathering.closed = self._now_s(), True
+        gathering.size_bytes = size_bytes
+        self._number += gathering.count
         self.size_bytes += size_bytes
-        self.number += count
-        if gathering.size_bytes >= self._options.batch_bytes:
-            gathering.closed = True
-        if was_empty or gathering.closed:
+        self.queue.append(gathering)
+        self._wake()
+
+    def notice(self, gathering: Gathering) -> None:
+        """The open gathering has grown to something: its first message, a batch, or as much as a batch may be."""
+        payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
+        if payload_bytes >= _GROWTH_MAX * batch_bytes:
+            self._close_open()
+        goal = batch_bytes if payload_bytes < batch_bytes else _GROWTH_MAX * batch_bytes
+        # Whoever has little in many messages is asked again and again, but seldom.
+        gathering.notice_bytes = gathering.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
+        wake = gathering.count == 1 or (payload_bytes >= batch_bytes and not gathering.full)
+        gathering.full = payload_bytes >= batch_bytes
+        if wake:
             self._wake()
 
-    def take(self) -> Gathering | None:
+    def _close_open(self) -> None:
+        if self.open is not None:
+            self.open.closed = True
+            self._number = self.open.first_number + self.open.count
+            self.open = None
+
+    def cut(self, gathering: Gathering, count: int, size_bytes: int, last_sequence: int | None) -> None:
+        """Make ``gathering`` again what it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
+        del gathering.messages[count:], gathering.born_s[count:]
+        gathering.queues.pop(count, None)
+        self.size_bytes += size_bytes - gathering.size_bytes
+        gathering.size_bytes, gathering.last_sequence = size_bytes, last_sequence
+        if gathering.closed:
+            self._number = gathering.first_number + count
+
+    def head(self) -> Gathering | None:
+        """The oldest gathering with something in it; an interrupted ``send`` may leave empty ones."""
+        with self.lock:
+            while self.queue and self.queue[0].count == 0:
+                if self.queue.popleft() is self.open:
+                    self.open = None
+            return self.queue[0] if self.queue else None
+
+    def take(self) -> Gathering:
         """The oldest gathering, to be appended; nothing joins it any more."""
         with self.lock:
-            if not self.queue:
-                return None
-            self.queue[0].closed = True
+            if self.queue[0] is self.open:
+                self._close_open()
             return self.queue.popleft()
 
     def release(self, gathering: Gathering) -> None:
@@ -184,22 +257,22 @@ class Buffer:
         with self.lock:
             self.failure = self.failure or error
             waiting, self.queue = list(self.queue), deque()
-            self.size_bytes = 0
+            self.open, self.size_bytes, self.room_bytes = None, 0, 0
             self.room.notify_all()
         for gathering in waiting:
-            gathering.future.set_exception(failed_before(error))
+            gathering.settle(failed_before(error))
 
     def close(self) -> None:
         """Refuse further messages; what waits is still to be taken."""
         with self.lock:
-            self.closed = True
+            self.closed, self.room_bytes = True, 0
             self.room.notify_all()
 
     def after_fork(self, error: PenstockError) -> None:
         """In a child process: the lock may be held by a thread that does not exist here."""
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
-        self.failure = error
+        self.failure, self.room_bytes = error, 0
 
 
 def failed_before(error: PenstockError) -> PenstockError:

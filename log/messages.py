@@ -185,10 +185,16 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
         raise InvalidArgument(
             "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
         )
-    _at_most("the body", len(body), limits.body_bytes, "bytes")
+    _at_most("the body", body.nbytes if isinstance(body, memoryview) else len(body), limits.body_bytes, "bytes")
     if group is not None:
         _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes")
     _check_labels(tag, keys, properties, limits)
+
+
+def frozen(message: Message) -> Message:
+    """A checked message as it is now, whatever its sender does to its parts from now on."""
+    body, group, tag, keys, properties, due = message
+    return Message(bytes(body), group, tag, tuple(keys), dict(properties), due)
 
 
 _TYPE_HINTS = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .appender import Appender
-from .batching import BatchRows, check_arrow, rows_of_arrow, rows_of_messages
+from .batching import BatchRows, MessageIds, Places, check_arrow, rows_of_arrow, rows_of_messages
 from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
-from .gathering import Buffer, Gathering, ProducerOptions, Sequences
+from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, Sequences
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
-from .messages import Message, check_message
+from .messages import Message, check_message, frozen
 from .paths import TopicPaths
 from .pending import Outcome, Written
 from .receipts import BatchReceipt, Receipt, Settled
@@ -32,11 +31,8 @@ from .settings import TopicSettings
 from .staging import stage
 from .stores.protocol import ObjectStore
 
-MESSAGE_OVERHEAD_BYTES = 400
-"""What a message costs in memory beside its body: the tuple, its receipt, its columns."""
 _CHECKED_GROUPS_MAX = 100_000
 _STAGE_AGAIN_S = 0.5
-_NO_ROWS = BatchRows(pa.table({}), np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +71,28 @@ class Producer:
         self.id = id
         """The producer's name, or a random id."""
         self._router = Router(settings.queues, first=runtime.random.randrange(settings.queues))
-        self._id_prefix = runtime.random.getrandbits(64)
+        self._now_s = runtime.clock.monotonic_s
         self._sequences = Sequences(last_sequence, named=epoch is not None)
         self._accepted = last_sequence
         self._accepted_at_opening = last_sequence
-        self._checked_groups: set[str] = set()
+        self._unsequenced = False
+        self._checked_groups: set[str | None] = set()
         self._durable = (0, 0)
         self._flushing = False
         self._on_its_way: Gathering | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._buffer = Buffer(options, loop_thread=threading.get_ident(), now_s=runtime.clock.monotonic_s, wake=self._wake)
+        self._body_bytes_max = settings.limits.body_bytes
+        self._buffer = Buffer(
+            options,
+            id_prefix=runtime.random.getrandbits(64),
+            loop_thread=threading.get_ident(),
+            now_s=runtime.clock.monotonic_s,
+            wake=self._wake,
+        )
+        self._duplicates = Gathering(2**64, 0.0, self._buffer.id_prefix)
+        self._duplicates.settle(Settled(Written(0, 0, {}), Places(np.empty(0, np.int32))))
         self._task = asyncio.ensure_future(self._run())
 
     @property
@@ -114,25 +120,49 @@ class Producer:
         written. Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError`, `BackPressureError`; and once the producer
         is done for, `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
-        size_bytes = self._check(message)
+        # Half of what a message costs is spent here, so the steps are written out: no calls that can be spared.
+        size_bytes = 0
+        if message.__class__ is Message:
+            body, group, tag, keys, properties, due = message
+            if body.__class__ is bytes and tag is None and not keys and not properties and due is None:
+                try:
+                    known = group in self._checked_groups
+                except TypeError:
+                    known = False  # not even hashable
+                if known and len(body) <= self._body_bytes_max:
+                    size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
+        if not (plain := size_bytes > 0):
+            message, size_bytes = self._checked(message)
         if queue is not None:
             self._check_queue(queue)
         buffer = self._buffer
         with buffer.lock:
-            if buffer.shut:
+            if buffer.size_bytes >= buffer.room_bytes:
                 buffer.await_room()
-            if self._sequences.check(sequence):
-                return Receipt(_settled(), -1, self._id_prefix, 2**64 - 1)
-            gathering = buffer.open_gathering()
+            if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
+                return _receipt(self._duplicates, -1)
+            gathering = buffer.open or buffer.open_gathering()
             index = len(gathering.messages)
-            if queue is not None:
-                gathering.queues[index] = queue
-            gathering.last_sequence = sequence
-            gathering.messages.append(message)
-            gathering.born_ms.append(self._runtime.clock.wall_ms())
-            number = buffer.number
-            buffer.grow(gathering, 1, size_bytes)
-        return Receipt(gathering.future, index, self._id_prefix, number)
+            size_before, sequence_before = gathering.size_bytes, gathering.last_sequence
+            try:
+                if queue is not None:
+                    gathering.queues[index] = queue
+                if not plain:
+                    gathering.labelled = True
+                gathering.last_sequence = sequence
+                gathering.messages.append(message)
+                gathering.born_s.append(self._now_s())
+                gathering.size_bytes += size_bytes
+                buffer.size_bytes += size_bytes
+                if gathering.size_bytes >= gathering.notice_bytes:
+                    buffer.notice(gathering)
+            except BaseException:
+                buffer.cut(gathering, index, size_before, sequence_before)
+                raise
+        receipt = _new(Receipt)
+        receipt.batch = gathering
+        receipt.index = index
+        return receipt
 
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
@@ -144,9 +174,9 @@ class Producer:
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
             return self._send_table(table)
-        messages = list(data)
-        size_bytes = sum(map(self._check, messages))
-        return self._send_gathering(Gathering(0, 0.0, messages=messages), size_bytes, duplicates=0)
+        checked = list(map(self._checked, data))
+        gathering = Gathering(0, 0.0, messages=[message for message, _ in checked], labelled=True)
+        return self._send_gathering(gathering, sum(size_bytes for _, size_bytes in checked), duplicates=0)
 
     def _send_table(self, table: pa.Table) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
@@ -166,40 +196,34 @@ class Producer:
     def _send_gathering(self, gathering: Gathering, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
         buffer = self._buffer
         with buffer.lock:
-            if buffer.shut:
+            if buffer.size_bytes >= buffer.room_bytes:
                 buffer.await_room()
             if gathering.count + duplicates:
-                self._sequences.check(first)
+                self._is_duplicate(first)
             if gathering.last_sequence is not None and gathering.last_sequence != first:
-                self._sequences.check(gathering.last_sequence)
+                self._is_duplicate(gathering.last_sequence)
             if gathering.count == 0:
-                return BatchReceipt(_settled(), duplicates)
-            gathering.first_number, gathering.started_s, gathering.closed = buffer.number, self._runtime.clock.monotonic_s(), True
-            gathering.born_ms = [self._runtime.clock.wall_ms()] * len(gathering.messages)
-            if buffer.queue:
-                buffer.queue[-1].closed = True
-            buffer.queue.append(gathering)
-            buffer.grow(gathering, gathering.count, max(1, size_bytes))
+                return BatchReceipt(self._duplicates.future, duplicates)
+            gathering.born_s = [self._now_s()] * len(gathering.messages)
+            buffer.add(gathering, max(1, size_bytes))
         return BatchReceipt(gathering.future, duplicates)
 
-    def _check(self, message: Message) -> int:
-        """Raise unless the message may be sent; returns what it costs in memory. Plain messages of a known group pass quickly."""
-        try:
-            body, group, tag, keys, properties, due = message
-        except (TypeError, ValueError):
-            raise InvalidArgument("send takes a penstock.Message", operation="send", observed=type(message).__name__) from None
-        plain = body.__class__ is bytes and tag is None and not keys and not properties and due is None
-        if not plain or group not in self._checked_groups or len(body) > self._settings.limits.body_bytes:
-            check_message(message, self._settings.message_type, self._settings.limits)
-            if len(self._checked_groups) < _CHECKED_GROUPS_MAX:
-                self._checked_groups.add(group)  # type: ignore[arg-type]
-        size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
-        if properties:
-            size_bytes += sum(len(name) + len(value) for name, value in properties.items())
-        return size_bytes
+    def _checked(self, message: Message) -> tuple[Message, int]:
+        """The message as it is now, and what it costs in memory. Raises unless it may be sent."""
+        check_message(message, self._settings.message_type, self._settings.limits)
+        if len(self._checked_groups) < _CHECKED_GROUPS_MAX:
+            self._checked_groups.add(message.message_group)
+        message = frozen(message)
+        labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
+        return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels
+
+    def _is_duplicate(self, sequence: int | None) -> bool:
+        duplicate = self._sequences.check(sequence)
+        self._unsequenced = self._sequences.none
+        return duplicate
 
     def _check_queue(self, queue: int) -> None:
-        if not isinstance(queue, int) or not 0 <= queue < self._settings.queues:
+        if not isinstance(queue, int) or isinstance(queue, bool) or not 0 <= queue < self._settings.queues:
             raise InvalidArgument(
                 "the topic has no such queue",
                 operation="send",
@@ -213,7 +237,7 @@ class Producer:
     async def flush(self) -> None:
         """Return when all that was sent before is durable. Raises what became of it otherwise."""
         with self._buffer.lock:
-            futures = [gathering.future for gathering in self._buffer.queue] + (
+            futures = [gathering.future for gathering in self._buffer.queue if gathering.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
             )
         self._flushing = True
@@ -279,26 +303,25 @@ class Producer:
             self._buffer.release(gathering)
             self._room.set()
             if not isinstance(outcome, Settled):
-                gathering.future.set_exception(outcome)
+                gathering.settle(outcome)
                 self._buffer.fail(outcome)
                 return
             self._durable = (self._durable[0] + gathering.count, self._durable[1] + 1)
-            gathering.future.set_result(outcome)
+            gathering.settle(outcome)
 
     async def _next(self) -> Gathering | None:
         """The next gathering whose time has come; None once the producer is closed and empty."""
         while True:
             self._news.clear()
-            head = self._buffer.queue[0] if self._buffer.queue else None
+            head = self._buffer.head()
             if head is None:
                 if self._buffer.closed:
                     return None
                 await self._news.wait()
                 continue
             self._appender.expect()
-            self._appender.expect()
             wait_s = head.started_s + self._options.linger.total_seconds() - self._runtime.clock.monotonic_s()
-            if head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
+            if head.full or head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()
             try:
                 await asyncio.wait_for(self._news.wait(), wait_s)
@@ -315,7 +338,7 @@ class Producer:
             previous=previous,
             last=previous + gathering.count if gathering.last_sequence is None else gathering.last_sequence,
             generation=self._generation,
-            rows=rows.rows,
+            rows=rows.places.rows,
             valid_until=0,
         )
         deadline_s = gathering.started_s + self._options.delivery_timeout.total_seconds()
@@ -324,7 +347,7 @@ class Producer:
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
             return outcome
         self._accepted = batch.last
-        return Settled(outcome, rows)
+        return Settled(outcome, rows.places)
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes
@@ -343,32 +366,30 @@ class Producer:
             )
 
     def _rows(self, gathering: Gathering) -> BatchRows:
+        now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()
+        ids = MessageIds(gathering.id_prefix, gathering.first_number)
         if gathering.table is not None:
-            born_us = 1000 * self._runtime.clock.wall_ms()
-            return rows_of_arrow(
-                gathering.table,
-                born_us,
-                self._router,
-                producer=self.id,
-                id_prefix=self._id_prefix,
-                first_number=gathering.first_number,
-            )
+            return rows_of_arrow(gathering.table, now_us, self._router, producer=self.id, ids=ids)
+        born_us = now_us - (1e6 * (now_s - np.asarray(gathering.born_s))).astype(np.int64)
         return rows_of_messages(
             gathering.messages,
-            gathering.born_ms,
+            born_us,
             gathering.queues,
             self._router,
             producer=self.id,
-            id_prefix=self._id_prefix,
-            first_number=gathering.first_number,
+            ids=ids,
+            labelled=gathering.labelled,
         )
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._news.set)
 
 
-def _settled() -> Future[Settled]:
-    """Of messages that were durable before."""
-    future: Future[Settled] = Future()
-    future.set_result(Settled(Written(0, 0, {}), _NO_ROWS))
-    return future
+def _receipt(batch: Gathering, index: int) -> Receipt:
+    receipt = _new(Receipt)
+    receipt.batch = batch
+    receipt.index = index
+    return receipt
+
+
+_new = object.__new__

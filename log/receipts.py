@@ -7,9 +7,9 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from .batching import BatchRows, message_id
+from .batching import Places, message_id
 from .errors import StoreUnavailable
 from .pending import Written
 
@@ -41,21 +41,32 @@ class Settled:
     """A written batch: where its rows went."""
 
     written: Written
-    rows: BatchRows
+    places: Places
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of the message sent as number ``index`` of the batch."""
-        queue = int(self.rows.queues[index])
+        queue = int(self.places.queues[index])
         if self.written.offsets is None:
             return queue, None
-        return queue, self.written.offsets[queue] + int(self.rows.ranks[index])
+        return queue, self.written.offsets[queue] + int(self.places.ranks[index])
+
+
+class SharedBatch(Protocol):
+    """What all receipts of a batch share."""
+
+    id_prefix: int
+    first_number: int
+    future: Future[Settled]
 
 
 class _Awaitable:
     """Waits for a batch's future, from a thread or from a coroutine."""
 
     __slots__ = ()
-    _future: Future[Settled]
+
+    @property
+    def _future(self) -> Future[Settled]:
+        raise NotImplementedError
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -80,18 +91,19 @@ class _Awaitable:
 class Receipt(_Awaitable):
     """Of one ``send``: ``result()`` blocks and ``await`` waits until the message is durable; both raise what went wrong."""
 
-    __slots__ = ("_future", "_id_prefix", "_index", "_number")
+    __slots__ = ("batch", "index")
+    batch: SharedBatch
+    index: int
+    """Of the message in the batch; -1 for a duplicate."""
 
-    def __init__(self, future: Future[Settled], index: int, id_prefix: int, number: int) -> None:
-        self._future = future
-        self._index = index
-        self._id_prefix = id_prefix
-        self._number = number
+    @property
+    def _future(self) -> Future[Settled]:
+        return self.batch.future
 
     @property
     def message_id(self) -> str:
         """Known at once; never changes."""
-        return message_id(self._id_prefix, self._number)
+        return message_id(self.batch.id_prefix, self.batch.first_number + self.index)
 
     def result(self, timeout: float | None = None) -> SendResult:
         """The message's place, once it is durable. ``timeout`` in seconds; raises `StoreUnavailable` when it passes."""
@@ -102,19 +114,23 @@ class Receipt(_Awaitable):
         return self._place(settled)
 
     def _place(self, settled: Settled) -> SendResult:
-        if self._index < 0:
+        if self.index < 0:
             return SendResult(self.message_id, None, None, duplicate=True)
-        return SendResult(self.message_id, *settled.place(self._index))
+        return SendResult(self.message_id, *settled.place(self.index))
 
 
 class BatchReceipt(_Awaitable):
     """Of one ``send_batch``."""
 
-    __slots__ = ("_duplicates", "_future")
+    __slots__ = ("_duplicates", "_shared")
 
     def __init__(self, future: Future[Settled], duplicates: int = 0) -> None:
-        self._future = future
+        self._shared = future
         self._duplicates = duplicates
+
+    @property
+    def _future(self) -> Future[Settled]:
+        return self._shared
 
     def result(self, timeout: float | None = None) -> BatchResult:
         """Where the rows went, once they are durable. ``timeout`` in seconds."""
@@ -125,6 +141,6 @@ class BatchReceipt(_Awaitable):
         return self._places(settled)
 
     def _places(self, settled: Settled) -> BatchResult:
-        rows, first = settled.rows.rows, settled.written.offsets
+        rows, first = settled.places.rows, settled.written.offsets
         offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
-        return BatchResult(len(settled.rows.queues), offsets, self._duplicates)
+        return BatchResult(len(settled.places.queues), offsets, self._duplicates)

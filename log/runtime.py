@@ -28,6 +28,10 @@ class Clock(Protocol):
         ...
 
 
+# CLOCK_MONOTONIC stands still while a laptop sleeps, and a view of the log must age meanwhile.
+_STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The clocks of this machine."""
 
@@ -35,8 +39,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        # CLOCK_MONOTONIC stands still while a laptop sleeps, and a view of the log must age meanwhile.
-        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+        return time.clock_gettime(_STEADY_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)
