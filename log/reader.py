@@ -216,11 +216,7 @@ class Reader:
             for queue in list(position):
                 limit = min(snapshot.end(queue), limits[queue] if limits is not None else snapshot.end(queue))
                 if position[queue] < limit:
-                    runtime = self._topic.runtime
-                    async for batch in scan_queue(
-                        self._store, self._paths, snapshot, queue, position[queue], limit, columns, runtime=runtime
-                    ):
-                        self._check_dense(snapshot, batch, queue, position[queue], skip=skip_damaged)
+                    async for batch in self._table(snapshot, queue, position[queue], limit, columns, skip_damaged=skip_damaged):
                         position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
                         yield batch
                     position[queue] = limit
@@ -233,10 +229,21 @@ class Reader:
             except ViewLost:  # trimmed meanwhile: what the log had is in the table now
                 continue
 
-    def _check_dense(self, snapshot: Snapshot, batch: pa.RecordBatch, queue: int, expected: int, *, skip: bool) -> None:
-        first = batch.column("offset")[0].as_py()
-        if first > expected and not skip:
-            raise self._lost(LostRange(queue, expected, first, self._paths.table(snapshot.folder), "its rows were lost"))
+    async def _table(
+        self, snapshot: Snapshot, queue: int, start: int, limit: int, columns: list[str], *, skip_damaged: bool
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The table's rows of a queue; where some are missing, those before them and then the error that names them."""
+        expected, folder = start, self._paths.table(snapshot.folder)
+        lost = next((one for one in snapshot.lost(queue) if one[0] < limit and one[1] > start and not skip_damaged), None)
+        stop = limit if lost is None else max(start, lost[0])
+        async for batch in scan_queue(self._store, self._paths, snapshot, queue, start, stop, columns, runtime=self._topic.runtime):
+            first, last = batch.column("offset")[0].as_py(), batch.column("offset")[batch.num_rows - 1].as_py()
+            if not skip_damaged and (first != expected or last - first >= batch.num_rows):
+                raise self._lost(LostRange(queue, expected, last, folder, "the table does not have all its rows"))
+            expected = last + 1
+            yield batch
+        if lost is not None:
+            raise self._lost(LostRange(queue, stop, lost[1], folder, "its rows were lost before they were published"))
 
     async def _log(
         self, position: dict[int, int], limits: Mapping[int, int] | None, snapshot: Snapshot, *, follow: bool, skip_damaged: bool
@@ -254,7 +261,8 @@ class Reader:
                     return
                 await self._wait_past(view.state.entry)
             folded_now.clear()
-            await view.step()
+            if not await view.step():  # an entry between two others is missing: only a look at what follows leads around it
+                await view.catch_up(until=self._topic.tail.state.entry, expect_many=True)
             for folded, data in folded_now:
                 if folded.state.incarnation != self._topic.record.incarnation:
                     continue  # of an earlier topic of this name

@@ -34,6 +34,11 @@ class EntryCache:
     def get(self, number: int) -> bytes | None:
         return self._entries.get(number)
 
+    def clear(self) -> None:
+        """Forget all; they are read again when they are needed."""
+        self._entries.clear()
+        self._size_bytes = 0
+
     def put(self, number: int, data: bytes) -> None:
         if number in self._entries:
             return
