@@ -29,6 +29,8 @@ from .runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail import Tail
 
+ALONE_INLINE_TIMES = 8
+"""Where nobody else appends, an entry may hold so much more: one request instead of two, and who reads it wants its rows."""
 LIST_TAILS = 16
 LOST_RACES_MAX = 1
 """A process that loses so many races for one entry goes on to combine."""
@@ -282,7 +284,8 @@ class Appender:
     # --- Appending --------------------------------------------------------------------------------------------------------------
 
     async def _append_entry(self) -> None:
-        await self._hand_over([p for p in self._pending if p.rows is not None and p.size_bytes > ENTRY_INLINE_BYTES_MAX])
+        limit = ENTRY_INLINE_BYTES_MAX * (1 if self._contended else ALONE_INLINE_TIMES)
+        await self._hand_over([p for p in self._pending if p.rows is not None and p.size_bytes > limit])
         now_s = self._clock.monotonic_s()
         if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
             self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S

@@ -28,6 +28,8 @@ class ProducerOptions:
 
     linger: timedelta = timedelta(milliseconds=25)
     """How long the first message of a batch waits for company."""
+    linger_max: timedelta = timedelta(milliseconds=400)
+    """How long it waits where so much is sent that half a batch comes together meanwhile: fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
     """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this."""
     memory_bytes: int = 64 * MIB
@@ -39,7 +41,7 @@ class ProducerOptions:
     """After this a batch ends as not written, where that is proved, or as unknown."""
 
     def __post_init__(self) -> None:
-        for name in ("linger", "block_timeout", "delivery_timeout"):
+        for name in ("linger", "linger_max", "block_timeout", "delivery_timeout"):
             duration: object = getattr(self, name)
             if not isinstance(duration, timedelta) or duration < timedelta(0):
                 raise InvalidArgument(f"{name} must be a timedelta, not negative", observed=duration)
@@ -102,6 +104,13 @@ class Gathering:
             self.future.set_exception(outcome)
 
 
+def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
+    """How long the first message of a batch waits for company, at this rate of sending."""
+    longest_s = options.linger_max.total_seconds()
+    pays = bytes_per_s * longest_s >= options.batch_bytes / 2
+    return max(longest_s, options.linger.total_seconds()) if pays else options.linger.total_seconds()
+
+
 class Sequences:
     """The rules of a producer's sequences, over the calls of ``send``."""
 
@@ -161,6 +170,9 @@ class Buffer:
         """From so many bytes on a sender must `await_room`; zero once nothing may be sent any more."""
         self._number = 0
         """Of the first message behind all closed gatherings."""
+        self.bytes_per_s = 0.0
+        """Taken lately."""
+        self._taken_s = now_s()
         self.failure: PenstockError | None = None
         self.closed = False
 
@@ -244,6 +256,10 @@ class Buffer:
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()
+            now_s = self._now_s()
+            lately = self.queue[0].payload_bytes / max(now_s - self._taken_s, 0.001)
+            self.bytes_per_s += 0.5 * (lately - self.bytes_per_s)
+            self._taken_s = now_s
             return self.queue.popleft()
 
     def release(self, gathering: Gathering) -> None:

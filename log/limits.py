@@ -36,8 +36,8 @@ JOB_AGE_MAX_MS = 48 * 3600 * 1000
 # --- Sizes -------------------------------------------------------------------------------------------------------------------
 ENTRY_INLINE_BYTES_MAX = 1 * MIB
 """Rows beyond this are staged and linked: some servers break the connection of a refused conditional PUT of more."""
-HANDED_BYTES_MAX = 64 * MIB
-"""Rows beyond this are staged in parts, as a job."""
+HANDED_BYTES_MAX = 8 * MIB
+"""Rows beyond this are staged in parts, side by side, as a job."""
 ENTRY_LINKS_MAX = 256
 PATH_PART_BYTES_MAX = 255
 TOPIC_NAME_CHARS_MAX = 127

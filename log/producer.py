@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from .appender import Appender
 from .batching import BatchRows, MessageIds, Places, check_arrow, rows_of_arrow, rows_of_messages
 from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
-from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, Sequences
+from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, Sequences, linger_s
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
 from .messages import Message, check_message, frozen
@@ -320,7 +320,7 @@ class Producer:
                 await self._news.wait()
                 continue
             self._appender.expect()
-            wait_s = head.started_s + self._options.linger.total_seconds() - self._runtime.clock.monotonic_s()
+            wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
             if head.full or head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()
             try:

@@ -16,6 +16,8 @@ from .runtime import Runtime
 from .stores.protocol import ObjectStore, Put
 
 PART_BYTES = 16 * MIB
+PART_BYTES_MIN = PART_BYTES // 4
+"""Parts are at most and at least so large; between, as many as are uploaded at once."""
 _PARTS_AT_ONCE = 4
 
 
@@ -29,7 +31,9 @@ async def stage(
     job = runtime.new_id()
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
     await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)
-    rows_per_part = max(1, rows.num_rows * PART_BYTES // max(1, rows.get_total_buffer_size()))
+    size_bytes = max(1, rows.get_total_buffer_size())
+    part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)
+    rows_per_part = max(1, -(-rows.num_rows * part_bytes // size_bytes))
     gate = asyncio.Semaphore(_PARTS_AT_ONCE)
 
     async def upload(number: int) -> Part:
