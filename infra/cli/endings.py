@@ -25,7 +25,6 @@ EXIT_CODES = {
     128 + signal.SIGINT: "ended by Ctrl-C",
     128 + signal.SIGTERM: "ended by SIGTERM",
 }
-_CLOSED_PIPE = 128 + signal.SIGPIPE
 _STDOUT = 1
 
 
@@ -33,17 +32,15 @@ def ending(error: BaseException, session: Session) -> int:
     """Say on stderr what went wrong; the exit code."""
     if session.debug and not isinstance(error, SystemExit | Stopped | click.exceptions.Exit):
         traceback.print_exception(error)
-    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
-        error = error.__context__  # click leaves like this
+    if isinstance(error, BrokenPipeError):
+        error = Stopped(signal.SIGPIPE)
     match error:
         case SystemExit(code=code):
             return code if isinstance(code, int) else OTHER
-        case Stopped():
-            return error.exit_code
-        case BrokenPipeError():
-            # Whoever read our output has seen enough; the interpreter must not complain when it flushes at the end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
-            return _CLOSED_PIPE
+        case Stopped(exit_code=code):
+            if code == 128 + signal.SIGPIPE:  # the interpreter must not complain when it flushes at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+            return code
         case click.Abort():
             click.echo("Nothing was done.", err=True)
             return OTHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .endings import EXIT_CODES, ending
-from .session import Session, Signals
+from .session import Session, Signals, Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,12 @@ class _Commands(click.Group):
         names = [name for name in COMMANDS if name.startswith(incomplete)]
         items = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read our output has seen enough; click would make a failure of it
+            raise Stopped(signal.SIGPIPE) from None
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
         """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""

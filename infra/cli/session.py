@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +19,17 @@ if TYPE_CHECKING:
     from ...lake import Lake
     from ...log import Lake as AsyncLake
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_NUDGE = signal.SIGURG
+"""A signal that means nothing to anybody else; ignored unless handled."""
+_NUDGES, _NUDGE_S = 40, 0.05
+
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 
 class Stopped(BaseException):
-    """Ctrl-C or SIGTERM."""
+    """Ctrl-C or SIGTERM; or the reader of our output has seen enough."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -37,22 +45,48 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: int | None = None
+        self._handled = 0
         self._held = False
         self._tell: Callable[[], None] | None = None
 
     @contextmanager
     def handled(self) -> Iterator[None]:
         """Take the signals over for as long as the block."""
-        try:
-            before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not the main thread: whoever started the thread handles them
+        if threading.current_thread() is not threading.main_thread():  # whoever started this one handles them
             yield
             return
+        before = {number: signal.signal(number, self._on_signal) for number in _ENDING}
+        before[_NUDGE] = signal.signal(_NUDGE, lambda number, frame: None)
+        heard, told = os.pipe()
+        os.set_blocking(told, False)
+        before_told = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        nudging = threading.Thread(target=self._nudge, args=(heard,), name="penstock-signals", daemon=True)
+        nudging.start()
         try:
             yield
         finally:
+            signal.set_wakeup_fd(before_told)
+            os.close(told)
+            nudging.join()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _nudge(self, heard: int) -> None:
+        """Wake the main thread out of a blocking call until it has run the handler.
+
+        By itself it may sleep on: the kernel may give the signal to another thread, and a read that has half a line reads on.
+        """
+        main = threading.main_thread().ident
+        assert main is not None, "it runs"
+        count = 0
+        while number := os.read(heard, 1):
+            count += number[0] in _ENDING
+            for _ in range(_NUDGES):
+                if self._handled >= count:
+                    break
+                signal.pthread_kill(main, _NUDGE)
+                time.sleep(_NUDGE_S)
+        os.close(heard)
 
     @contextmanager
     def held(self, tell: Callable[[], None] | None = None) -> Iterator[None]:
@@ -76,6 +110,7 @@ class Signals:
             self._held = held
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._handled += 1
         first, self.received = self.received is None, number
         if not (first and self._held):
             raise Stopped(number)

@@ -1,0 +1,131 @@
+"""`penstock` as a process of its own: signals, pipes, start-up time."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from penstock import connect
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.processes
+
+START_S = 0.3
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    with connect(tmp_path / "lake") as opened:
+        opened.create_topic("orders", queues=1)
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def start(lake: Path) -> Iterator[Start]:
+    """Start `penstock` with arguments, all three streams piped."""
+    started: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "PENSTOCK_LAKE": str(lake)}
+
+    def call(*args: str) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')", *args]
+        started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment))
+        return started[-1]
+
+    yield call
+    for process in started:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
+
+
+def stored(lake: Path) -> int:
+    with connect(lake, read_only=True) as opened, opened.reader("orders") as reader:
+        return sum(end - first for first, end in reader.offsets().values())
+
+
+def feed(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(data)
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_import_that_is_stopped_says_what_it_sent(start: Start, lake: Path, number: signal.Signals, code: int) -> None:
+    process = start("produce", "orders", "--json")
+    feed(process, b'{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    wait_until(lambda: stored(lake) == 3, "three messages stored")
+    feed(process, b'{"n": 4')  # it is reading half a line
+    process.send_signal(number)
+    assert process.wait(20) == code
+    assert process.stdout is not None
+    assert process.stderr is not None
+    summary = json.loads(process.stdout.read())
+    assert (summary["sent"], summary["unknown"]) == (3, 0)
+    assert process.stderr.read() == b""
+    assert stored(lake) == 3
+
+
+def test_tail_shows_what_comes_and_ends_quietly(start: Start, lake: Path) -> None:
+    tail = start("tail", "orders", "--json", "--start", "earliest")
+    producer = start("produce", "orders")
+    producer.communicate(b'{"n": 1}\n', timeout=30)
+    assert tail.stdout is not None
+    assert json.loads(tail.stdout.readline())["body"] == '{"n": 1}'
+    tail.send_signal(signal.SIGTERM)
+    out, err = tail.communicate(timeout=20)
+    assert (tail.returncode, out, err) == (143, b"", b"")
+
+
+def test_maintenance_publishes_and_ends_in_order(start: Start, lake: Path) -> None:
+    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=30)
+    process = start("maintain", "--json")
+    assert process.stdout is not None
+    step = json.loads(process.stdout.readline())
+    assert (step["step"], step["rows"]) == ("publish", 1)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=20)[1] == b""
+    assert process.returncode == 143
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(start: Start, lake: Path) -> None:
+    lines = b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"x" * 200) for n in range(2000))
+    out, err = start("produce", "orders").communicate(lines, timeout=30)
+    assert (out.startswith(b"2,000 messages"), err) == (True, b"")
+    process = start("read", "orders", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(20) == 128 + signal.SIGPIPE
+    assert process.stderr.read() == b""
+
+
+def test_parquet_needs_a_file(start: Start) -> None:
+    process = start("produce", "orders", "--format", "parquet")
+    assert b"Parquet cannot be read from a pipe" in process.communicate(b"PAR1", timeout=30)[1]
+    assert process.returncode == 2
+
+
+def test_help_is_quick(start: Start) -> None:
+    def cpu_s() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert start("--help").communicate(timeout=30)[0]
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # Processor time, which a busy machine does not lengthen as much.
+    assert min(cpu_s() for _ in range(3)) < START_S
