@@ -35,7 +35,7 @@ async def read(log: LogWriter, queue: int, *, damaged: str = "raise") -> tuple[l
         reader = await lake.reader("orders")
         try:
             async for message in reader.messages(queue=queue, damaged=damaged):  # type: ignore[arg-type]
-                found.append(message)
+                found.append(message)  # noqa: PERF401 - what came before the error counts
         except DataDamaged as error:
             return found, error
     return found, None
@@ -51,7 +51,8 @@ def test_a_lost_staged_object_costs_its_own_rows_and_is_named(published: bool) -
 
         before, error = await read(log, 0)
         assert [message.offset for message in before] == [0, 1, 2, 3, 4, 5]
-        assert error is not None and "offsets 6 to 7 of queue 0" in str(error) and "start at 8" in str(error)
+        assert "offsets 6 to 7 of queue 0" in str(error)
+        assert "start at 8" in str(error)
 
         around, error = await read(log, 0, damaged="skip")
         assert error is None
@@ -68,7 +69,8 @@ def test_rows_that_the_table_lacks_without_saying_so_are_noticed() -> None:
         (first, *_) = [info.key for info in await log.store.list(log.paths.table("table")) if "queue=0/" in info.key]
         await log.store.put(first, (await log.store.get(first)).data[:-100], mode=Put.REPLACE)
         found, error = await read(log, 0)
-        assert found == [] and error is not None and first in str(error)
+        assert found == []
+        assert first in str(error)
         assert [message.offset for message in (await read(log, 1))[0]] == list(range(6)), "the other queue is not touched"
 
     asyncio.run(main())
