@@ -16,7 +16,7 @@ from .limits import TopicLimits
 from .messages import LOG_SCHEMA, SEND_SCHEMA, Message, MessageType
 from .routing import Router
 
-_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
+_HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
 _ID_CHARS = 32
 _KEYS_TYPE = LOG_SCHEMA.field("keys").type
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
@@ -37,10 +37,14 @@ class Places:
         return {int(queue): int(counts[queue]) for queue in np.flatnonzero(counts)}
 
     @cached_property
+    def order(self) -> npt.NDArray[np.int64]:
+        """The messages by queue, and by sending order within each."""
+        return np.argsort(self.queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
+
+    @cached_property
     def ranks(self) -> npt.NDArray[np.int64]:
         """How many messages of the same queue stand before each message."""
-        order = _stable_order(self.queues)
-        starts = np.zeros(len(order), np.int64)
+        order = self.order
         sorted_queues = self.queues[order]
         first = np.flatnonzero(np.r_[True, sorted_queues[1:] != sorted_queues[:-1]]) if len(order) else np.empty(0, np.int64)
         lengths = np.diff(np.r_[first, len(order)])
@@ -52,16 +56,47 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
-    """The rows of one batch."""
+    """The rows of one batch: in parts, so that several threads can build them at once."""
 
-    table: pa.Table
-    """With `LOG_SCHEMA`, sorted by queue, and by sending order within each."""
+    columns: Mapping[str, pa.Array | pa.ChunkedArray]
+    """What differs from message to message but ids and queues, in sending order; all that is not here is empty."""
     places: Places
+    ids: MessageIds
+    producer: str
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.places.queues)
 
     @property
     def size_bytes(self) -> int:
-        """Of the rows in memory, uncompressed."""
-        return int(self.table.get_total_buffer_size())
+        """Of the rows in memory, uncompressed, more or less."""
+        return self.count * (_ID_CHARS + len(self.producer) + 16) + sum(column.nbytes for column in self.columns.values())
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """With `LOG_SCHEMA`, sorted by queue, and by sending order within each."""
+        return self.part(0, self.count)
+
+    def part(self, start: int, count: int) -> pa.Table:
+        """``count`` rows of `table` from ``start`` on."""
+        order = self.places.order[start : start + count]
+        count = len(order)
+        taken = pa.array(order)
+
+        def column(name: str) -> pa.Array | pa.ChunkedArray:
+            if name in self.columns:
+                return self.columns[name].take(taken)
+            return _empty(LOG_SCHEMA.field(name).type, count)
+
+        rest = {name: column(name) for name in LOG_SCHEMA.names if name not in {"queue", "message_id", "producer"}}
+        fixed = {
+            "queue": pa.array(self.places.queues[order]),
+            "message_id": self.ids.column(order),
+            "producer": pa.repeat(pa.scalar(self.producer), count),
+        }
+        return pa.table({name: fixed.get(name, rest.get(name)) for name in LOG_SCHEMA.names}, schema=LOG_SCHEMA)
 
 
 def message_id(prefix: int, number: int) -> str:
@@ -76,14 +111,16 @@ class MessageIds:
     prefix: int
     first_number: int
 
-    def column(self, count: int) -> pa.Array:
-        """Of the first ``count`` messages, built without a Python object for each."""
-        numbers = np.empty((count, 2), ">u8")
-        numbers[:, 0] = self.prefix
-        numbers[:, 1] = np.arange(self.first_number, self.first_number + count, dtype=np.uint64)
-        text = _HEX[numbers.view(np.uint8).reshape(-1)].reshape(-1)
+    def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
+        """Of these messages, built without a Python object for each."""
+        count = len(indices)
+        text = np.empty((count, _ID_CHARS // 4), np.uint32)  # four digits at a time
+        text[:, :4] = np.frombuffer(f"{self.prefix:016x}".encode(), np.uint32)
+        numbers = indices.astype(np.uint64) + np.uint64(self.first_number)
+        for place in range(4):
+            text[:, -1 - place] = _HEX[numbers >> np.uint64(16 * place) & np.uint64(0xFFFF)]
         offsets = np.arange(0, (count + 1) * _ID_CHARS, _ID_CHARS, dtype=np.int32)
-        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text)))
+        return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
 def rows_of_messages(
@@ -100,7 +137,6 @@ def rows_of_messages(
 
     Unless ``labelled``, none of them has a tag, keys or properties.
     """
-    count = len(messages)
     group_column = pa.array([message[1] for message in messages], pa.string())
     tags = [message[2] for message in messages] if labelled else []
     keys = [message[3] for message in messages] if labelled else []
@@ -108,19 +144,16 @@ def rows_of_messages(
     routed = router.route(group_column)
     for index, queue in queues.items():
         routed[index] = queue
-    columns = {
-        "queue": pa.array(routed),
-        "message_id": ids.column(count),
-        "message_group": group_column,
-        "tag": pa.array(tags, pa.string()) if any(tags) else pa.nulls(count, pa.string()),
-        "keys": pa.array(map(list, keys), _KEYS_TYPE) if any(keys) else _all_empty(_KEYS_TYPE, count),
-        "properties": _properties(properties) if any(properties) else _all_empty(_PROPERTIES_TYPE, count),
-        "body": pa.array([message[0] for message in messages], pa.binary()),
-        "born_timestamp": pa.array(born_us).view(_TIME_TYPE),
-        "delivery_timestamp": pa.nulls(count, _TIME_TYPE),
-        "producer": pa.repeat(pa.scalar(producer), count),
-    }
-    return _sorted_by_queue(pa.table(columns, schema=LOG_SCHEMA), routed)
+    columns = {"body": pa.array([message[0] for message in messages], pa.binary()), "born_timestamp": _times(born_us)}
+    if group_column.null_count < len(messages):
+        columns["message_group"] = group_column
+    if any(tags):
+        columns["tag"] = pa.array(tags, pa.string())
+    if any(keys):
+        columns["keys"] = pa.array(map(list, keys), _KEYS_TYPE)
+    if any(properties):
+        columns["properties"] = pa.array([list(one.items()) for one in properties], _PROPERTIES_TYPE)
+    return BatchRows(columns, Places(routed), ids, producer)
 
 
 def rows_of_arrow(
@@ -139,21 +172,13 @@ def rows_of_arrow(
     if chosen.null_count < count:
         named = chosen.is_valid().to_numpy(zero_copy_only=False)
         routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
-    columns = {
-        "queue": pa.array(routed),
-        "message_id": ids.column(count),
-        "message_group": groups,
-        "tag": data["tag"],
-        "keys": data["keys"]
-        if data["keys"].null_count == 0
-        else pc.if_else(data["keys"].is_valid(), data["keys"], pa.scalar([], _KEYS_TYPE)),
-        "properties": _without_nulls(data["properties"].combine_chunks()),
-        "body": data["body"],
-        "born_timestamp": pa.repeat(pa.scalar(born_us, pa.int64()), count).view(_TIME_TYPE),
-        "delivery_timestamp": pa.nulls(count, _TIME_TYPE),
-        "producer": pa.repeat(pa.scalar(producer), count),
-    }
-    return _sorted_by_queue(pa.table(columns, schema=LOG_SCHEMA), routed)
+    columns = {"body": data["body"], "born_timestamp": _times(np.full(count, born_us))}
+    columns |= {name: data[name] for name in ("message_group", "tag") if data[name].null_count < count}
+    if data["keys"].null_count < count:
+        columns["keys"] = _empty_for_null(data["keys"])
+    if data["properties"].null_count < count:
+        columns["properties"] = _without_nulls(data["properties"].combine_chunks())
+    return BatchRows(columns, Places(routed), ids, producer)
 
 
 def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
@@ -218,6 +243,8 @@ def _check_values(table: pa.Table, topic_type: MessageType, limits: TopicLimits,
         pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, queues)), f"the topic has queues 0 to {queues - 1}", InvalidArgument
     )
     _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|'", InvalidArgument)
+    if all(table[name].null_count == table.num_rows for name in ("tag", "keys", "properties")):
+        return
     properties = table["properties"].combine_chunks()
     _refuse(
         pa.array(np.diff(np.asarray(properties.offsets)) > limits.properties),
@@ -252,22 +279,21 @@ def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
     return np.asarray(ends[offsets[1:] - offsets[0]] - ends[offsets[:-1] - offsets[0]], np.int64)
 
 
-def _sorted_by_queue(table: pa.Table, queues: npt.NDArray[np.int32]) -> BatchRows:
-    if len(queues) > 1 and (queues[1:] < queues[:-1]).any():
-        table = table.take(pa.array(_stable_order(queues)))
-    return BatchRows(table, Places(queues))
+def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column of lists with empty ones for nulls."""
+    if lists.null_count == 0:
+        return lists
+    return pc.if_else(lists.is_valid(), lists, pa.scalar([], _KEYS_TYPE))
 
 
-def _stable_order(queues: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    return np.argsort(queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
+def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
+    return pa.array(times_us).view(_TIME_TYPE)
 
 
-def _properties(properties: Sequence[Mapping[str, str]]) -> pa.Array:
-    return pa.array([list(one.items()) for one in properties], _PROPERTIES_TYPE)
-
-
-def _all_empty(kind: pa.DataType, count: int) -> pa.Array:
-    """``count`` empty lists or maps."""
+def _empty(kind: pa.DataType, count: int) -> pa.Array:
+    """``count`` empty lists or maps, or nulls."""
+    if not pa.types.is_nested(kind):
+        return pa.nulls(count, kind)
     offsets = pa.array(np.zeros(count + 1, np.int32))
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(offsets, pa.array([], kind.key_type), pa.array([], kind.item_type), type=kind)
@@ -278,6 +304,4 @@ def _without_nulls(maps: pa.Array) -> pa.Array:
     """A map column with empty maps for nulls."""
     if maps.null_count == 0:
         return maps
-    if maps.null_count == len(maps):
-        return _all_empty(_PROPERTIES_TYPE, len(maps))
     return pa.array([one or [] for one in maps.to_pylist()], _PROPERTIES_TYPE)

@@ -329,7 +329,7 @@ class Producer:
                 continue
 
     async def _append(self, gathering: Gathering) -> Settled | PenstockError:
-        rows = await self._runtime.offload(lambda: self._rows(gathering))
+        rows = await self._runtime.offload(lambda: self._built(gathering))
         previous = self._accepted
         batch = Batch(
             producer=self.id,
@@ -355,7 +355,7 @@ class Producer:
             return await self._appender.append_batch(batch, rows.table, size_bytes=size_bytes, deadline_s=deadline_s)
         while True:
             try:
-                job, parts = await stage(self._store, self._paths, self._runtime, rows.table, producer=self.id)
+                job, parts = await stage(self._store, self._paths, self._runtime, rows, producer=self.id)
             except StoreUnavailable:
                 if self._runtime.clock.monotonic_s() >= deadline_s:
                     raise
@@ -364,6 +364,12 @@ class Producer:
             return await self._appender.append_batch(
                 replace(batch, job=job, parts=parts), None, size_bytes=0, deadline_s=deadline_s
             )
+
+    def _built(self, gathering: Gathering) -> BatchRows:
+        rows = self._rows(gathering)
+        if rows.size_bytes <= HANDED_BYTES_MAX:
+            _ = rows.table  # here, and not on the event loop
+        return rows
 
     def _rows(self, gathering: Gathering) -> BatchRows:
         now_us, now_s = 1000 * self._runtime.clock.wall_ms(), self._now_s()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-import pyarrow as pa
-
+from .batching import BatchRows
 from .entries import encode_rows
 from .files import digest
 from .header import Part
@@ -22,29 +21,34 @@ _PARTS_AT_ONCE = 4
 
 
 async def stage(
-    store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: pa.Table, *, producer: str
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str
 ) -> tuple[str, tuple[Part, ...]]:
-    """Upload ``rows`` (sorted by queue) under a fresh job; returns its id and its parts in order.
+    """Upload ``rows`` under a fresh job; returns its id and its parts in order.
 
-    The job's record comes before its first part, so that the collector can find whatever a crash leaves.
+    The job's record comes before its first part, so that the collector can find whatever a crash leaves. Parts are built and encoded side
+    by side too.
     """
     job = runtime.new_id()
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
     await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)
-    size_bytes = max(1, rows.get_total_buffer_size())
+    size_bytes = max(1, rows.size_bytes)
     part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)
-    rows_per_part = max(1, -(-rows.num_rows * part_bytes // size_bytes))
+    rows_per_part = max(1, -(-rows.count * part_bytes // size_bytes))
     gate = asyncio.Semaphore(_PARTS_AT_ONCE)
 
     async def upload(number: int) -> Part:
         async with gate:
-            run = rows.slice(number * rows_per_part, rows_per_part)
-            data = await runtime.offload(lambda: encode_rows([run]))
+            data, queues = await runtime.offload(lambda: _encode(rows, number * rows_per_part, rows_per_part))
             key = paths.job_part(job, f"{number:08d}-{runtime.new_id()}")
             await store.put_large(key, data)
-            counts = run["queue"].value_counts()
-            queues = {pair["values"]: pair["counts"] for pair in counts.to_pylist()}
-            return Part(key.removeprefix(paths.root), 0, dict(sorted(queues.items())), len(data), digest(data))
+            return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
 
-    parts = -(-rows.num_rows // rows_per_part)
+    parts = -(-rows.count // rows_per_part)
     return job, tuple(await asyncio.gather(*(upload(number) for number in range(parts))))
+
+
+def _encode(rows: BatchRows, start: int, count: int) -> tuple[bytes, dict[int, int]]:
+    """A part as bytes, and its rows of every queue."""
+    table = rows.part(start, count)
+    counts = {pair["values"]: pair["counts"] for pair in table["queue"].value_counts().to_pylist()}
+    return encode_rows([table]), dict(sorted(counts.items()))

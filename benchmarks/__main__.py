@@ -1,0 +1,51 @@
+"""``python -m benchmarks``: the figures of the log, as a table and JSON.
+
+    python -m benchmarks [--only latency,sending] [--repeats 5] [--json FILE] [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import idle, latency, lookups, memory, publishing, reading, sending, volume
+from benchmarks.figures import Figure, Options, as_json, table
+
+BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
+    "latency": latency.measure,
+    "sending": sending.measure,
+    "reading": reading.measure,
+    "publishing": publishing.measure,
+    "volume": volume.measure,
+    "memory": memory.measure,
+    "idle": idle.measure,
+    "lookups": lookups.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what the design promises.")
+    parser.add_argument("--only", default=",".join(BENCHMARKS), help="comma-separated: " + ", ".join(BENCHMARKS))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the figures to this file too")
+    parser.add_argument("--small", action="store_true", help="only see that everything runs")
+    given = parser.parse_args(arguments)
+    names = given.only.split(",")
+    if unknown := sorted(set(names) - set(BENCHMARKS)):
+        parser.error(f"unknown: {', '.join(unknown)}")
+    options = Options(repeats=1 if given.small else given.repeats, small=given.small)
+    figures: list[Figure] = []
+    for name in names:
+        for figure in BENCHMARKS[name](options):
+            figures.append(figure)
+            print(f"{name}: {figure.name} {figure.median:.4g} {figure.unit} {figure.verdict}", file=sys.stderr, flush=True)
+    print(table(figures))
+    if given.json:
+        given.json.write_text(as_json(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
