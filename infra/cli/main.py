@@ -86,6 +86,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 
 @click.group(
+    name="penstock",
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",

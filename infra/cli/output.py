@@ -49,7 +49,7 @@ def json_line(document: Mapping[str, object]) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table for people; numbers to the right. Colour only on a terminal, and never markup in what users wrote."""
     texts = [[shown(value) for value in row] for row in rows]
-    built = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", pad_edge=False, show_edge=False)
+    built = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
         numbers = bool(texts) and all(row[place].replace(",", "").lstrip("-").isdigit() for row in texts)
         built.add_column(name, justify="right" if numbers else "left", overflow="fold")
@@ -58,6 +58,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
     console = Console(file=sys.stdout, width=width(), highlight=False)
     with console.capture() as captured:
         console.print(built)
+    if title is not None:
+        click.secho(f"\n{title}", bold=True)
     click.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
 
 

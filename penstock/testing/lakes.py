@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from penstock.lake import Lake, connect
-from penstock.log import Clock, Runtime, SystemClock
+from penstock.log import Clock, ObjectStore, Runtime, SystemClock
 from penstock.log.stores import MemoryStore
 
 
-def memory_lake(*, clock: Clock | None = None, store: MemoryStore | None = None) -> Lake:
+def memory_lake(*, clock: Clock | None = None, store: ObjectStore | None = None) -> Lake:
     """An empty lake in this process's memory, with the store's time from the same clock. Close it, or use it in a ``with`` block.
 
     Lakes that are given one ``store`` share it, as processes share a bucket.
