@@ -24,7 +24,7 @@ from .handover import Handed, prepare, read_handed
 from .header import Action, Batch, Opening
 from .limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, MIB, VALIDITY_ENTRIES
 from .paths import TopicPaths
-from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, is_expired
+from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, before_any, is_expired
 from .runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail import Tail
@@ -174,6 +174,8 @@ class Appender:
         loop = asyncio.get_running_loop()
         pending = Pending(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
         pending.valid_from(self._tail.state.entry)
+        if (refusal := before_any(pending, self._tail.state)) is not None:
+            return refusal
         self._pending.append(pending)
         timer = loop.call_later(max(0.0, deadline_s - self._clock.monotonic_s()), self._time_out, pending)
         self._news.set()

@@ -91,6 +91,16 @@ class Pending:
         return part.valid_until if part else 2**63
 
 
+def before_any(pending: Pending, state: State) -> PenstockError | None:
+    """Why no entry can bring what was never exposed to one, if that is known already: the fold would void it."""
+    if pending.opening is not None:
+        return _gone(pending.opening.generation, state)
+    if pending.batch is not None:
+        batch = pending.batch
+        return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state)
+    return None
+
+
 def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
     """What an entry, folded right after the one before, says of ``pending``."""
     if pending.actions:
@@ -184,6 +194,17 @@ def _fenced(batch: Batch, state: State) -> PenstockError | None:
             object=batch.producer,
             expected=batch.epoch,
             observed=row.epoch,
+        )
+    return None
+
+
+def _forgotten(batch: Batch, state: State) -> PenstockError | None:
+    if batch.named and batch.producer not in state.named:
+        return NotWritten(
+            "the producer's name has left the state, as it was not used for long",
+            operation="append",
+            object=batch.producer,
+            hint="nothing of it was written; open the producer anew",
         )
     return None
 

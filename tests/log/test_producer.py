@@ -423,9 +423,11 @@ def test_a_refused_sequence_does_not_decide_how_an_unnamed_producer_goes_on() ->
         assert bodies(lake) == [b"yes"]
 
 
-def test_a_newer_instance_fences_the_older() -> None:
+@pytest.mark.parametrize("where", ["another process", "the same lake"])
+def test_a_newer_instance_fences_the_older(where: str) -> None:
     store = MemoryStore()
-    with connect(store) as here, penstock.connect(store=store) as there:
+    with connect(store) as here, penstock.connect(store=store) as other:
+        there = here if where == "the same lake" else other
         old = here.producer("orders", name="loader")
         old.send(Message(b"old", message_group="g"), sequence=1).result(timeout=TIMEOUT_S)
         new = there.producer("orders", name="loader")
