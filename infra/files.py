@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import sys
 import zlib
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from ..log.errors import InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable
 
 _OBJECT_STORES = {"s3", "gs", "az"}
+_BUFFER_BYTES = 1024 * 1024
 
 
 @contextmanager
@@ -69,8 +71,13 @@ def _open_raw(url: str, mode: Literal["rb", "wb"]) -> BinaryIO:
         files = make(parts.scheme, client_options={"allow_http": plain})
         if mode == "rb":
             files.info(url)  # says cleanly what is missing; a file that failed to open complains again when it is collected
-        return cast("BinaryIO", files.open(url, mode))
-    return cast("BinaryIO", fsspec.open(url, mode).open())
+        return _buffered(files.open(url, mode), mode)
+    return _buffered(fsspec.open(url, mode).open(), mode)
+
+
+def _buffered(file: Any, mode: str) -> BinaryIO:  # noqa: ANN401 - fsspec is not typed
+    """A file with all that files have: those of fsspec cannot read a line of limited length."""
+    return cast("BinaryIO", io.BufferedReader(file, _BUFFER_BYTES) if mode == "rb" else file)
 
 
 def _raise_translated(error: Exception, url: str, mode: str) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...log import MessageType, TopicDescription, TopicLimits, TopicNotFound, TopicSettings
+from ...log import DataDamaged, MessageType, NewerFormatError, TopicDescription, TopicLimits, TopicNotFound, TopicSettings
 from . import output
 from .session import Session, command_options, confirm_options, confirmed
 from .values import FOREVER, Retention, Size
@@ -72,15 +72,22 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
 @command_options
 @click.pass_obj
 def list_topics(session: Session) -> None:
-    """List the topics of the lake."""
+    """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
+    damage = None
     with session.connect(read_only=True) as lake:
-        found = lake.topics()
+        try:
+            found = lake.topics()
+        except (DataDamaged, NewerFormatError) as error:
+            found, damage = lake.topics(damaged="skip"), error
     if session.as_json:
         for name, record in found.items():
             output.emit({"topic": name, **_settings(record.settings)})
-        return
-    rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in found.items()]
-    output.table(("topic", "type", "queues", "kept"), rows)
+    else:
+        rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in found.items()]
+        output.table(("topic", "type", "queues", "kept"), rows)
+    if damage is not None:
+        damage.hint = None
+        raise damage
 
 
 @command.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,9 +55,14 @@ def s3_server() -> Iterator[S3Server]:
             "an S3 lake for tests needs moto", operation="s3_server", observed=str(error), hint="pip install 'penstock[testing]'"
         ) from error
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    # A line for every request would bury what a failing test has to say.
+    log = logging.getLogger("werkzeug")
+    level = log.level
+    log.setLevel(logging.WARNING)
     server.start()
     try:
         host, port = server.get_host_and_port()
         yield S3Server(f"http://{host}:{port}")
     finally:
         server.stop()
+        log.setLevel(level)

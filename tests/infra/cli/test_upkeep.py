@@ -67,6 +67,10 @@ def test_reading_over_damage_ends_with_its_exit_code(orders: Penstock, lake: Pat
     said = orders("read", "orders", code=4).err
     assert "the object is not a topic's settings" in said
     assert "topics/orders/topic.json" in said
+    orders("topic", "create", "whole")
+    listed = orders("topic", "list", "--json", code=4)
+    assert [row["topic"] for row in listed.rows] == ["whole"]
+    assert "topics/orders/topic.json" in listed.err
 
 
 @pytest.mark.parametrize("command", ["verify", "repair", "maintain"])
