@@ -54,7 +54,7 @@ def _show(session: Session, topic: str, report: RepairReport) -> None:
     output.say(_sentence(topic, report))
     if report.lost:
         rows = [(queue, first, limit - 1, limit - first) for queue, first, limit in report.lost]
-        output.table(("queue", "first lost", "last lost", "messages"), rows)
+        output.table(("queue", "first lost", "last lost", "messages" if report.exact else "messages, at most"), rows)
 
 
 def _sentence(topic: str, report: RepairReport) -> str:
