@@ -1,0 +1,42 @@
+"""``penstock demo``: a shop's change stream through a topic into Delta tables, with a crash on the way, compared row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..cli.session import Session, command_options
+
+DEFAULT_LAKE = "penstock-demo"
+
+
+@click.command()
+@click.option(
+    "--events",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Another capture: Debezium's envelope as JSON lines, plain or gzip.",
+)
+@click.option(
+    "--expect",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of that capture's dumps, <table>.csv or <table>.csv.gz.",
+)
+@click.option("--producers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that send side by side.")
+@click.option("--check", metavar="TOPIC", help="Only compare again what an earlier run left: this topic and its tables.")
+@command_options
+@click.pass_obj
+def command(session: Session, events: Path | None, expect: Path | None, producers: int, check: str | None) -> int:
+    """Send the change stream of a small shop through a topic into Delta tables, and compare them with the shop's own.
+
+    Several processes produce side by side; one is killed between a write and its acknowledgement, and comes back. Spark fills the
+    tables. The lake is the folder penstock-demo here, unless --lake names another, on local files or S3; every run takes a topic of
+    its own and leaves it there. Exits with 1 if a single event or row differs.
+    """
+    if (events is None) != (expect is None):
+        raise click.UsageError("--events and --expect go together.")
+    from .run import Plan, run_check, run_demo
+
+    plan = Plan.of(session.url or DEFAULT_LAKE, events, expect, producers)
+    equal = run_check(plan, check, as_json=session.as_json) if check else run_demo(plan, as_json=session.as_json)
+    return 0 if equal else 1

@@ -1,0 +1,90 @@
+"""What a run of the demo did and found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from ...log.errors import PenstockError
+from ...log.stores import StoreStatistics, VerbStatistics
+from .check_stream import StreamDifference
+from .compare import TableDifference
+
+
+class DemoFailed(PenstockError):
+    """A part of the demo other than Penstock could not do its work."""
+
+    kind = "demo_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """One producer's end between a PUT and its acknowledgement, and its return."""
+
+    producer: str
+    entry: int
+    """The entry that made its last batch durable."""
+    own_entry: bool
+    """Whether it appended that entry itself; else another producer did, with the batch it had handed over."""
+    events: int
+    """Of that batch."""
+    first: int
+    last: int
+    """Sequences of that batch."""
+    acknowledged: int
+    """Events whose acknowledgement it had when it was killed."""
+    durable: int = 0
+    """Events that it found in the topic when it came back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced:
+    """What the producers did."""
+
+    events: int
+    seconds: float
+    """From the first send to the last acknowledgement, the crash and the return included."""
+    crash: Crash | None
+    requests: StoreStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the comparisons found; every run makes both."""
+
+    tables: Sequence[TableDifference]
+    stream: StreamDifference
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return self.stream.equal and all(table.equal for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A whole run."""
+
+    lake: str
+    topic: str
+    tables: str
+    """The folder of the target tables."""
+    producers: int
+    produced: Produced
+    lag_ms: int
+    """The longest time from an event's append to the Delta commit that shows it."""
+    requests: StoreStatistics
+    """Of the producers and the publisher; Spark's are not among them."""
+    seconds: dict[str, float]
+    """Of every step."""
+    findings: Findings
+
+
+def total(statistics: Sequence[StoreStatistics]) -> StoreStatistics:
+    """The requests of several processes together."""
+
+    def of_verb(verb: str) -> VerbStatistics:
+        counts = [getattr(one, verb) for one in statistics]
+        return VerbStatistics(**{f.name: sum(getattr(count, f.name) for count in counts) for f in fields(VerbStatistics)})
+
+    return StoreStatistics(**{f.name: of_verb(f.name) for f in fields(StoreStatistics)})

@@ -1,0 +1,183 @@
+"""The demo's producer processes, side by side: started, one killed with its acknowledgement on the way, started again.
+
+Each has a process group of its own, so that Ctrl-C reaches only the parent, which ends them; and ends when the parent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self
+
+from ...log.runtime import Clock
+from ...log.stores import StoreStatistics
+from .outcome import Crash, DemoFailed, Produced, total
+from .reports import Done, Failed, Ready, Report, Sent, Share, Stuck, decode_report
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who hears how it goes."""
+
+    started: Callable[[int], None] = field(default=lambda events: None)
+    """All have read their shares, so many events together, and begin to send."""
+    durable: Callable[[int], None] = field(default=lambda events: None)
+    """So many events are durable now."""
+    killed: Callable[[Crash], None] = field(default=lambda crash: None)
+    returned: Callable[[Crash], None] = field(default=lambda crash: None)
+    """The killed producer has sent the rest."""
+
+
+class _Child:
+    """One process, gone at the end of its ``async with`` block whatever happens."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        module = f"{__package__}.producer"
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", module), stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        self.say(json.dumps(asdict(self._share)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+
+    def say(self, line: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+
+    async def hear(self) -> Report:
+        """Its next report. Raises `DemoFailed` when it failed, or ended without one."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            code = await self._process.wait()
+            raise DemoFailed("a producer process ended before its work", object=self._share.name, observed=f"exit code {code}")
+        report = decode_report(line)
+        if isinstance(report, Failed):
+            raise DemoFailed(f"a producer failed: {report.message}", object=self._share.name)
+        return report
+
+    async def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+        await self._process.wait()
+
+
+async def run_producers(
+    *, lake: str, topic: str, events: str, producers: int, clock: Clock, listener: Listener | None = None
+) -> Produced:
+    """Send a capture by so many processes at once. The one with the largest share is killed half-way and started again.
+
+    Raises `DemoFailed` when one of them fails; the others are ended then, as they are when this call is cancelled.
+    """
+    shares = [Share(lake=lake, topic=topic, events=events, producers=producers, producer=n) for n in range(producers)]
+    return await _Run(producers, clock, listener or Listener()).run(shares)
+
+
+class _Run:
+    """All producers of one demo."""
+
+    def __init__(self, producers: int, clock: Clock, listener: Listener) -> None:
+        self._clock = clock
+        self._listener = listener
+        self._all_ready = asyncio.Barrier(producers)
+        self._shares: dict[str, int] = {}
+        self._durable: dict[str, int] = {}
+        self._requests: list[StoreStatistics] = []
+        self._crash: Crash | None = None
+        self._begun_s: float | None = None
+
+    async def run(self, shares: Sequence[Share]) -> Produced:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for share in shares:
+                    group.create_task(self._produce(share))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        assert self._begun_s is not None
+        return Produced(
+            events=sum(self._shares.values()),
+            seconds=self._clock.monotonic_s() - self._begun_s,
+            crash=self._crash,
+            requests=total(self._requests),
+        )
+
+    async def _produce(self, share: Share) -> None:
+        async with _Child(share) as child:
+            self._shares[share.name] = await self._ready(child)
+            await self._all_ready.wait()
+            self._begin()
+            victim = max(self._shares, key=lambda name: self._shares[name])
+            child.say("stick" if share.name == victim else "send")
+            end = await self._follow(child, share)
+            if isinstance(end, Done):
+                return
+        crash = self._crash = _crash(share, end)
+        self._listener.killed(crash)
+        async with _Child(share) as child:
+            await self._ready(child)
+            child.say("send")
+            if isinstance(end := await self._follow(child, share), Done):
+                self._crash = replace(crash, durable=end.already)
+                self._listener.returned(self._crash)
+
+    def _begin(self) -> None:
+        if self._begun_s is not None:
+            return
+        events = sum(self._shares.values())
+        if not events:
+            raise DemoFailed("there are no events to send")
+        self._begun_s = self._clock.monotonic_s()
+        self._listener.started(events)
+
+    async def _ready(self, child: _Child) -> int:
+        match await child.hear():
+            case Ready(events):
+                return events
+            case report:
+                raise DemoFailed("a producer spoke out of turn", observed=report)
+
+    async def _follow(self, child: _Child, share: Share) -> Done | Stuck:
+        """Its reports, up to the one after which it does nothing more."""
+        while True:
+            match report := await child.hear():
+                case Sent(durable):
+                    self._note(share, durable)
+                case Done() | Stuck():
+                    self._note(share, self._shares[share.name] if isinstance(report, Done) else report.acknowledged)
+                    self._requests.append(report.requests)
+                    return report
+                case _:
+                    raise DemoFailed("a producer spoke out of turn", object=share.name, observed=report)
+
+    def _note(self, share: Share, durable: int) -> None:
+        self._durable[share.name] = durable
+        self._listener.durable(sum(self._durable.values()))
+
+
+def _crash(share: Share, stuck: Stuck) -> Crash:
+    unheard = stuck.unheard
+    return Crash(
+        producer=share.name,
+        entry=unheard.entry,
+        own_entry=unheard.own_entry,
+        events=unheard.events,
+        first=stuck.first,
+        last=unheard.last,
+        acknowledged=stuck.acknowledged,
+    )

@@ -1,0 +1,89 @@
+"""What a producer process and its parent say to each other: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from ...log.stores import StoreStatistics, VerbStatistics
+from .crash import Unheard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one producer process is to do."""
+
+    lake: str
+    topic: str
+    events: str
+    """Path of the capture."""
+    producers: int
+    producer: int
+    """Which of them it is, from 0."""
+
+    @property
+    def name(self) -> str:
+        """The producer's name, the same after a restart."""
+        return f"producer-{self.producer + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """It has read its share of the capture."""
+
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How far it is."""
+
+    durable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """It was told to stop where a batch is durable and not acknowledged, and has."""
+
+    unheard: Unheard
+    first: int
+    """Sequence of the batch's first event."""
+    acknowledged: int
+    requests: StoreStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All of its share is durable."""
+
+    already: int
+    """Events that were when it was opened."""
+    requests: StoreStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It gave up."""
+
+    message: str
+
+
+Report: TypeAlias = Ready | Sent | Stuck | Done | Failed
+_REPORTS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Ready, Sent, Stuck, Done, Failed)}
+
+
+def encode_report(report: Report) -> str:
+    """A line without its end."""
+    return json.dumps({"report": type(report).__name__, **asdict(report)})
+
+
+def decode_report(line: bytes) -> Report:
+    """The inverse of `encode_report`."""
+    values: dict[str, Any] = json.loads(line)
+    kind = _REPORTS[values.pop("report")]
+    if "requests" in values:
+        values["requests"] = StoreStatistics(**{verb: VerbStatistics(**counts) for verb, counts in values["requests"].items()})
+    if "unheard" in values:
+        values["unheard"] = Unheard(**values["unheard"])
+    return kind(**values)

@@ -1,0 +1,178 @@
+"""The steps of the demo, one after another: produce and publish, apply, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+
+from penstock import aio
+
+from ...log.errors import MissingDependency, TopicNotFound
+from ...log.messages import MessageType
+from ...log.paths import TopicPaths
+from ...log.settings import TopicRecord, TopicSettings
+from ...log.stores import CountingStore, StoreStatistics, open_store
+from ...log.table.publisher import Publisher
+from ..debezium import parse_change
+from ..files import open_file
+from . import source
+from .apply import apply_events
+from .capture import key_columns, read_dumps, read_events
+from .check_stream import compare_stream, read_topic
+from .compare import compare_tables
+from .outcome import DemoFailed, Findings, Produced
+from .place import TARGETS, Place
+from .processes import Listener, run_producers
+from .tables import SHOP, Target, infer_targets
+
+TOPIC = "shop"
+_QUEUES = 16
+_PUBLISH_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What is produced, and what must come of it."""
+
+    events: Path = source.DATA / "events.jsonl.gz"
+    dumps: Path = source.DATA
+    """The folder of ``<table>.csv`` or ``<table>.csv.gz``."""
+
+    def targets(self) -> tuple[Target, ...]:
+        """The declaration of the target tables."""
+        if self == Capture():
+            return SHOP
+        changes = (parse_change(json.loads(event.body)) for event in read_events(self.events))
+        return infer_targets(change for change in changes if change is not None)
+
+    def first_group(self) -> str:
+        """The message group of the first event."""
+        with open_file(str(self.events)) as file:
+            return next(source.events(file, name=self.events.name)).message_group or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A topic with all events in it, and in its Delta table."""
+
+    topic: str
+    record: TopicRecord
+    produced: Produced
+    lag_ms: int
+    requests: StoreStatistics
+    """Of creating the topic and publishing."""
+
+
+def check_installed(*, spark: bool = True) -> None:
+    """Raise `MissingDependency` before anything is done, not after."""
+    if find_spec("deltalake") is None:
+        raise MissingDependency(
+            "the comparison reads tables with deltalake, which is missing",
+            operation="demo",
+            hint="Install it with `pip install 'penstock[delta]'`",
+        )
+    if spark:
+        from ...spark.java import find_java
+        from ...spark.session import check_versions
+
+        check_versions()
+        find_java()
+
+
+async def stream(place: Place, capture: Capture, *, producers: int, listener: Listener) -> Streamed:
+    """Create a topic of a name that is free, produce the capture into it, and publish it meanwhile."""
+    store = CountingStore(open_store(place.url))
+    async with aio.connect(store=store) as lake:
+        # Tables that an earlier run left would hide what this one does not do.
+        taken = {*await lake.topics(), *await store.list_folders(f"{TARGETS}/")}
+        topic = next(name for n in count(1) if (name := TOPIC if n == 1 else f"{TOPIC}-{n}") not in taken)
+        settings = TopicSettings(message_type=MessageType.FIFO, queues=_QUEUES, retention=None)
+        record = await lake.create_topic(topic, settings)
+        publisher = Publisher(store, TopicPaths.of(topic), record, lake.runtime)
+        all_sent = asyncio.Event()
+        publishing = asyncio.create_task(_publish(publisher, all_sent))
+        try:
+            produced = await run_producers(
+                lake=place.url,
+                topic=topic,
+                events=str(capture.events),
+                producers=producers,
+                clock=lake.runtime.clock,
+                listener=listener,
+            )
+            all_sent.set()
+            lag_ms = await publishing
+        finally:
+            publishing.cancel()
+            await asyncio.gather(publishing, return_exceptions=True)
+    return Streamed(topic, record, produced, lag_ms, store.statistics())
+
+
+async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
+    """Publish as maintenance does until the log's end is reached after all was sent; the longest lag."""
+    lag_ms = 0
+    while True:
+        last = all_sent.is_set()
+        published = await publisher.publish_once()
+        lag_ms = max(lag_ms, published.lag_ms)
+        if not published.caught_up:
+            continue
+        if last:
+            return lag_ms
+        try:
+            await asyncio.wait_for(all_sent.wait(), _PUBLISH_S)
+        except TimeoutError:
+            continue
+
+
+def apply(place: Place, topic: str, record: TopicRecord, targets: tuple[Target, ...]) -> None:
+    """Apply the topic's events to the target tables by a Spark job. Raises `DemoFailed` with what Spark says."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from ...spark import session
+
+    # A job this short is over before the second compiler would pay off: half the time.
+    quick_start = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    spark = session("penstock-demo", s3=place.s3, conf=quick_start)
+    try:
+        apply_events(spark, topic_table=place.topic_table(topic, record), target_folder=place.targets(topic), targets=targets)
+    except (PySparkException, Py4JError) as error:
+        raise DemoFailed("Spark could not apply the events", operation="apply", observed=_first_line(error)) from error
+    finally:
+        # After Ctrl-C, Spark would tell at length what its jobs think of being stopped.
+        spark.sparkContext.setLogLevel("OFF")
+        spark.stop()
+
+
+async def find_topic(place: Place, topic: str) -> TopicRecord:
+    """The record of a topic that an earlier run left. Raises `TopicNotFound`."""
+    async with aio.connect(place.url, read_only=True) as lake:
+        topics = await lake.topics()
+    if topic not in topics:
+        raise TopicNotFound("there is no such topic", object=topic, observed=", ".join(topics) or "no topics")
+    return topics[topic]
+
+
+def compare(place: Place, topic: str, record: TopicRecord, capture: Capture) -> Findings:
+    """Compare what stands in the lake with the capture: the tables with the dumps, and the topic with the events."""
+    from deltalake.exceptions import DeltaError
+
+    events = list(read_events(capture.events))
+    dumps = read_dumps(capture.dumps)
+    keys = key_columns(events)
+    try:
+        return Findings(
+            compare_tables(dumps, keys, place.targets(topic), place.storage_options),
+            compare_stream(events, read_topic(place.topic_table(topic, record), place.storage_options)),
+        )
+    except (DeltaError, OSError) as error:
+        raise DemoFailed("a table could not be read", operation="compare", observed=_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:500]

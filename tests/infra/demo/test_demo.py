@@ -1,0 +1,183 @@
+"""The demo as users run it: real processes, one of them killed, Spark, local files and S3 servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.infra.cli import main
+from penstock.infra.demo import steps
+from penstock.log.errors import MissingDependency
+from penstock.spark.java import find_java
+from tests.infra.demo.shop import before, last_update, lines, write_capture, write_dumps
+from tests.infra.demo.test_check import apply
+from tests.servers import moto_server, versitygw_server
+from tests.waiting import wait_until
+
+PROGRAM = "import sys; from penstock.infra.cli import main; main(sys.argv[1:])"
+
+
+@pytest.fixture
+def java() -> None:
+    try:
+        find_java()
+    except MissingDependency as missing:
+        pytest.skip(str(missing))
+
+
+def capture(folder: Path, stream: Sequence[bytes] | None = None) -> list[str]:
+    """The options that name the small capture, or another stream with the dumps of that one."""
+    events, expect = write_capture(folder, stream or lines()), write_dumps(folder / "dumps", lines())
+    return ["--events", str(events), "--expect", str(expect)]
+
+
+def run(arguments: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run to a good end; the JSON document."""
+    ended = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, "demo", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, **(environment or {})},
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads(ended.stdout))
+
+
+def assert_faithful(found: dict[str, Any]) -> None:
+    assert found["equal"]
+    assert (found["events"], found["findings"]["stream"]["found"]) == (len(lines()), len(lines()))
+    assert [table["table"] for table in found["findings"]["tables"]] == ["customers", "order_items", "orders"]
+    crash = found["crash"]
+    assert crash["events"] >= 1
+    assert crash["durable"] == crash["acknowledged"] + crash["events"]
+    assert 0 < crash["durable"] < found["events"]
+    assert found["requests"]["put"]["requests"] > 8
+    assert found["cost_usd"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+def test_on_local_files(tmp_path: Path) -> None:
+    assert_faithful(run(["--lake", str(tmp_path / "a lake"), *capture(tmp_path)]))
+
+
+@pytest.mark.spark
+@pytest.mark.s3
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+def test_on_moto_by_its_url(tmp_path: Path) -> None:
+    with moto_server() as server:
+        secrets = {name: value for name, value in server.environment.items() if "ENDPOINT" not in name}
+        assert_faithful(run(["--lake", server.url("demo"), *capture(tmp_path)], secrets))
+
+
+@pytest.mark.spark
+@pytest.mark.s3
+@pytest.mark.versitygw
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+def test_on_versitygw_by_the_environment(tmp_path: Path) -> None:
+    with versitygw_server(tmp_path / "server") as server:
+        assert_faithful(run(["--lake", f"s3://{server.bucket}/demo", *capture(tmp_path)], server.environment))
+
+
+# --- Without Spark: the tables are filled by plain Python -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(place: Any, topic: str, record: Any, targets: Any) -> None:
+        apply(place.topic_table(topic, record), place.targets(topic))
+
+    monkeypatch.setattr(steps, "apply", fill)
+    monkeypatch.setattr(steps, "check_installed", lambda **_: None)
+
+
+def demo(folder: Path, stream: Sequence[bytes], *options: str) -> Result:
+    return CliRunner().invoke(main, ["demo", "--lake", str(folder / "lake"), *capture(folder, stream), *options])
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("plain_python")
+def test_it_ends_with_1_when_an_event_was_dropped_and_says_what_differs(tmp_path: Path) -> None:
+    at = last_update(lines())
+    result = demo(tmp_path, [*lines()[:at], *lines()[at + 1 :]])
+    assert result.exit_code == 1, result.output
+    assert "The lake differs from the source." in result.stdout
+    assert "is killed (SIGKILL)" in result.stdout
+    assert "should be" in result.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("plain_python")
+@pytest.mark.parametrize("tampering", ["doubled", "swapped"])
+def test_a_capture_out_of_its_source_s_order_is_refused_and_named(tampering: str, tmp_path: Path) -> None:
+    stream, at = list(lines()), last_update(lines())
+    if tampering == "doubled":
+        stream.insert(at, stream[at])
+    else:
+        earlier = before(stream, at)
+        stream[earlier], stream[at] = stream[at], stream[earlier]
+    result = demo(tmp_path, stream)
+    assert result.exit_code == 1
+    assert "not in the order of the source's log" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("plain_python")
+def test_every_run_takes_a_topic_of_its_own_and_one_producer_is_enough(tmp_path: Path) -> None:
+    first, second = (demo(tmp_path, lines(), "--producers", "1", "--json") for _ in range(2))
+    assert [first.exit_code, second.exit_code] == [0, 0], first.output + second.output
+    assert [json.loads(result.stdout)["topic"] for result in (first, second)] == ["shop", "shop-2"]
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("plain_python")
+def test_what_it_says_to_try_next_can_be_tried(tmp_path: Path) -> None:
+    result = demo(tmp_path, lines())
+    assert result.exit_code == 0, result.output
+    commands = [line.partition("  # ")[0].split()[1:] for line in result.stdout.splitlines() if line.startswith("  penstock ")]
+    assert len(commands) == 4
+    for command in commands:
+        assert CliRunner().invoke(main, command).exit_code == 0, command
+
+
+@contextmanager
+def producing(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """The demo, and its producers, as soon as one has been killed and is coming back."""
+    arguments = [sys.executable, "-c", PROGRAM, "demo", "--lake", str(folder / "lake"), *capture(folder)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        try:
+            assert running.stdout is not None
+            assert any("is killed" in line for line in running.stdout)
+            yield running, psutil.Process(running.pid).children()
+        finally:
+            running.kill()
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_its_producers_end_with_it(number: signal.Signals, exit_code: int, tmp_path: Path) -> None:
+    with producing(tmp_path) as (running, producers):
+        assert producers
+        running.send_signal(number)
+        assert running.wait(30) == exit_code
+        assert running.stderr is not None
+        assert "Traceback" not in running.stderr.read()
+    wait_until(lambda: not any(producer.is_running() for producer in producers), "the producers' end")
