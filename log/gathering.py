@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -15,7 +14,7 @@ import pyarrow as pa
 from .errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
 from .limits import MIB, SEQUENCE_MAX, is_positive
 from .messages import Message
-from .receipts import Settled
+from .receipts import BatchFuture, Settled
 
 MESSAGE_OVERHEAD_BYTES = 400
 """What a message costs in memory beside its body: the tuple, its receipt, its columns."""
@@ -52,13 +51,6 @@ class ProducerOptions:
             raise InvalidArgument("on_full must be 'block' or 'raise'", observed=self.on_full)
 
 
-def _shared_future() -> Future[Settled]:
-    """One that a waiter who gives up cannot cancel: it is everybody's of the batch, and the producer's."""
-    future: Future[Settled] = Future()
-    future.set_running_or_notify_cancel()
-    return future
-
-
 @dataclass(eq=False, slots=True)
 class Gathering:
     """What will be one batch: messages one by one, or a table."""
@@ -83,7 +75,7 @@ class Gathering:
     """Large enough to go at once."""
     closed: bool = False
     """Nothing more may join: it is a batch of its own, or as large as one may be."""
-    future: Future[Settled] = field(default_factory=_shared_future)
+    future: BatchFuture = field(default_factory=BatchFuture)
 
     @property
     def count(self) -> int:

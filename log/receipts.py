@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from .batching import Places, message_id
-from .errors import StoreUnavailable
+from .errors import ForkedError, StoreUnavailable
 from .pending import Written
 
 
@@ -51,12 +52,35 @@ class Settled:
         return queue, self.written.offsets[queue] + int(self.places.ranks[index])
 
 
+class BatchFuture(Future[Settled]):
+    """The outcome of a batch. A waiter who gives up cannot cancel it, as it is everybody's; in a forked child nobody makes it known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+        self._pid = os.getpid()
+
+    def result(self, timeout: float | None = None) -> Settled:
+        self._check_process()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_process()
+        return super().exception(timeout)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid and not self.done():
+            raise ForkedError(
+                "the process was forked after the lake was opened", operation="receipt.result", hint="connect again in the child"
+            )
+
+
 class SharedBatch(Protocol):
     """What all receipts of a batch share."""
 
     id_prefix: int
     first_number: int
-    future: Future[Settled]
+    future: BatchFuture
 
 
 class _Awaitable:

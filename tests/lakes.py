@@ -32,7 +32,7 @@ class Gate(StoreWrapper):
 
     def open(self) -> None:
         self.closed = False
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._opened.set)
 
     async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
