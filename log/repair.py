@@ -55,7 +55,7 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
         view = View(store, paths, runtime)
         await view.open()
         try:
-            await view.catch_up()
+            await view.catch_up(expect_many=True)
         except DataDamaged as damage:
             done = await _repair_behind(store, paths, runtime, view.state, damage, dry_run=dry_run)
             if done is not None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from .checkpoints import decode_checkpoint
 from .damage import find_resumption
 from .entries import read_header
-from .errors import DataDamaged, ViewLost
+from .errors import DataDamaged, StoreUnavailable, ViewLost
 from .fold import Folded, State, fold
 from .limits import MIB, VIEW_AGE_MAX_S
 from .paths import TopicPaths
@@ -73,6 +73,8 @@ class View:
         self._cache = cache or EntryCache()
         self._proof_s = float("-inf")
         self.state = State()
+        self._highest = 0
+        """The highest entry seen to exist: an absent one below it is lost, and not the tail."""
         self.skipped = False
         """Whether this fold ever passed an entry over; if so it writes no checkpoints."""
         self.on_fold: Callable[[Folded, bytes], None] | None = None
@@ -134,6 +136,9 @@ class View:
             except ObjectMissing:
                 data = None
             await self.confirm(v)
+            if data is None and v + 1 < self._highest:
+                await self._lead_around(v + 1, self._missing(v + 1))
+                return True
             if data is None:
                 self._proof_s = max(self._proof_s, sent_s)
                 return self.state.entry > v
@@ -176,44 +181,43 @@ class View:
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
         """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side."""
-        hits = _FAR_BEHIND_HITS if expect_many else 0
+        fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
         while until is None or self.state.entry < until:
-            if hits >= _FAR_BEHIND_HITS:
-                await self._prefetch()
-                hits = _FAR_BEHIND_HITS - _PREFETCH_ENTRIES
-            hits += self._cache.get(self.state.entry + 1) is None
+            if self._cache.get(self.state.entry + 1) is None:
+                if fetched >= _FAR_BEHIND_ENTRIES:
+                    await self._prefetch()
+                fetched += 1
             if not await self.step():
                 return
 
     async def fetch_ahead(self, count: int) -> None:
         """Fetch the next ``count`` entries side by side into the cache, those that there are."""
         v = self.state.entry
-        numbers = [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None]
-        reads = (self._store.get(self._paths.entry(number)) for number in numbers)
-        answers = await asyncio.gather(*reads, return_exceptions=True)
-        await self.confirm(v)
-        for number, answer in zip(numbers, answers, strict=True):
-            if isinstance(answer, StoredObject):
-                self._cache.put(number, answer.data)
+        await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> None:
-        """Fetch the next entries side by side into the cache. A gap among them is a lost entry, not the tail."""
+        """Fetch the next entries that a LIST shows side by side into the cache."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         numbers = [number for info in ahead if (number := self._paths.entry_number(info.key)) is not None]
+        self._highest = max([self._highest, *numbers])
+        await self._fetch(v, numbers)
+
+    async def _fetch(self, v: int, numbers: list[int]) -> None:
         reads = (self._store.get(self._paths.entry(number)) for number in numbers)
         answers = await asyncio.gather(*reads, return_exceptions=True)
         await self.confirm(v)
         for number, answer in zip(numbers, answers, strict=True):
             if isinstance(answer, StoredObject):
                 self._cache.put(number, answer.data)
-            elif not isinstance(answer, ObjectMissing):
+                self._highest = max(self._highest, number)
+            elif not isinstance(answer, ObjectMissing | StoreUnavailable):
                 raise answer
-        if numbers and numbers[0] > v + 1 and self.state.entry == v:
-            missing = self._paths.entry(v + 1)
-            await self._lead_around(
-                v + 1, DataDamaged("an entry in mid-log is missing", object=missing, expected=v + 1, observed=numbers[0])
-            )
+
+    def _missing(self, number: int) -> DataDamaged:
+        return DataDamaged(
+            "an entry in mid-log is missing", object=self._paths.entry(number), expected=number, observed=f"entry {self._highest}"
+        )
 
     async def _lead_around(self, number: int, damage: DataDamaged) -> None:
         """Pass a damaged entry by a way that every process would find, or raise ``damage``."""
@@ -226,5 +230,5 @@ class View:
             self.on_jump(self.state)
 
 
-_FAR_BEHIND_HITS = 3
+_FAR_BEHIND_ENTRIES = 3
 _PREFETCH_ENTRIES = 16
