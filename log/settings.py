@@ -13,6 +13,7 @@ from .messages import MessageType
 
 QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
+RETENTION_MAX = timedelta(days=36_500)
 _SUPPORTED_TYPES = (MessageType.NORMAL, MessageType.FIFO)
 
 
@@ -43,6 +44,14 @@ class TopicSettings:
         retention: object = self.retention
         if retention is not None and not (isinstance(retention, timedelta) and retention > timedelta(0)):
             raise InvalidArgument("retention must be a positive timedelta, or None", observed=retention)
+        if self.retention is not None and self.retention > RETENTION_MAX:
+            hint = "None keeps for ever"
+            raise LimitExceeded(
+                "the retention is too long", expected=f"at most {RETENTION_MAX.days} days", observed=self.retention, hint=hint
+            )
+        limits: object = self.limits
+        if not isinstance(limits, TopicLimits):
+            raise InvalidArgument("limits must be TopicLimits", observed=type(limits).__name__)
         if self.retention_bytes is not None and not is_positive(self.retention_bytes):
             raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=self.retention_bytes)
 

@@ -1,0 +1,189 @@
+"""Topics by the public API: created, described, altered, listed, deleted and created again."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.log.stores import MemoryStore
+from tests.lakes import TIMEOUT_S, bodies, keys, put, send_all
+
+Message = penstock.Message
+
+
+def test_creating_is_idempotent_and_settings_last() -> None:
+    store = MemoryStore()
+    settings: dict[str, Any] = {
+        "message_type": "FIFO",
+        "queues": 3,
+        "retention": timedelta(hours=5, microseconds=7),
+        "retention_bytes": 10**12,
+        "limits": penstock.TopicLimits(body_bytes=10, properties_bytes=20, properties=2, group_bytes=5),
+    }
+    with penstock.connect(store=store) as lake:
+        record = lake.create_topic("orders", **settings)
+        before = keys(store)
+        assert lake.create_topic("orders", **settings) == record
+        assert keys(store) == before
+    with penstock.connect(store=store) as lake:
+        found = lake.topics()["orders"].settings
+        assert {name: getattr(found, name) for name in settings} == settings
+        assert lake.describe_topic("orders").settings == found
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"queues": 5}, r"expected: \{'queues': '5'\}; observed: \{'queues': '4'\}"),
+        ({"message_type": "FIFO"}, r"'message_type': 'FIFO'.*'message_type': 'NORMAL'"),
+        ({"retention": None}, r"'retention': 'None'.*'retention': '3 days, 0:00:00'"),
+        ({"limits": penstock.TopicLimits(properties=7)}, r"properties=7.*properties=128"),
+    ],
+)
+def test_other_settings_are_told_apart(change: dict[str, Any], said: str) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=4)
+        with pytest.raises(penstock.TopicExists, match=f"exists with other settings.*orders.*{said}"):
+            lake.create_topic("orders", **{"queues": 4, **change})
+        assert lake.describe_topic("orders").settings.queues == 4
+
+
+def test_eight_creators_at_once_agree() -> None:
+    store = MemoryStore()
+    records: list[object] = []
+
+    def create() -> None:
+        with penstock.connect(store=store) as lake:
+            records.append(lake.create_topic("orders", queues=4))
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(TIMEOUT_S)
+    assert len(records) == 8
+    assert len(set(map(repr, records))) == 1
+
+
+def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=2)
+        limits = penstock.TopicLimits(body_bytes=5)
+        lake.alter_topic("orders", retention=None, retention_bytes=5, limits=limits)
+        found = lake.describe_topic("orders").settings
+        assert (found.retention, found.retention_bytes, found.limits, found.queues) == (None, 5, limits, 2)
+        with lake.producer("orders") as producer, pytest.raises(penstock.LimitExceeded, match="at most 5 bytes"):
+            producer.send(Message(b"123456"))
+        with pytest.raises(penstock.InvalidArgument, match=r"queues cannot be changed.*retention, retention_bytes or limits"):
+            lake.alter_topic("orders", queues=3)
+        with pytest.raises(penstock.InvalidArgument, match="positive timedelta"):
+            lake.alter_topic("orders", retention=5)
+        with pytest.raises(penstock.InvalidArgument, match="limits must be TopicLimits"):
+            lake.alter_topic("orders", limits={"body_bytes": 5})
+        assert lake.describe_topic("orders").settings == found
+        with pytest.raises(penstock.TopicNotFound):
+            lake.alter_topic("none", retention=None)
+
+
+def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_at_zero() -> None:
+    store = MemoryStore()
+    with penstock.connect(store=store) as lake:
+        lake.create_topic("orders", queues=2)
+        send_all(lake, [Message(b"old")] * 3)
+        first = lake.topics()["orders"]
+        lake.delete_topic("orders")
+        assert lake.topics() == {}
+        for use in (lake.reader, lake.producer, lake.describe_topic, lake.delete_topic):
+            with pytest.raises(penstock.TopicNotFound, match=r"no such topic.*orders.*penstock topic create"):
+                use("orders")
+        lake.create_topic("orders", message_type="FIFO", queues=5)
+        second = lake.topics()["orders"]
+        assert first.table == "table"
+        assert second.table.startswith("table-"), "numbers and paths never restart"
+        assert second.incarnation != first.incarnation
+        assert lake.reader("orders").offsets() == dict.fromkeys(range(5), (0, 0))
+        assert send_all(lake, [Message(b"new", message_group="g")])[0].offset == 0
+        assert bodies(lake) == [b"new"]
+        assert keys(store, "topics/orders/log/00000000000000000001"), "the former log stays where it was"
+
+
+def test_topics_are_listed_by_name_and_strangers_are_passed_over() -> None:
+    store = MemoryStore()
+    with penstock.connect(store=store) as lake:
+        for name in ("zeta", "alpha", "%DLQ%billing", "x" * 127):
+            lake.create_topic(name, queues=1)
+        put(store, "topics/with%percent/topic.json", b"{}")
+        put(store, "topics/a.b/topic.json", b"{}")
+        put(store, "topics/empty/log/x", b"")
+        put(store, "notes.txt", b"")
+        assert list(lake.topics()) == ["%DLQ%billing", "alpha", "x" * 127, "zeta"]
+        assert keys(store, "topics/dlq.billing/topic.json")
+        assert send_all(lake, [Message(b"dead")], "%DLQ%billing")[0].offset == 0
+
+
+def test_a_description_shows_where_the_load_lies() -> None:
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=4)
+        empty = lake.describe_topic("orders")
+        assert (empty.messages, empty.sampled, empty.hottest_groups, empty.named_producers) == (0, 0, (), {})
+        with lake.producer("orders", name="loader") as producer:
+            for n in range(1000):
+                group = "hot" if n % 4 else f"g{n % 40}"
+                producer.send(Message(b"x", message_group=group), sequence=n)
+        found = lake.describe_topic("orders")
+    assert (found.name, found.messages, found.sampled) == ("orders", 1000, 1000)
+    assert found.hottest_groups[0] == ("hot", 750)
+    assert len(found.hottest_groups) == 5
+    hottest = found.hottest_queues[0]
+    assert hottest.sampled >= 750
+    assert hottest.next == hottest.sampled
+    assert sum(one.sampled for one in found.queues) == 1000
+    assert found.named_producers == {"loader": 999}
+    assert found.last_stored is not None
+    assert before <= found.created <= found.last_stored <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"name": ""}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": "a b"}, penstock.InvalidArgument, "bad topic name.*a b.*letters, digits, '_' and '-'"),
+        ({"name": "a/b"}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": ".."}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": "%RETRY%x"}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": "%DLQ%"}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": "größe"}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": "a\n"}, penstock.InvalidArgument, "bad topic name"),
+        ({"name": 7}, penstock.InvalidArgument, "must be a string.*int"),
+        ({"name": "x" * 128}, penstock.LimitExceeded, "too long.*at most 127 characters.*128"),
+        ({"queues": 0}, penstock.InvalidArgument, "positive whole number.*0"),
+        ({"queues": "8"}, penstock.InvalidArgument, "positive whole number.*8"),
+        ({"queues": True}, penstock.InvalidArgument, "positive whole number.*True"),
+        ({"queues": 4097}, penstock.LimitExceeded, "too many queues.*at most 4096.*4097"),
+        ({"message_type": "LIFO"}, penstock.InvalidArgument, "no such message type.*NORMAL, FIFO, DELAY, TRANSACTION.*LIFO"),
+        ({"message_type": "DELAY"}, penstock.NotSupported, "type DELAY are not supported yet.*use NORMAL or FIFO"),
+        ({"message_type": "TRANSACTION"}, penstock.NotSupported, "type TRANSACTION are not supported yet"),
+        ({"retention": 3}, penstock.InvalidArgument, "positive timedelta, or None.*3"),
+        ({"retention": timedelta(0)}, penstock.InvalidArgument, "positive timedelta"),
+        ({"retention": timedelta.max}, penstock.LimitExceeded, "at most 36500 days.*None keeps for ever"),
+        ({"retention_bytes": 0}, penstock.InvalidArgument, "positive whole number, or None"),
+        ({"limits": {"body_bytes": 1}}, penstock.InvalidArgument, "limits must be TopicLimits.*dict"),
+    ],
+)
+def test_what_no_topic_can_be(arguments: dict[str, Any], error: type[penstock.PenstockError], said: str) -> None:
+    store = MemoryStore()
+    with penstock.connect(store=store) as lake:
+        with pytest.raises(error, match=said):
+            lake.create_topic(**{"name": "orders", **arguments})
+        assert keys(store, "topics/") == []
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "9", True, None])
+def test_limits_are_positive_whole_numbers(value: Any) -> None:
+    with pytest.raises(penstock.InvalidArgument, match="limit body_bytes must be a positive whole number"):
+        penstock.TopicLimits(body_bytes=value)
