@@ -1,0 +1,348 @@
+"""The judge: every verdict by name, and against a naive model that remembers everything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
+from penstock.log.errors import DataDamaged
+from penstock.log.fold import Folded, State, Void, bases_of, fold, parse_state, row_sum, state_document, store_time
+from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+
+START_MS = 1_750_000_000_000
+DAY_MS = 86_400_000
+
+
+def batch(producer: str = "p", previous: int = -1, rows: dict[int, int] | None = None, **changes: Any) -> Batch:
+    rows = {0: 1} if rows is None else rows
+    values: dict[str, Any] = {
+        "producer": producer,
+        "named": False,
+        "epoch": None,
+        "previous": previous,
+        "last": previous + sum(rows.values()),
+        "generation": 1,
+        "rows": rows,
+        "valid_until": 10**6,
+    }
+    return Batch(**{**values, **changes})
+
+
+def header_on(state: State, *, time_ms: int = 0, **parts: Any) -> Header:
+    batches = tuple(parts.pop("batches", ()))
+    return Header(
+        entry=state.entry + 1,
+        write_id=f"write-{state.entry + 1}",
+        append_time_ms=time_ms or START_MS + 1000 * state.entry,
+        state_digest=state.digest,
+        bases=bases_of(state, batches),
+        batches=batches,
+        **{name: tuple(values) for name, values in parts.items()},
+    )
+
+
+def step(state: State, **parts: Any) -> Folded:
+    return fold(state, header_on(state, **parts))
+
+
+def topic(queues: int = 2) -> State:
+    return step(State(), actions=[Created("life-1", queues)]).state
+
+
+def idle(state: State, entries: int) -> State:
+    for _ in range(entries):
+        state = step(state).state
+    return state
+
+
+def opened(state: State, name: str = "n", write_id: str = "w", **changes: Any) -> Folded:
+    return step(state, openings=[Opening(name, write_id, 1, 10**6, **changes)])
+
+
+# ---------------------------------------------------------------------------------------------------------------- batches
+
+
+def test_offsets_are_given_queue_by_queue_in_list_order() -> None:
+    folded = step(topic(), batches=[batch("a", rows={0: 2, 1: 1}), batch("b", rows={1: 3}), batch("a", 2, rows={0: 1})])
+    assert folded.verdicts == ({0: 0, 1: 0}, {1: 1}, {0: 2})
+    assert folded.state.next_offsets == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (batch(generation=2), Void.GENERATION),
+        (batch(generation=0), Void.GENERATION),
+        (batch(valid_until=1), Void.EXPIRED),
+        (batch(rows={2: 1}), Void.NO_QUEUE),
+        (batch(rows={-1: 1}), Void.NO_QUEUE),
+        (batch(rows={}), Void.MALFORMED),
+        (batch(rows={0: 0}), Void.MALFORMED),
+        (batch(rows={0: 2}, last=0), Void.MALFORMED),
+        (batch(previous=-2, last=5), Void.MALFORMED),
+        (batch(parts=(Part("k", 0, {0: 2}, 1, "d"),)), Void.MALFORMED),
+        (batch("n", named=True, epoch=Epoch(1, 0)), Void.UNKNOWN_NAME),
+    ],
+)
+def test_a_batch_that_does_not_count_has_no_offsets_and_leaves_no_trace(bad: Batch, why: Void) -> None:
+    before = topic()
+    folded = step(before, batches=[bad, batch("other")])
+    assert folded.verdicts == (why, {0: 0})
+    assert set(folded.state.unnamed) == {"other"}
+    assert not folded.state.named
+
+
+def test_a_batch_counts_once_and_only_behind_its_predecessor() -> None:
+    state = step(topic(), batches=[batch(rows={0: 3})]).state
+    again, gap, right = batch(rows={0: 3}), batch(previous=5), batch(previous=2)
+    assert step(state, batches=[again, gap, right, right]).verdicts == (Void.PREVIOUS, Void.PREVIOUS, {0: 3}, Void.PREVIOUS)
+
+
+def test_an_unknown_unnamed_producer_may_go_on_anywhere() -> None:
+    assert step(topic(), batches=[batch(previous=41)]).verdicts == ({0: 0},)
+
+
+def test_the_row_of_an_unnamed_producer_leaves_exactly_64_entries_after_its_last_batch() -> None:
+    state = idle(step(topic(), batches=[batch()]).state, UNNAMED_ROW_ENTRIES - 1)
+    assert step(state, batches=[batch()]).verdicts == (Void.PREVIOUS,)
+    assert step(idle(state, 1), batches=[batch()]).verdicts == ({0: 1},)
+
+
+def test_validity_ends_with_the_entry_it_names() -> None:
+    state = topic()
+    late = batch(valid_until=state.entry + VALIDITY_ENTRIES)
+    assert step(idle(state, VALIDITY_ENTRIES - 1), batches=[late]).verdicts == ({0: 0},)
+    assert step(idle(state, VALIDITY_ENTRIES), batches=[late]).verdicts == (Void.EXPIRED,)
+
+
+# ----------------------------------------------------------------------------------------------------------------- names
+
+
+def test_an_opening_fences_and_its_place_is_the_epoch() -> None:
+    first = opened(topic())
+    (epoch,) = first.epochs
+    assert epoch == Epoch(2, 0)
+    state = step(first.state, batches=[batch("n", named=True, epoch=epoch, last=7)]).state
+    second = opened(state, write_id="x")
+    old = batch("n", previous=7, named=True, epoch=epoch)
+    new = replace(old, epoch=second.epochs[0])
+    assert second.state.named["n"].last == 7
+    assert step(second.state, batches=[old, new]).verdicts == (Void.FENCED, {0: 1})
+
+
+def test_a_hundred_openings_in_one_entry_have_a_hundred_epochs_and_the_last_one_holds() -> None:
+    folded = step(topic(), openings=[Opening("n", f"w{n}", 1, 10**6) for n in range(100)])
+    assert folded.epochs == tuple(Epoch(2, n) for n in range(100))
+    batches = [batch("n", named=True, epoch=epoch) for epoch in folded.epochs if isinstance(epoch, Epoch)]
+    assert step(folded.state, batches=batches).verdicts == (*[Void.FENCED] * 99, {0: 0})
+
+
+def test_openings_are_taken_before_the_batches_of_their_entry() -> None:
+    epoch = opened(topic()).epochs[0]
+    folded = step(
+        opened(topic()).state, openings=[Opening("n", "x", 1, 10**6)], batches=[batch("n", named=True, epoch=epoch)]
+    )
+    assert folded.verdicts == (Void.FENCED,)
+
+
+def test_an_opening_counts_once_as_long_as_a_late_link_could_bring_it_again() -> None:
+    state = opened(topic()).state
+    assert opened(state).epochs == (Void.REPEATED,)
+    assert opened(idle(state, VALIDITY_ENTRIES - 1)).epochs == (Void.REPEATED,)
+    assert not idle(state, UNNAMED_ROW_ENTRIES + 1).openings
+
+
+def test_a_name_that_the_state_forgot_opens_with_its_own_last_sequence() -> None:
+    state = opened(topic(), last_sequence=41).state
+    assert state.named["n"].last == 41
+    assert opened(state, write_id="x", last_sequence=5).state.named["n"].last == 41
+
+
+def test_names_leave_after_thirty_days_of_store_time() -> None:
+    state = opened(topic()).state
+    for _ in range(30):
+        state = step(state, time_ms=state.store_time_ms + DAY_MS).state
+    assert "n" in state.named
+    assert "n" not in step(state, time_ms=state.store_time_ms + 1000).state.named
+
+
+# ------------------------------------------------------------------------------------------------------- times and lives
+
+
+@given(st.integers(0, 10**14), st.integers(-(10**15), 10**15))
+def test_store_time_never_goes_back_nor_leaps(before_ms: int, append_ms: int) -> None:
+    after_ms = store_time(before_ms, append_ms)
+    assert before_ms <= after_ms
+    if before_ms:
+        assert after_ms <= before_ms + STORE_TIME_STEP_MAX_MS
+    assert after_ms in {before_ms, append_ms, before_ms + STORE_TIME_STEP_MAX_MS}
+
+
+def test_a_new_life_starts_afresh_and_nothing_of_the_old_one_counts_in_it() -> None:
+    first = opened(step(topic(), batches=[batch()]).state)
+    dead = step(first.state, actions=[Deleted("life-1")]).state
+    assert step(dead, batches=[batch(previous=0)]).verdicts == (Void.NO_TOPIC,)
+    assert step(dead, actions=[Created("life-1", 2, "")]).state.alive is False
+    second = step(dead, actions=[Created("life-2", 3, "life-1")]).state
+    assert (second.alive, second.next_offsets, second.generation) == (True, (0, 0, 0), 2)
+    assert not second.named
+    assert not second.unnamed
+    assert step(second, batches=[batch("late"), batch("fresh", generation=2)]).verdicts == (Void.GENERATION, {0: 0})
+
+
+def test_a_creation_that_was_asked_for_before_a_later_life_does_not_raise_the_dead() -> None:
+    """A process that read the first life's record and slept through the second must not begin the first anew."""
+    state = step(topic(), actions=[Deleted("life-1")]).state
+    state = step(state, actions=[Created("life-2", 1, "life-1")]).state
+    state = step(state, actions=[Deleted("life-2")]).state
+    assert not step(state, actions=[Created("life-1", 2, "")]).state.alive
+    assert step(state, actions=[Created("life-3", 2, "life-2")]).state.alive
+
+
+def test_a_deletion_of_another_life_is_ignored() -> None:
+    assert step(topic(), actions=[Deleted("life-0")]).state.alive
+    assert step(topic(), actions=[Created("life-2", 9, "")]).state.next_offsets == (0, 0)
+
+
+# ------------------------------------------------------------------------------------------------------------------ jobs
+
+
+def test_a_job_is_linked_once_and_not_after_it_was_closed() -> None:
+    part = Part("staged/jobs/j/x.parquet", 0, {0: 1}, 1, "d")
+    linked = batch(parts=(part,), job="j")
+    state = step(topic(), batches=[linked]).state
+    assert step(state, batches=[replace(linked, previous=0, last=1)]).verdicts == (Void.JOB_CLOSED,)
+    closed = step(topic(), actions=[CloseJob("j")]).state
+    assert step(closed, batches=[linked]).verdicts == (Void.JOB_CLOSED,)
+
+
+def test_a_job_is_forgotten_only_when_no_link_formed_before_its_closing_can_come() -> None:
+    closed = step(topic(), actions=[CloseJob("j")]).state
+    early = step(idle(closed, VALIDITY_ENTRIES - 1), actions=[ForgetJob("j")]).state
+    assert "j" in early.closed_jobs
+    assert "j" not in step(early, actions=[ForgetJob("j")]).state.closed_jobs
+
+
+# ------------------------------------------------------------------------------------------------- what entries stand on
+
+
+@pytest.mark.parametrize(
+    "change", [{"entry": 7}, {"state_digest": "0" * 32}, {"bases": {0: 5}}, {"bases": {}}, {"bases": {0: 0, 1: 0}}]
+)
+def test_an_entry_built_on_another_state_is_damage(change: dict[str, Any]) -> None:
+    state = topic()
+    with pytest.raises(DataDamaged):
+        fold(state, replace(header_on(state, batches=[batch()]), **change))
+
+
+def test_a_repair_brings_its_own_state_whatever_stood_before() -> None:
+    state = step(topic(), batches=[batch()]).state
+    repair = Repair(state_document(replace(state, entry=9)), 3, 8)
+    folded = fold(State(), replace(header_on(state, actions=[repair]), entry=9))
+    assert folded.state == replace(state, entry=9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"entry": 8}, {"incarnation": "x"}, {"alive": False}, {"created_entry": 2}, {"generation": 2}, {"store_time_ms": 1}],
+)
+def test_states_that_differ_have_other_digests(change: dict[str, Any]) -> None:
+    state = topic()
+    assert replace(state, **change).digest != state.digest
+
+
+# -------------------------------------------------------------------------------------------- against a model of no skill
+
+
+class Model:
+    """Remembers all that ever happened and looks it up; no rows that leave, no running sums."""
+
+    def __init__(self) -> None:
+        self.entry = 0
+        self.rows: list[tuple[int, int, str]] = []
+        self.accepted: dict[str, list[tuple[int, Batch]]] = {}
+        self.epochs: dict[str, list[tuple[int, Epoch, int]]] = {}
+        self.next = [0, 0, 0]
+
+    def judge(self, header: Header) -> tuple[Any, ...]:
+        self.entry = header.entry
+        for position, opening in enumerate(header.openings):
+            self.epochs.setdefault(opening.producer, []).append((header.entry, Epoch(header.entry, position), self.last(opening.producer)))
+        return tuple(self.take(one) for one in header.batches)
+
+    def last(self, name: str) -> int:
+        return self.accepted[name][-1][1].last if self.accepted.get(name) else -1
+
+    def take(self, one: Batch) -> Any:
+        if self.entry > one.valid_until:
+            return Void.EXPIRED
+        mine = self.accepted.setdefault(one.producer, [])
+        if one.named:
+            if one.producer not in self.epochs:
+                return Void.UNKNOWN_NAME
+            if one.epoch != self.epochs[one.producer][-1][1]:
+                return Void.FENCED
+            if one.previous != self.last(one.producer):
+                return Void.PREVIOUS
+        elif mine and mine[-1][0] >= self.entry - UNNAMED_ROW_ENTRIES and mine[-1][1].last != one.previous:
+            return Void.PREVIOUS
+        mine.append((self.entry, one))
+        offsets = {queue: self.next[queue] for queue in one.rows}
+        for queue, count in one.rows.items():
+            self.next[queue] += count
+        return offsets
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    batch_of = st.tuples(
+        st.sampled_from(["a", "b", "n", "m"]),
+        st.sampled_from(["right", "right", "again", "ahead"]),
+        st.dictionaries(st.integers(0, 2), st.integers(1, 3), min_size=1),
+        st.sampled_from(["now", "now", "now", "old"]),
+        st.integers(-3, 70),
+    )
+    entry = st.tuples(st.lists(st.sampled_from(["n", "m"]), max_size=2), st.lists(batch_of, max_size=4))
+    return draw(st.lists(st.one_of(st.tuples(st.just("entry"), entry), st.tuples(st.just("idle"), st.integers(1, 66))), max_size=12))
+
+
+@settings(max_examples=120, deadline=None)
+@given(moves())
+def test_the_fold_agrees_with_a_model_that_forgets_nothing(script: list[tuple[str, Any]]) -> None:
+    state, model, writes = topic(3), Model(), 0
+    for kind, what in script:
+        if kind == "idle":
+            state = idle(state, what)
+            continue
+        names, wanted = what
+        openings = [Opening(name, f"w{(writes := writes + 1)}", 1, 10**6) for name in names]
+        batches = []
+        for producer, previous, rows, epoch, slack in wanted:
+            named = producer in {"n", "m"}
+            last = model.last(producer)
+            start = {"right": last, "again": last - 1, "ahead": last + 2}[previous]
+            epochs = model.epochs.get(producer, [])
+            old = epochs[0][1] if epoch == "old" and epochs else (epochs[-1][1] if epochs else Epoch(1, 1))
+            batches.append(
+                batch(producer, max(-1, start), rows, named=named, epoch=old if named else None, valid_until=state.entry + slack)
+            )
+        header = header_on(state, openings=openings, batches=batches)
+        folded = fold(state, header)
+        state = folded.state
+        assert folded.verdicts == model.judge(header)
+        assert state.next_offsets == tuple(model.next)
+        assert state.sum == row_sum(state)
+        assert all(state.named[name].last == max(model.last(name), -1) for name in state.named)
+        assert decode_checkpoint(encode_checkpoint(state), where="c") == state
+    assert parse_state(state_document(state)) == state
+
+
+def test_actions_are_values() -> None:
+    actions: list[Action] = [Created("a", 1), Deleted("a"), CloseJob("j"), ForgetJob("j")]
+    assert len(set(actions)) == 4
