@@ -174,6 +174,8 @@ class Producer:
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
             return self._send_table(table)
+        if not isinstance(data, Iterable):
+            raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(map(self._checked, data))
         gathering = Gathering(0, 0.0, messages=[message for message, _ in checked], labelled=True)
         return self._send_gathering(gathering, sum(size_bytes for _, size_bytes in checked), duplicates=0)

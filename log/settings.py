@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, NotSupported
+from .files import digest
 from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
 from .messages import MessageType
 
@@ -79,7 +80,7 @@ def encode_record(record: TopicRecord) -> bytes:
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
     document = {"format": FORMAT_VERSION, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
-    return json.dumps(document, indent=2).encode()
+    return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
 
 
 def decode_record(data: bytes, *, where: str) -> TopicRecord:
@@ -95,6 +96,8 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
                 observed=f"format {version}",
                 hint="upgrade this process",
             )
+        if document.pop("digest") != _digest({"format": version, **document}):
+            raise DataDamaged("the topic's settings are not what was written", object=where)
         values = document.pop("settings")
         seconds = values.pop("retention")
         limits = TopicLimits(**values.pop("limits"))
@@ -102,3 +105,8 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
         return TopicRecord(settings=TopicSettings(**values, retention=retention, limits=limits), **document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataDamaged("the object is not a topic's settings", object=where, observed=repr(error)) from error
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """Of the values, however they are laid out."""
+    return digest(json.dumps(document, sort_keys=True).encode())

@@ -48,7 +48,7 @@ def translate(
     code = match[1] if (match := _CODE.search(text)) else None
     absent = isinstance(error, FileNotFoundError)
     if any(sign in text for sign in _NO_BUCKET) or (absent and operation == "put" and not conditional):
-        hint = f"Create {bucket}, or check its name, region and endpoint in the URL"
+        hint = f"Create {'/'.join(bucket.split('/')[:3])}, or check its name, region and endpoint in the URL"
         meaning: _Meaning = (InvalidArgument, "no such bucket", hint)
     else:
         meaning = (
