@@ -146,7 +146,7 @@ CASES: list[tuple[Callable[[ObjectStore], Awaitable[object]], Answer, type[Penst
     (match, Answer(404, "NoSuchKey"), Conflict, "did not confirm"),
     (replace, Answer(409, "ExistingObjectIsDirectory"), StoreUnavailable, "is changing"),
     (get, Answer(404, "NoSuchKey"), ObjectMissing, "no such object"),
-    (create, Answer(404, "NoSuchBucket"), InvalidArgument, "no such bucket.*Create s3://penstock/p"),
+    (create, Answer(404, "NoSuchBucket"), InvalidArgument, "no such bucket.*Create s3://penstock,"),
     (match, Answer(404, "NoSuchBucket"), InvalidArgument, "no such bucket"),
     (get, Answer(404, "NoSuchBucket"), InvalidArgument, "no such bucket"),
     (listing, Answer(404, "NoSuchBucket"), InvalidArgument, "no such bucket"),
