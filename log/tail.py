@@ -13,37 +13,10 @@ from .runtime import Runtime
 from .stores.protocol import ObjectStore
 from .view import EntryCache, View
 
-_AHEAD_MAX = 16
-_INTERVAL_MAX_MS = 1000.0
-_VISIBLE_MS = 30
-"""From composing an entry until others can read it."""
 POLL_FIRST_S = 0.010
 POLL_MAX_S = 1.0
 POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
-
-
-class Rhythm:
-    """How often entries come, from their append times."""
-
-    def __init__(self) -> None:
-        self._last_ms = 0
-        self._interval_ms = _INTERVAL_MAX_MS
-
-    def note(self, append_time_ms: int) -> None:
-        """An entry was folded."""
-        if self._last_ms:
-            interval_ms = min(max(1, append_time_ms - self._last_ms), _INTERVAL_MAX_MS)
-            self._interval_ms += 0.25 * (interval_ms - self._interval_ms)
-        self._last_ms = max(self._last_ms, append_time_ms)
-
-    def expected(self, now_ms: int) -> int:
-        """How many entries should have come since the last one."""
-        return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms)
-
-    def next_s(self, now_ms: int) -> float:
-        """When the next entry should be there, in seconds from now; negative when it is late."""
-        return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000
 
 
 class Tail:
@@ -72,7 +45,6 @@ class Tail:
         self.jump_listeners: list[Callable[[State], None]] = []
         self.due_checkpoint: State | None = None
         """The newest state this process folded that is due as a checkpoint."""
-        self._rhythm = Rhythm()
         self._moved = asyncio.Event()
         self._waiters = 0
         self._poller: asyncio.Task[None] | None = None
@@ -85,18 +57,15 @@ class Tail:
 
     def next_s(self) -> float:
         """When the next entry should be there, in seconds from now, as the last ones came."""
-        return self._rhythm.next_s(self._runtime.clock.wall_ms())
+        return self.view.rhythm.next_s(self._runtime.clock.wall_ms())
 
     async def open(self) -> None:
         """Fold up to the end of the log."""
         await self.reopen()
 
     async def catch_up(self) -> None:
-        """Fold all there is now; as many entries as time suggests are fetched side by side."""
+        """Fold all there is now."""
         try:
-            expected = self._rhythm.expected(self._runtime.clock.wall_ms())
-            if expected > 1:
-                await self.view.fetch_ahead(min(expected, _AHEAD_MAX))
             await self.view.catch_up()
         except ViewLost:
             await self.reopen()
@@ -165,7 +134,6 @@ class Tail:
             interval_s = min(interval_s * 1.5, quiet_s if quiet else max_s)
 
     def _folded(self, folded: Folded, data: bytes) -> None:
-        self._rhythm.note(folded.header.append_time_ms)
         if folded.number % CHECKPOINT_ENTRIES == 0:
             self.due_checkpoint = folded.state
         for listener in list(self.fold_listeners):

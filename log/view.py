@@ -19,6 +19,7 @@ from .errors import DataDamaged, StoreUnavailable, ViewLost
 from .fold import Folded, State, fold
 from .limits import MIB, VIEW_AGE_MAX_S
 from .paths import TopicPaths
+from .rhythm import Rhythm
 from .runtime import Runtime
 from .stores.protocol import ObjectMissing, ObjectStore, StoredObject
 
@@ -74,6 +75,8 @@ class View:
         self._proof_s = float("-inf")
         self.state = State()
         self._highest = 0
+        self._last_bytes = 1
+        self.rhythm = Rhythm()
         """The highest entry seen to exist: an absent one below it is lost, and not the tail."""
         self.skipped = False
         """Whether this fold ever passed an entry over; if so it writes no checkpoints."""
@@ -127,16 +130,18 @@ class View:
 
     async def step(self) -> bool:
         """Fold the next entry if there is one. Raises `ViewLost`, or `DataDamaged` when there is no way around a damaged entry."""
+        if self._cache.get(self.state.entry + 1) is None:
+            await self._fetch_ahead()
         v = self.state.entry
         data = self._cache.get(v + 1)
         if data is None:
-            sent_s = self._clock.monotonic_s()
+            sent_s, highest = self._clock.monotonic_s(), self._highest
             try:
                 data = (await self._store.get(self._paths.entry(v + 1))).data
             except ObjectMissing:
                 data = None
             await self.confirm(v)
-            if data is None and v + 1 < self._highest:
+            if data is None and v + 1 < highest:
                 await self._lead_around(v + 1, self._missing(v + 1))
                 return True
             if data is None:
@@ -156,6 +161,8 @@ class View:
             await self._lead_around(number, error)
         else:
             self.state = folded.state
+            self.rhythm.note(folded.header.append_time_ms)
+            self._last_bytes = max(1, len(data))
             self._cache.put(number, data)
             if self.on_fold:
                 self.on_fold(folded, data)
@@ -190,10 +197,12 @@ class View:
             if not await self.step():
                 return
 
-    async def fetch_ahead(self, count: int) -> None:
-        """Fetch the next ``count`` entries side by side into the cache, those that there are."""
+    async def _fetch_ahead(self) -> None:
+        """Fetch as many entries as time suggests side by side into the cache, those that there are."""
         v = self.state.entry
-        await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
+        count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_ENTRIES_MAX, _AHEAD_BYTES_MAX // self._last_bytes)
+        if count > 1:
+            await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> None:
         """Fetch the next entries that a LIST shows side by side into the cache."""
@@ -232,3 +241,6 @@ class View:
 
 _FAR_BEHIND_ENTRIES = 3
 _PREFETCH_ENTRIES = 16
+_AHEAD_ENTRIES_MAX = 16
+_AHEAD_BYTES_MAX = 16 * MIB
+"""Less than the cache holds."""

@@ -1,0 +1,31 @@
+"""How often entries come: a guess, from their append times, that saves waiting and requests. Nothing depends on its being right."""
+
+from __future__ import annotations
+
+_INTERVAL_MAX_MS = 1000.0
+_VISIBLE_MS = 30
+"""From composing an entry until others can read it."""
+_SHARE = 0.25
+
+
+class Rhythm:
+    """The mean interval between the last entries."""
+
+    def __init__(self) -> None:
+        self._last_ms = 0
+        self._interval_ms = _INTERVAL_MAX_MS
+
+    def note(self, append_time_ms: int) -> None:
+        """An entry was folded."""
+        if self._last_ms:
+            interval_ms = min(max(1, append_time_ms - self._last_ms), _INTERVAL_MAX_MS)
+            self._interval_ms += _SHARE * (interval_ms - self._interval_ms)
+        self._last_ms = max(self._last_ms, append_time_ms)
+
+    def expected(self, now_ms: int) -> int:
+        """How many entries should have come since the last one."""
+        return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
+
+    def next_s(self, now_ms: int) -> float:
+        """When the next entry should be there, in seconds from now; negative when it is late."""
+        return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000
