@@ -3,7 +3,7 @@
 `penstock.connect` gives the same to synchronous callers; `penstock.aio` is this module's face for asynchronous ones.
 """
 
-from .appender import Pace
+from .contention import Pace
 from .describe import QueueDescription, TopicDescription
 from .errors import (
     BackPressureError,

@@ -9,93 +9,32 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import Enum
+from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
-import xxhash
 
-from .checkpoints import encode_checkpoint, is_due
-from .compose import Composed, compose, still_waits
+from .checkpoints import CheckpointWriter
+from .compose import Composed, compose
+from .contention import Contention, Pace, Role
 from .entries import encode_entry
 from .errors import PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from .fold import Folded, State
-from .handover import Handed, prepare, read_handed
+from .handover import prepare
 from .header import Action, Batch, Opening
-from .limits import CHECKPOINT_ENTRIES, ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, MIB, VALIDITY_ENTRIES
+from .limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
 from .paths import TopicPaths
 from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, before_any, is_expired
 from .runtime import Runtime
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail import Tail
+from .waiting import Waiting
 
 ALONE_INLINE_TIMES = 8
 """Where nobody else appends, an entry may hold so much more: one request instead of two, and who reads it wants its rows."""
-LIST_TAILS = 16
-LOST_RACES_MAX = 1
-"""A process that loses so many races for one entry goes on to combine."""
-LIST_WHOLE_WINDOW_EVERY = 16
-LIST_UNASKED_EVERY = 64
-"""A process that never loses a race lists once in this many of its entries, so that nobody who hands over starves."""
-PASSED_OVER_MAX = 2
-BUSY_BATCHES = 4
-"""A process whose entry combined so many will most likely go on for a second."""
 _PUT_LARGE_BYTES = 8 * MIB
-_NEVER_S = float("-inf")
 _LISTING_MS = 100
 """A hand-over is not passed over by an entry that was composed so soon after it: its writer may have listed before."""
-_KNOWN_MAX = 8 * ENTRY_LINKS_MAX * LIST_TAILS
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How patient an appender is; seconds."""
-
-    combine_s: float = 0.045
-    """Between an entry and the next look for what others handed over."""
-    linger_s: float = 0.5
-    """For how long a process that combines goes on looking after it last found something."""
-    contended_s: float = 3.0
-    """For how long after another process's entry, or a lost race, it looks before it appends."""
-    looked_s: float = 0.1
-    """What was seen of the tail so long ago is believed when it comes to appending,"""
-    trusted_s: float = 1.0
-    """and so long ago when it comes to handing over, as a hand-over may come some entries late."""
-    follow_first_s: float = 0.06
-    follow_s: float = 0.03
-    follow_max_s: float = 0.15
-    """Until the first look for the next entry after handing over, and between further looks, which go by the rhythm of entries."""
-    step_in_s: float = 0.3
-    step_in_spread_s: float = 0.6
-    """Without an entry for so long (plus a share of the spread, by rank) a follower appends itself; less than ``linger_s``."""
-    retry_s: float = 0.05
-    """After a request whose outcome is unknown, doubled up to a second."""
-
-
-class Role(Enum):
-    """What to do with what is pending."""
-
-    APPEND = "append"
-    LOOK = "look"
-    FOLLOW = "follow"
-
-
-def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed_over: int) -> Role:
-    """The next step of an appender that has something pending.
-
-    ``leading``: the log's last entry is ours. ``contended``: others append too. ``served``: somebody combines, and will bring what is or
-    was handed over. ``looked``: the view is fresh. ``passed_over``: entries since our oldest hand-over that did not bring it.
-    """
-    if leading or not contended:
-        return Role.APPEND
-    if served and passed_over < PASSED_OVER_MAX:
-        return Role.FOLLOW
-    return Role.APPEND if looked else Role.LOOK
-
-
-def rank(process: str, entry: int) -> float:
-    """Where in the line of takers of an entry a process stands, from 0 to 1."""
-    return xxhash.xxh64_intdigest(f"{process}/{entry}".encode()) / 2**64
 
 
 class Appender:
@@ -116,33 +55,18 @@ class Appender:
         self._clock = runtime.clock
         self._tail = tail
         self._pace = pace or Pace()
-        self._process = runtime.new_id()
+        self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
+        self._waiting = Waiting(store, paths)
+        self._checkpoints = CheckpointWriter(store, paths)
         self._pending: list[Pending] = []
-        self._waiting: OrderedDict[str, Handed] = OrderedDict()
-        """What others handed over and no entry has brought, as far as the last LIST told; oldest first."""
-        self._known: dict[str, Handed | None] = {}
-        self._leading = False
-        self._own_in_a_row = 0
-        self._lost_in_a_row = 0
-        self._combines_until_s = _NEVER_S
-        self._contended_until_s = _NEVER_S
-        self._combiner_s = _NEVER_S
-        """When the last entry was appended, if it is of another process that combines."""
-        self._combiner_is_busy = False
-        self._looked_s = _NEVER_S
-        self._listed_s = _NEVER_S
-        self._moved_s = self._clock.monotonic_s()
         self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._checkpoints: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._closing = False
         tail.fold_listeners.append(self._on_fold)
         tail.jump_listeners.append(self._on_jump)
-
-    # --- What producers and maintenance ask for ---------------------------------------------------------------------------------
 
     async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
         """Append one batch; ``rows`` sorted by queue, or None when its parts are staged. The caller sends a producer's batches one by one."""
@@ -158,7 +82,8 @@ class Appender:
 
     def expect(self) -> None:
         """Something will be appended in a moment: look meanwhile what others have appended, where others do."""
-        if not self._leading and self._contended and not self._looked:
+        now_s = self._now_s()
+        if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
 
     async def _append(
@@ -177,7 +102,7 @@ class Appender:
         if (refusal := before_any(pending, self._tail.state)) is not None:
             return refusal
         self._pending.append(pending)
-        timer = loop.call_later(max(0.0, deadline_s - self._clock.monotonic_s()), self._time_out, pending)
+        timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
         self._news.set()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
@@ -191,7 +116,8 @@ class Appender:
         self._closing = True
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, *self._checkpoints, return_exceptions=True)
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._checkpoints.finish()
         if self._look is not None:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
@@ -205,7 +131,7 @@ class Appender:
     async def _run(self) -> None:
         while not self._closing:
             self._pending = [pending for pending in self._pending if not pending.done]
-            if not self._pending and not self._lingers():
+            if not self._pending and not self._race.in_charge(self._now_s()):
                 return
             try:
                 await self._turn()
@@ -214,21 +140,11 @@ class Appender:
             except PenstockError as error:
                 self._fail_all(error)
 
-    def _lingers(self) -> bool:
-        """Whether this process goes on linking for others though it has nothing to append itself."""
-        return self._in_charge
-
     async def _turn(self) -> None:
         if self._tail.view.is_aged:  # on such a view an append would end as unknown if the log has been trimmed past it
             await self._catch_up()
             return
-        role = decide(
-            leading=self._leading or self._in_charge,
-            contended=self._contended,
-            served=self._served(),
-            looked=self._looked,
-            passed_over=max((pending.passed_over for pending in self._pending), default=0),
-        )
+        role = self._race.role(self._now_s(), self._tail.state.entry, self._pending)
         if any(pending.actions for pending in self._pending):
             role = Role.APPEND
         match role:
@@ -239,36 +155,6 @@ class Appender:
                 await asyncio.gather(self._hand_over(unhanded), self._follow())
             case Role.APPEND:
                 await self._append_entry()
-
-    @property
-    def _contended(self) -> bool:
-        return self._clock.monotonic_s() < self._contended_until_s
-
-    @property
-    def _combines(self) -> bool:
-        return self._clock.monotonic_s() < self._combines_until_s
-
-    @property
-    def _in_charge(self) -> bool:
-        """Whether this process combines, and no other does: the last to begin is the one."""
-        return self._combines and self._combiner_s == _NEVER_S
-
-    @property
-    def _looked(self) -> bool:
-        return self._clock.monotonic_s() - self._looked_s < self._pace.looked_s
-
-    def _served(self) -> bool:
-        """Whether a process that combined as far as we know will bring what is pending."""
-        now_s, pace = self._clock.monotonic_s(), self._pace
-        if now_s - self._looked_s > (pace.trusted_s if self._combiner_is_busy else pace.looked_s):
-            return False
-        if self._looked_s - self._combiner_s < pace.step_in_s:
-            return True
-        handed_s = [pending.handed_s for pending in self._pending if pending.handed_tail is not None]
-        in_time = bool(handed_s) and min(handed_s) < self._combiner_s + pace.linger_s
-        spread_s = pace.step_in_spread_s if self._combiner_is_busy else pace.step_in_s / 2
-        patience_s = pace.step_in_s + spread_s * rank(self._process, self._tail.state.entry)
-        return in_time and now_s < self._combiner_s + patience_s
 
     async def _catch_up(self) -> None:
         await asyncio.shield(self._start_look())
@@ -281,52 +167,45 @@ class Appender:
 
     async def _look_once(self) -> None:
         await self._tail.catch_up()
-        self._looked_s = self._clock.monotonic_s()
+        self._race.looked_s = self._now_s()
 
     # --- Appending --------------------------------------------------------------------------------------------------------------
 
     async def _append_entry(self) -> None:
-        limit = ENTRY_INLINE_BYTES_MAX * (1 if self._contended else ALONE_INLINE_TIMES)
+        race = self._race
+        limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
         await self._hand_over([p for p in self._pending if p.rows is not None and p.size_bytes > limit])
-        now_s = self._clock.monotonic_s()
-        if self._lost_in_a_row >= LOST_RACES_MAX or now_s - self._combiner_s < self._pace.contended_s:
-            self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
-        if collected := self._combines and (self._leading or not self._pending):
-            await asyncio.sleep(max(self._moved_s, self._listed_s) + self._pace.combine_s - now_s)
+        now_s = self._now_s()
+        race.begin_append(now_s)
+        if collected := race.combines(now_s) and (race.leading or not self._pending):
+            await asyncio.sleep(max(race.moved_s, race.listed_s) + self._pace.combine_s - now_s)
             await self._list()
         self._end_overdue()
-        number = self._tail.state.entry + 1
+        state = self._tail.state
         composed = compose(
-            self._tail.state,
+            state,
             self._pending,
-            self._waiting,
+            self._waiting.handed,
             write_id=self._runtime.new_id(),
-            now_ms=self._now_ms(),
-            combines=self._combines,
+            now_ms=self._clock.wall_ms(),
+            combines=race.combines(self._now_s()),
         )
-        for key in composed.useless:
-            del self._waiting[key]
-            self._known[key] = None
+        self._waiting.drop(composed.useless)
         if composed.empty:
             if self._pending:
-                self._leading = False
+                race.leading = False
                 await self._follow()
             return
         data = await self._runtime.offload(lambda: encode_entry(composed.header, composed.inline))
-        if self._tail.state.entry >= number:
+        if self._tail.state.entry > state.entry:
             return
-        beside = self._combines or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
-        listing = asyncio.ensure_future(self._list()) if beside and not collected else None
+        listing = asyncio.ensure_future(self._list()) if race.lists_beside(self._now_s()) and not collected else None
         try:
-            won = await self._write(number, data, composed)
+            won = await self._write(state.entry + 1, data, composed)
         finally:
             if listing is not None:
                 await asyncio.gather(listing, return_exceptions=True)
-        self._leading = won
-        self._own_in_a_row = self._own_in_a_row + 1 if won else 0
-        self._lost_in_a_row = 0 if won else self._lost_in_a_row + 1
-        if not won:
-            self._contended_until_s = self._clock.monotonic_s() + self._pace.contended_s
+        race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
         """Make ``data`` entry ``number``, or learn whose stands there. True: ours. Raises `ViewLost` when neither can be known."""
@@ -341,7 +220,7 @@ class Appender:
         delay_s = self._pace.retry_s
         first = True
         while True:
-            sent_s = self._clock.monotonic_s()
+            sent_s = self._now_s()
             try:
                 await self._store.put(key, data, mode=Put.CREATE)
             except Conflict:
@@ -418,8 +297,8 @@ class Appender:
             if pending.valid_until != tail + VALIDITY_ENTRIES:
                 continue  # it took so long that it has been formed anew meanwhile
             pending.handed_tail = tail
-            pending.handed_ms = self._now_ms()
-            pending.handed_s = self._clock.monotonic_s()
+            pending.handed_ms = self._clock.wall_ms()
+            pending.handed_s = self._now_s()
             pending.batch = batch
 
     async def _follow(self) -> None:
@@ -427,67 +306,42 @@ class Appender:
         await self._pause(self._pace.follow_first_s)
         while any(not pending.done for pending in self._pending):
             await self._catch_up()
-            if any(pending.handed_tail is None or pending.passed_over for pending in self._pending) or not self._served():
+            if any(pending.handed_tail is None or pending.passed_over for pending in self._pending):
+                return
+            if not self._race.served(self._now_s(), self._tail.state.entry, self._pending):
                 return
             await self._pause(min(max(self._pace.follow_s, self._tail.next_s()), self._pace.follow_max_s))
 
     async def _list(self) -> None:
-        """Learn what is handed over and waits; whoever finds nothing stops listing."""
-        tail = self._tail.state.entry
-        tails = VALIDITY_ENTRIES if tail % LIST_WHOLE_WINDOW_EVERY == 0 else LIST_TAILS
-        try:
-            listed = await self._store.list(self._paths.handed, after=self._paths.handed_under(max(0, tail - tails)).rstrip("/"))
-            for info in listed:
-                if info.key not in self._known:
-                    self._known[info.key] = await read_handed(self._store, self._paths, info)
-        except StoreUnavailable:
-            return
-        for info in listed:
-            handed = self._known[info.key]
-            if handed is not None and still_waits(handed, self._tail.state):
-                self._waiting[handed.key] = handed
-            else:
-                self._known[info.key] = None
-        self._waiting = OrderedDict(sorted(self._waiting.items()))
-        self._listed_s = self._clock.monotonic_s()
-        if len(self._known) > _KNOWN_MAX:
-            self._known = {key: self._waiting.get(key) for key in (info.key for info in listed)}
-        if self._waiting:
-            self._combines_until_s = self._listed_s + self._pace.linger_s
+        if await self._waiting.list(self._tail.state.entry):
+            self._waiting.review(self._tail.state)
+            self._race.note_listed(self._now_s(), found=bool(self._waiting))
 
     # --- What the tail tells ----------------------------------------------------------------------------------------------------
 
     def _on_fold(self, folded: Folded, _: bytes) -> None:
-        self._moved_s = self._clock.monotonic_s()
         self._write_ids[folded.number] = folded.header.write_id
         while len(self._write_ids) > 2 * VALIDITY_ENTRIES:
             self._write_ids.popitem(last=False)
-        age_s = max(0, self._now_ms() - folded.header.append_time_ms) / 1000
         if folded.header.write_id in self._own_ids:
             self._own_ids.discard(folded.header.write_id)
-            self._write_checkpoint(folded.state)
-            self._combiner_s = _NEVER_S
+            self._race.note_own(self._now_s())
+            if not self._tail.view.skipped:
+                self._checkpoints.write_if_due(folded.state)
         else:
-            if folded.header.combines:
-                self._combiner_s, self._combines_until_s = self._moved_s - age_s, _NEVER_S
-                self._combiner_is_busy = len(folded.header.batches) >= BUSY_BATCHES
-            self._looked_s = max(self._looked_s, self._moved_s - age_s)
-            self._contended_until_s = max(self._contended_until_s, self._moved_s - age_s + self._pace.contended_s)
-            self._leading = False
+            age_s = max(0, self._clock.wall_ms() - folded.header.append_time_ms) / 1000
+            self._race.note_foreign(self._now_s(), age_s, folded.header)
         for pending in self._pending:
             outcome = after_fold(pending, folded)
             if outcome is not None:
                 pending.settle(outcome)
             elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms + _LISTING_MS:
                 pending.passed_over += 1
-        for key, handed in list(self._waiting.items()):
-            if not still_waits(handed, folded.state):
-                del self._waiting[key]
-                self._known[key] = None
+        self._waiting.review(folded.state)
         self._renew_expired(folded.state)
 
     def _on_jump(self, state: State) -> None:
-        self._leading = False
+        self._race.leading = False
         self._waiting.clear()
         for pending in self._pending:
             outcome = after_jump(pending, state)
@@ -505,7 +359,7 @@ class Appender:
     def _end_overdue(self) -> None:
         """Nothing leaves this process after its deadline, however the timer sleeps: staged rows it links may be gone by then."""
         for pending in self._pending:
-            if self._clock.monotonic_s() >= pending.deadline_s:
+            if self._now_s() >= pending.deadline_s:
                 self._time_out(pending)
 
     def _time_out(self, pending: Pending) -> None:
@@ -524,28 +378,14 @@ class Appender:
 
     async def write_missing_checkpoint(self) -> None:
         """Write the newest due checkpoint that this process passed, unless it is there."""
-        state = self._tail.due_checkpoint
-        if state is not None and not self._tail.view.skipped:
-            await put_checkpoint(self._store, self._paths, state.entry, encode_checkpoint(state))
-
-    def _write_checkpoint(self, state: State) -> None:
-        """The writer of a due entry writes its checkpoint, beside everything else; any process can do it later."""
-        if state.entry % CHECKPOINT_ENTRIES or self._tail.view.skipped:
-            return
-        data = encode_checkpoint(state)
-        if not is_due(state.entry, len(data)):
-            return
-        task = asyncio.ensure_future(put_checkpoint(self._store, self._paths, state.entry, data))
-        self._checkpoints.add(task)
-        task.add_done_callback(self._checkpoints.discard)
+        if self._tail.due_checkpoint is not None and not self._tail.view.skipped:
+            await self._checkpoints.write(self._tail.due_checkpoint)
 
     async def _recover(self, error: PenstockError) -> None:
         if isinstance(error, ViewLost):
-            try:
+            with suppress(StoreUnavailable):
                 await self._tail.reopen()
                 return
-            except StoreUnavailable:
-                pass
         await asyncio.sleep(self._pace.retry_s)
 
     async def _pause(self, seconds: float) -> None:
@@ -553,18 +393,8 @@ class Appender:
         if seconds <= 0:
             return
         self._news.clear()
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
-        except TimeoutError:
-            return
 
-    def _now_ms(self) -> int:
-        return self._clock.wall_ms()
-
-
-async def put_checkpoint(store: ObjectStore, paths: TopicPaths, entry: int, data: bytes) -> None:
-    """Write a checkpoint unless it is there; a failure is no harm, as any process can write it again."""
-    try:
-        await store.put(paths.checkpoint(entry), data, mode=Put.CREATE)
-    except (Conflict, StoreUnavailable):
-        return
+    def _now_s(self) -> float:
+        return self._clock.monotonic_s()

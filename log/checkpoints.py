@@ -5,12 +5,15 @@ A checkpoint is a pure function of the entries up to its own, so any process may
 
 from __future__ import annotations
 
+import asyncio
 import json
 
-from .errors import DataDamaged, NewerFormatError
+from .errors import DataDamaged, NewerFormatError, StoreUnavailable
 from .files import digest
 from .fold import State, parse_state, state_document
 from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
+from .paths import TopicPaths
+from .stores.protocol import Conflict, ObjectStore, Put
 
 _LARGE_BYTES = MIB
 
@@ -41,3 +44,31 @@ def decode_checkpoint(data: bytes, *, where: str) -> State:
     if state.digest != expected:
         raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=expected, observed=state.digest)
     return state
+
+
+class CheckpointWriter:
+    """Writes due checkpoints beside everything else; a failure is no harm, as any process can write one again."""
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
+        self._store = store
+        self._paths = paths
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def write_if_due(self, state: State) -> None:
+        """Begin to write this state's checkpoint if its entry is one of those that get one."""
+        if state.entry % CHECKPOINT_ENTRIES or not is_due(state.entry, len(encode_checkpoint(state))):
+            return
+        task = asyncio.ensure_future(self.write(state))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def write(self, state: State) -> None:
+        """Write this state's checkpoint unless it is there."""
+        try:
+            await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)
+        except (Conflict, StoreUnavailable):
+            return
+
+    async def finish(self) -> None:
+        """Wait for what was begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

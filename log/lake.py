@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
 
-from .appender import Pace
 from .clock import StoreClock
+from .contention import Pace
 from .describe import TopicDescription, describe
 from .errors import (
     ClockSkewError,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from .appender import Appender, Pace
+from .appender import Appender
+from .contention import Pace
 from .errors import (
     CallError,
     DataDamaged,
