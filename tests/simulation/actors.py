@@ -135,11 +135,14 @@ class Source:
         """The first message above ``position``."""
         return max(0, (position - 1) // self._gap + 1)
 
-    def message(self, index: int) -> Message:
-        return Message(self.body(index), message_group=f"{self.name}-{index % self._groups}")
+    def message(self, index: int, who: str) -> Message:
+        """Whoever copies it puts a mark on it: two with one name must not take each other's messages for their own."""
+        return Message(f"{self.name}/{index}/{who}".encode(), message_group=f"{self.name}-{index % self._groups}")
 
-    def body(self, index: int) -> bytes:
-        return f"{self.name}/{index}".encode()
+    def index_of(self, body: bytes) -> int | None:
+        """Which message of the source a body is, whoever copied it."""
+        name, _, rest = body.partition(b"/")
+        return int(rest.partition(b"/")[0]) if name == self.name.encode() else None
 
     @property
     def last(self) -> int:
@@ -178,8 +181,9 @@ class Copier(Role):
         try:
             while index < source.count:
                 for index in range(index, min(source.count, index + rng.randint(*self._burst))):
-                    receipt = producer.send(source.message(index), sequence=source.position(index))
-                    session.sends.append(Send(source.body(index), receipt, source.position(index)))
+                    message = source.message(index, session.process)
+                    receipt = producer.send(message, sequence=source.position(index))
+                    session.sends.append(Send(message.body, receipt, source.position(index)))
                 index += 1
                 if rng.random() < 0.5:
                     await session.sends[-1].receipt
@@ -277,9 +281,13 @@ class Maintainer(Role):
 
     endless = True
 
-    def __init__(self, name: str, *, every_s: tuple[float, float] = (1.0, 2000.0)) -> None:
+    def __init__(
+        self, name: str, *, every_s: tuple[float, float] = (1.0, 2000.0), restart: float = 0.02, steps: Sequence[str] = ()
+    ) -> None:
         super().__init__(name)
         self._every_s = every_s
+        self._restart = restart
+        self._steps = steps
 
     def goal(self, world: World) -> bool:
         return False
@@ -299,8 +307,8 @@ class Maintainer(Role):
         options = MaintenanceOptions(compact_fan_in=3, checkpoint_versions=4)
         maintenance = Maintenance(lake.store, world.paths, record, process.runtime, append, options)
         steps = maintenance.steps()
-        while not self.stopping and rng.random() > 0.02:
-            name = rng.choice(list(steps))
+        while not self.stopping and rng.random() > self._restart:
+            name = rng.choice(self._steps or list(steps))
             await steps[name]()
             world.counts[f"maintenance: {name}"] += 1
             if topic is not None and not topic.tail.state.alive:
@@ -308,13 +316,42 @@ class Maintainer(Role):
             await asyncio.sleep(log_uniform(rng, *self._every_s))
 
 
+class Upkeep(Role):
+    """Every step of maintenance in order, some rounds an hour apart."""
+
+    def __init__(self, name: str, *, rounds: int, every_s: float = 4000.0) -> None:
+        super().__init__(name)
+        self._left = rounds
+        self._every_s = every_s
+
+    def goal(self, world: World) -> bool:
+        return self._left <= 0
+
+    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
+        topic = await lake.topic(TOPIC, writable=True)
+
+        async def append(actions: Sequence[Action]) -> None:
+            await topic.act(*actions)
+
+        options = MaintenanceOptions(compact_fan_in=3, checkpoint_versions=4)
+        maintenance = Maintenance(lake.store, world.paths, topic.record, process.runtime, append, options)
+        while self._left > 0:
+            await asyncio.sleep(self._every_s if self._left < 4 else 1.0)
+            for step in maintenance.steps().values():
+                await step()
+            self._left -= 1
+
+
 class Recreator(Role):
     """Deletes the topic and creates it again."""
 
-    def __init__(self, name: str, *, times: int, every_s: tuple[float, float] = (1.0, 100.0)) -> None:
+    def __init__(
+        self, name: str, *, times: int, every_s: tuple[float, float] = (1.0, 100.0), gap_s: tuple[float, float] = (0.01, 10.0)
+    ) -> None:
         super().__init__(name)
         self._left = times
         self._every_s = every_s
+        self._gap_s = gap_s
         self._deleted = False
 
     def goal(self, world: World) -> bool:
@@ -330,7 +367,7 @@ class Recreator(Role):
             with suppress(TopicNotFound):
                 await lake.delete_topic(TOPIC)
             self._deleted = True
-        await asyncio.sleep(log_uniform(rng, 0.01, 10.0))
+        await asyncio.sleep(log_uniform(rng, *self._gap_s))
         await lake.create_topic(TOPIC, world.settings)
         world.counts["topic created again"] += 1
         self._deleted = False

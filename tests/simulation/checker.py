@@ -13,7 +13,7 @@ I7  The state in any checkpoint that was ever written equals the state folded fr
 I8  A key above the floor is used once, and every entry was built on the state of the one before.
 I9  What is still needed is there: the floor's checkpoint, every entry above the floor, every staged object that these link.
 I10 The table equals the log: the same rows at the same offsets, none twice, none missing below what is published.
-I11 Epochs of a name only rise along the log, and sequences within it; store times never go back.
+I11 A name's batches are of the opening that stands before them, and no opening counts twice; sequences rise; store times never go back.
 I12 Progress: once faults have ended, every actor reaches its goal.
 """
 
@@ -161,20 +161,27 @@ def _order_of_names(truth: Truth) -> Iterator[str]:
     """I11, without the fold's help."""
     epochs: dict[tuple[int, str], Epoch] = {}
     sequences: dict[tuple[int, str], int] = {}
+    opened: set[str] = set()
     time_ms = 0
     for folded in truth.folded:
         if folded.store_time_ms < time_ms:
             yield f"I11 the store time goes back at entry {folded.number}"
         time_ms = folded.store_time_ms
+        for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
+            if isinstance(epoch, Epoch):
+                if opening.write_id in opened:
+                    yield f"I11 entry {folded.number}: an opening of {opening.producer} counts a second time"
+                opened.add(opening.write_id)
+                epochs[folded.state.generation, opening.producer] = epoch
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            if isinstance(verdict, Void) or not batch.named or batch.epoch is None:
+            if isinstance(verdict, Void) or not batch.named:
                 continue
             name = (folded.state.generation, batch.producer)
-            if batch.epoch < epochs.get(name, batch.epoch):
-                yield f"I11 entry {folded.number}: {batch.producer} of epoch {batch.epoch} behind {epochs[name]}"
+            if batch.epoch != epochs.get(name):
+                yield f"I11 entry {folded.number}: {batch.producer} of epoch {batch.epoch}, where {epochs.get(name)} is open"
             if batch.last - batch.row_count < sequences.get(name, -1):
                 yield f"I11 entry {folded.number}: {batch.producer} sequences to {batch.last} behind {sequences[name]}"
-            epochs[name], sequences[name] = batch.epoch, batch.last
+            sequences[name] = batch.last
 
 
 def _session(session: Session, truth: Truth) -> Iterator[str]:
@@ -186,9 +193,7 @@ def _session(session: Session, truth: Truth) -> Iterator[str]:
         outcome, places = send.outcome, truth.places.get((session.generation, send.body), [])
         label = f"{send.body[:40]!r} of {who}"
         if isinstance(outcome, tuple) and outcome.duplicate:
-            if not places:
-                yield f"I1 {label} was called a duplicate and is not in the log"
-            continue
+            continue  # another life of the name sent it, with a mark of its own: see `_sources`
         if len(places) > 1:
             yield f"I{3 if send.is_unknown else 1} {label} is in the log {len(places)} times: {places}"
         if isinstance(outcome, tuple):
@@ -225,24 +230,28 @@ def _may_be_there(send: Send) -> bool:
 
 
 def _sources(world: World, truth: Truth) -> Iterator[str]:
-    """I4 and I5 of names: of a source the log has a beginning, each queue in its order; all of it once it was acknowledged."""
+    """I1, I4 and I5 of names: the log has a beginning of the source, each message once, each queue in its order."""
     for source in world.sources:
-        index_of = {source.body(index): index for index in range(source.count)}
-        for generation in {place[0] for place in truth.rows}:
-            found = [
-                (queue, offset, index_of[body])
-                for (g, queue, offset), body in truth.rows.items()
-                if g == generation and body in index_of
-            ]
-            for queue in {queue for queue, _, _ in found}:
-                indexes = [index for _, index in sorted((o, index) for q, o, index in found if q == queue)]
+        found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for (generation, queue, offset), body in truth.rows.items():
+            if (index := source.index_of(body)) is not None:
+                found[generation].append((queue, offset, index))
+        for generation, places in found.items():
+            for queue in {queue for queue, _, _ in places}:
+                indexes = [index for _, index in sorted((offset, index) for at, offset, index in places if at == queue)]
                 if indexes != sorted(indexes):
                     yield f"I4 queue {queue} of generation {generation}: {source.name} is out of order: {indexes}"
-            present = sorted({index for _, _, index in found})
+            present = sorted(index for _, _, index in places)
             if present != list(range(len(present))):
-                yield f"I5 {source.name} in generation {generation} has gaps: {present}"
-            if source.copied.get(generation, -1) >= source.last and len(present) != source.count:
-                yield f"I1 {source.name} was copied to its end, and generation {generation} has {len(present)} of {source.count}"
+                yield f"I5 {source.name} in generation {generation} has gaps, or something twice: {present}"
+        for generation, copied in source.copied.items():
+            if copied >= source.last and len(found[generation]) != source.count:
+                yield f"I1 {source.name} was copied whole, and generation {generation} has {len(found[generation])} of {source.count}"
+        for session in world.history.sessions:
+            for send in session.sends if session.producer == source.name else ():
+                duplicate = isinstance(send.outcome, tuple) and send.outcome.duplicate
+                if duplicate and all(index != source.index_of(send.body) for _, _, index in found[session.generation]):
+                    yield f"I1 {send.body!r} of {session.process} was called a duplicate, and the log has nothing of it"
 
 
 def _count(world: World, truth: Truth) -> None:

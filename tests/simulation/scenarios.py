@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from datetime import timedelta
 
-from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, vanishing
-from tests.simulation.faults import Fault, RandomFaults
+from penstock.log.gathering import ProducerOptions
+from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
+from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.world import Nemesis, World, log_uniform
@@ -146,12 +147,131 @@ def lives(seed: int | str, *, rate: float = 0.03) -> World:
     return world
 
 
+def calm(seed: int | str, *, rate: float = 0.0) -> World:
+    """One of each, no rivals: the run that a protocol without some guard may survive."""
+    rng = _rng(seed)
+    world = World(seed, plan=_plan(seed, rate), faults_end_s=DAY_S)
+    source = Source("copy", 20)
+    world.sources.append(source)
+    world.process(
+        "only",
+        Sender("s", bursts=20, think_s=(0.1, 1000.0), large=0.1),
+        Copier("copier", source, think_s=(0.1, 1000.0)),
+    )
+    world.process("m", Maintainer("m", every_s=(1.0, rng.uniform(100.0, 1000.0))))
+    world.process("reader", Follower("reader"))
+    return world
+
+
+def jobs(seed: int | str, *, rate: float = 0.05) -> World:
+    """Large batches by processes that sleep for days on the way, and a collector that gives their uploads up."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_stops(seed, rate),
+        network=Network(pause_s=(DAY_S, 6 * DAY_S), very_slow=0.0),
+        faults_end_s=12 * DAY_S,
+    )
+    for number in range(2):
+        options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=rng.choice([0.001, 1])))
+        think_s = (0.5, 6 * HOUR_S)
+        world.process(
+            f"p{number}",
+            Sender(
+                f"s{number}", bursts=12, burst=(1, 1), think_s=think_s, large=0.7, large_bytes=(60_000, 90_000), options=options
+            ),
+        )
+    world.process("quick", Sender("q", bursts=60, burst=(1, 2), think_s=(60.0, 6 * HOUR_S)))
+    world.process("m", Maintainer("m", every_s=(60.0, 6 * HOUR_S)))
+    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
+    return world
+
+
+def files(seed: int | str, *, rate: float = 0.02) -> World:
+    """Publishers, compactors and slow collectors of the table, over weeks."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(HOUR_S, 4 * DAY_S), page_keys=rng.choice([3, 1000])),
+        faults_end_s=20 * DAY_S,
+        nemesis=Nemesis(every_s=DAY_S if rate else 0.0),
+    )
+    world.process("p", Sender("s", bursts=50, burst=(1, 3), think_s=(60.0, 2 * DAY_S)))
+    for number in range(2):
+        world.process(f"m{number}", Maintainer(f"m{number}", every_s=(60.0, DAY_S), restart=0.002))
+    world.process("replayer", Replayer("replayer", every_s=(HOUR_S, 2 * DAY_S)))
+    return world
+
+
+def _stops(seed: int | str, rate: float) -> RandomFaults | None:
+    """Long stops and nothing else."""
+    share = rate / 4
+    stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
+    return RandomFaults(dict.fromkeys(stops, share), Kernel(seed).rng) if rate else None
+
+
+def small_work(seed: int | str, plan: FaultPlan | None) -> World:
+    """For single faults: two producers contend, a name is reopened, one reads, and all of it is published, trimmed and collected."""
+    world = World(seed, plan=plan, network=Network(pause_s=(2 * HOUR_S, 3 * HOUR_S), very_slow=0.0), queues=2, faults_end_s=DAY_S)
+    source = Source("copy", 6)
+    world.sources.append(source)
+    world.process(
+        "a", Sender("a", bursts=5, burst=(1, 2), think_s=(0.01, 0.05), reopen=0.0, large=0.2, large_bytes=(60_000, 60_001))
+    )
+    world.process("b", Sender("b", bursts=5, burst=(1, 2), think_s=(0.01, 0.05), reopen=0.0))
+    world.process(
+        "c", Copier("c", source, burst=(2, 3), think_s=(0.02, 0.1)), Copier("c2", source, burst=(1, 2), think_s=(0.2, 0.4))
+    )
+    world.process("m", Upkeep("m", rounds=4))
+    world.process("reader", Follower("reader", restart=0.0))
+    return world
+
+
+def trims(seed: int | str, *, rate: float = 0.04) -> World:
+    """Processes that sleep for hours at any request, while the others go on and the log is trimmed behind them."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_stops(seed, rate),
+        network=Network(pause_s=(1.5 * HOUR_S, 20 * HOUR_S), very_slow=0.0),
+        faults_end_s=2 * DAY_S,
+    )
+    for number in range(2):
+        world.process(f"p{number}", Sender(f"s{number}", bursts=25, burst=(1, 2), think_s=(0.05, 2 * HOUR_S), reopen=0.0))
+    source = Source("copy", 60)
+    world.sources.append(source)
+    for rival in range(2):
+        world.process(f"c{rival}", Copier(f"c{rival}", source, burst=(1, 2), think_s=(0.05, HOUR_S), takeover_s=(1.0, HOUR_S)))
+    world.process("quick", Sender("q", bursts=120, burst=(1, 1), think_s=(30.0, rng.uniform(0.2, 1.0) * HOUR_S), reopen=0.0))
+    for number in range(2):
+        world.process(f"m{number}", Maintainer(f"m{number}", every_s=(30.0, 900.0), steps=("publish", "trim", "trim", "collect")))
+    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
+    return world
+
+
+def relives(seed: int | str, *, rate: float = 0.02) -> World:
+    """A crowd whose topic is deleted and created again within seconds."""
+    rng = _rng(seed)
+    world = World(seed, plan=_plan(seed, rate), network=Network(pause_s=(0.05, 60.0), late_s=(1.0, 60.0)), faults_end_s=120.0)
+    for number in range(rng.randint(4, 8)):
+        world.process(f"p{number}", *vanishing([Sender(f"s{number}", bursts=15, burst=(1, 2), think_s=(0.003, 0.3))]))
+    world.process("r", *vanishing([Recreator("r", times=5, every_s=(0.05, 2.0), gap_s=(0.001, 0.2))]))
+    world.process("reader", *vanishing([Follower("reader")]))
+    return world
+
+
 SCENARIOS: Mapping[str, Callable[..., World]] = {
     "crowd": crowd,
     "names": names,
     "days": days,
     "lives": lives,
     "throng": throng,
+    "jobs": jobs,
+    "files": files,
+    "trims": trims,
+    "relives": relives,
+    "calm": calm,
 }
 
 
@@ -162,5 +282,5 @@ def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
 
 def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
-    order = ["crowd", "days", "names", "lives", "crowd", "days", "names", "days", "lives", "throng"]
+    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "names", "relives", "days", "jobs", "throng"]
     return order[seed % len(order)]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.log.appender import Pace
+from penstock.log.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
 from penstock.log.messages import MessageType
@@ -57,7 +57,7 @@ class World:
         faults_end_s: float = 600.0,
         nemesis: Nemesis | None = None,
         shuffle: bool = True,
-        max_steps: int = 5_000_000,
+        max_steps: int = 150_000,
     ) -> None:
         self.kernel = Kernel(seed, shuffle=shuffle, max_steps=max_steps)
         self.plan = plan
@@ -229,6 +229,6 @@ def log_uniform(rng: random.Random, least: float, most: float) -> float:
 def check_expected(world: World, who: str, error: PenstockError, *, allowed: Callable[[PenstockError], bool] | None = None) -> None:
     """Note an error that nothing in this world explains."""
     world.history.counts[f"error: {error.kind}"] += 1
-    unexplained = isinstance(error, InternalError | DataDamaged) or isinstance(error, CallError)
+    unexplained = isinstance(error, InternalError | DataDamaged | CallError)
     if unexplained and not (allowed and allowed(error)):
         world.history.wrong.append(f"{who}: {error.kind}: {error}")

@@ -1,0 +1,77 @@
+"""Values of the log as hypothesis draws them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from penstock.log.header import Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.messages import LOG_SCHEMA
+
+numbers = st.integers(0, 2**53)
+sequences = st.integers(-1, 2**62)
+hex_ids = st.integers(0, 2**128 - 1).map(lambda value: f"{value:032x}")
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
+counts = st.dictionaries(st.integers(0, 4095), st.integers(1, 10**6), min_size=1, max_size=5)
+parts = st.builds(Part, st.text(min_size=1, max_size=30), numbers, counts, numbers, hex_ids)
+
+
+@st.composite
+def batches(draw: st.DrawFn, **fixed: Any) -> Batch:
+    rows = draw(counts)
+    previous = draw(sequences)
+    named = draw(st.booleans())
+    values: dict[str, Any] = {
+        "producer": draw(names),
+        "named": named,
+        "epoch": Epoch(draw(numbers), draw(st.integers(0, 999))) if named else None,
+        "previous": previous,
+        "last": previous + sum(rows.values()) + draw(st.integers(0, 1000)),
+        "generation": draw(st.integers(0, 1000)),
+        "rows": rows,
+        "valid_until": draw(numbers),
+        "parts": tuple(draw(st.lists(parts, max_size=2))),
+        "job": draw(st.none() | hex_ids),
+    }
+    return Batch(**{**values, **fixed})
+
+
+openings = st.builds(Opening, names, hex_ids, st.integers(0, 1000), numbers, sequences)
+actions = st.one_of(
+    st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids),
+    st.builds(Deleted, hex_ids),
+    st.builds(CloseJob, hex_ids),
+    st.builds(ForgetJob, hex_ids),
+    st.builds(Repair, st.fixed_dictionaries({"entry": numbers}), numbers, numbers),
+)
+headers = st.builds(
+    Header,
+    entry=numbers,
+    write_id=hex_ids,
+    append_time_ms=numbers,
+    state_digest=hex_ids,
+    bases=counts,
+    actions=st.lists(actions, max_size=3).map(tuple),
+    openings=st.lists(openings, max_size=3).map(tuple),
+    batches=st.lists(batches(), max_size=3).map(tuple),
+    combines=st.booleans(),
+)
+
+
+def rows_of(queues: dict[int, int], label: str = "x") -> pa.Table:
+    """Rows sorted by queue, each with a body of its own."""
+    spread = [queue for queue, count in sorted(queues.items()) for _ in range(count)]
+    columns: dict[str, list[Any]] = {
+        "queue": spread,
+        "message_id": [f"{n:032x}" for n in range(len(spread))],
+        "body": [f"{label}/{queue}/{n}".encode() for n, queue in enumerate(spread)],
+        "keys": [[] for _ in spread],
+        "properties": [[] for _ in spread],
+        "born_timestamp": [0 for _ in spread],
+        "producer": [label for _ in spread],
+    }
+    return pa.table(
+        [pa.array(columns.get(field.name, [None] * len(spread)), field.type) for field in LOG_SCHEMA], schema=LOG_SCHEMA
+    )

@@ -1,0 +1,108 @@
+"""Entries: rows come back queue by queue, batch by batch, at the offsets that the fold gives them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.log.entries import encode_entry, encode_rows, read_header
+from penstock.log.errors import InternalError
+from penstock.log.files import digest
+from penstock.log.fold import State, fold
+from penstock.log.header import Part
+from penstock.log.paths import TopicPaths
+from penstock.log.rows import EntryRows, entry_rows
+from penstock.log.stores.memory import MemoryStore
+from penstock.log.stores.protocol import Put
+from tests.log.strategies import rows_of
+from tests.log.test_fold import batch, header_on, topic
+
+PATHS = TopicPaths.of("orders")
+
+
+def read(store: MemoryStore, state: State, data: bytes) -> EntryRows:
+    folded = fold(state, read_header(data, where="e"))
+    return asyncio.run(entry_rows(store, PATHS, folded, data))
+
+
+def bodies(found: EntryRows) -> dict[tuple[int, int], str]:
+    columns = (found.table[name].to_pylist() for name in ("queue", "offset", "body"))
+    return {(queue, offset): body.decode() for queue, offset, body in zip(*columns, strict=True)}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 4), min_size=1), min_size=1, max_size=4))
+def test_rows_of_inline_batches_have_the_offsets_of_their_verdicts(rows: list[dict[int, int]]) -> None:
+    state = topic(4)
+    batches = [batch(f"p{n}", rows=dict(sorted(one.items()))) for n, one in enumerate(rows)]
+    inline = {n: rows_of(one, f"p{n}") for n, one in enumerate(rows)}
+    found = read(MemoryStore(), state, encode_entry(header_on(state, batches=batches), inline))
+    expected: dict[tuple[int, int], str] = {}
+    ends = dict.fromkeys(range(4), 0)
+    for n, table in inline.items():
+        for queue, body in zip(table["queue"].to_pylist(), table["body"].to_pylist(), strict=True):
+            expected[queue, ends[queue]] = body.decode()
+            ends[queue] += 1
+        assert body.startswith(f"p{n}/".encode())
+    assert bodies(found) == expected
+    assert not found.lost
+
+
+def test_rows_of_a_void_batch_are_skipped() -> None:
+    state = topic()
+    header = header_on(state, batches=[batch("a", rows={0: 2}, generation=9), batch("b", rows={0: 1, 1: 1})])
+    found = read(MemoryStore(), state, encode_entry(header, {0: rows_of({0: 2}, "a"), 1: rows_of({0: 1, 1: 1}, "b")}))
+    assert bodies(found) == {(0, 0): "b/0/0", (1, 0): "b/1/1"}
+
+
+def linked(store: MemoryStore) -> tuple[State, bytes]:
+    """An entry that links a staged batch of two parts, between two inline ones."""
+    pieces = [rows_of({0: 1, 1: 2}, "s"), rows_of({1: 1}, "t")]
+    parts = []
+    for number, piece in enumerate(pieces):
+        data, key = encode_rows([piece]), f"staged/jobs/j/{number}.parquet"
+        asyncio.run(store.put(PATHS.root + key, data, mode=Put.CREATE))
+        rows = {pair["values"]: pair["counts"] for pair in piece["queue"].value_counts().to_pylist()}
+        parts.append(Part(key, 0, rows, len(data), digest(data)))
+    state = topic()
+    staged = batch("s", rows={0: 1, 1: 3}, parts=tuple(parts), job="j")
+    header = header_on(state, batches=[batch("a", rows={1: 1}), staged, batch("b", rows={0: 1})])
+    return state, encode_entry(header, {0: rows_of({1: 1}, "a"), 2: rows_of({0: 1}, "b")})
+
+
+def test_linked_rows_stand_between_inline_ones() -> None:
+    store = MemoryStore()
+    state, data = linked(store)
+    assert bodies(read(store, state, data)) == {
+        (0, 0): "s/0/0", (0, 1): "b/0/0", (1, 0): "a/1/0", (1, 1): "s/1/1", (1, 2): "s/1/2", (1, 3): "t/1/0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"other bytes"])
+def test_a_linked_object_that_is_missing_or_damaged_costs_its_own_rows_only(damage: bytes | None) -> None:
+    store = MemoryStore()
+    state, data = linked(store)
+    key = PATHS.root + "staged/jobs/j/0.parquet"
+    asyncio.run(store.delete(key) if damage is None else store.put(key, damage, mode=Put.REPLACE))  # type: ignore[arg-type]
+    found = read(store, state, data)
+    assert bodies(found) == {(0, 1): "b/0/0", (1, 0): "a/1/0", (1, 3): "t/1/0"}
+    assert [(lost.queue, lost.first_offset, lost.limit_offset, lost.object) for lost in found.lost] == [
+        (0, 0, 1, key),
+        (1, 1, 3, key),
+    ]
+
+
+def test_inline_rows_must_be_those_of_the_header() -> None:
+    with pytest.raises(InternalError):
+        encode_entry(header_on(topic(), batches=[batch()]), {})
+
+
+def test_an_entry_without_rows_is_an_entry() -> None:
+    state = topic()
+    data = encode_entry(header_on(state), {})
+    assert read_header(data, where="e") == header_on(state)
+    assert isinstance(read(MemoryStore(), state, data).table, pa.Table)

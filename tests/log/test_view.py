@@ -1,0 +1,203 @@
+"""Views: how long they are believed, where they start, and that entries come one by one, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from penstock.log.errors import DataDamaged, ViewLost
+from penstock.log.fold import Folded
+from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
+from penstock.log.stores.protocol import ObjectMissing, Put
+from penstock.log.tail import Tail
+from penstock.log.view import EntryCache, View
+from tests.log.topics import LogWriter
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def a_log(entries: int) -> LogWriter:
+    log = await LogWriter().create()
+    for _ in range(entries - 1):
+        await log.send({0: 1})
+    return log
+
+
+async def trim(log: LogWriter, floor: int) -> None:
+    await log.store.put(log.paths.floor, b'{"floor": %d}' % floor, mode=Put.REPLACE)
+    for number in range(1, floor + 1):
+        await log.store.delete(log.paths.entry(number))
+    for info in await log.store.list(log.paths.checkpoints):
+        if (log.paths.checkpoint_entry(info.key) or 0) < floor:
+            await log.store.delete(info.key)
+
+
+def view_of(log: LogWriter) -> View:
+    return View(log.store, log.paths, log.runtime)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_entries_come_one_by_one_in_order(many: bool) -> None:
+    async def work() -> None:
+        log, seen = await a_log(40), list[int]()
+        view = view_of(log)
+        view.on_fold = lambda folded, _: seen.append(folded.number)
+        await view.open()
+        await view.catch_up(expect_many=many)
+        assert seen == list(range(1, 41))
+        assert view.state == log.state
+
+    run(work())
+
+
+def test_it_starts_at_the_newest_checkpoint_or_the_newest_asked_for() -> None:
+    async def work() -> None:
+        log = await a_log(2 * CHECKPOINT_ENTRIES + 5)
+        view = view_of(log)
+        await view.open()
+        assert view.state.entry == 2 * CHECKPOINT_ENTRIES
+        view = view_of(log)
+        await view.open(at_most=2 * CHECKPOINT_ENTRIES - 1)
+        assert view.state.entry == CHECKPOINT_ENTRIES
+        await view.catch_up()
+        assert view.state == log.state
+
+    run(work())
+
+
+def test_a_damaged_checkpoint_is_passed_for_an_older_one() -> None:
+    async def work() -> None:
+        log = await a_log(2 * CHECKPOINT_ENTRIES + 5)
+        await log.store.put(log.paths.checkpoint(2 * CHECKPOINT_ENTRIES), b"{}\nbad\n", mode=Put.REPLACE)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        assert view.state == log.state
+
+    run(work())
+
+
+def test_an_absent_key_is_believed_for_five_minutes_and_then_only_with_the_floor() -> None:
+    async def work() -> None:
+        log = await a_log(CHECKPOINT_ENTRIES + 6)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        await log.send({0: 1})
+        log.clock.advance(seconds=VIEW_AGE_MAX_S - 2)  # a send takes a second
+        await log.store.delete(log.paths.entry(log.state.entry))
+        assert not view.is_aged
+        assert not await view.step()
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        assert view.is_aged
+        await trim(log, CHECKPOINT_ENTRIES)
+        assert not await view.step(), "the floor is not above it"
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        await log.store.put(log.paths.floor, b'{"floor": %d}' % log.state.entry, mode=Put.REPLACE)
+        with pytest.raises(ViewLost, match="trimmed past"):
+            await view.step()
+
+    run(work())
+
+
+def test_an_entry_below_the_floor_is_not_believed_by_an_old_view() -> None:
+    """What stands there may have been put by one that slept as long."""
+
+    async def work() -> None:
+        log = await a_log(5)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        for _ in range(CHECKPOINT_ENTRIES):
+            await log.send({0: 1})
+        await trim(log, CHECKPOINT_ENTRIES)
+        await log.store.put(log.paths.entry(6), b"by a sleeper", mode=Put.CREATE)
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        with pytest.raises(ViewLost):
+            await view.step()
+        assert view.state.entry == 5
+
+    run(work())
+
+
+def test_opening_survives_a_trim_between_its_reads() -> None:
+    """Listed, then trimmed, then read: whatever was listed is gone, and that is no damage."""
+
+    async def work() -> None:
+        log = await a_log(3 * CHECKPOINT_ENTRIES + 3)
+        await trim(log, CHECKPOINT_ENTRIES)
+        listing, trimmed = log.store.list, [False]
+
+        async def list_then_trim(prefix: str, **more: Any) -> Any:
+            found = [info for info in await listing(prefix, **more) if log.paths.checkpoint_entry(info.key) in {None, 64, 128}]
+            if prefix == log.paths.checkpoints and not trimmed[0]:
+                trimmed[0] = True
+                await trim(log, 3 * CHECKPOINT_ENTRIES)
+                return found
+            return await listing(prefix, **more)
+
+        log.store.list = list_then_trim  # type: ignore[method-assign]
+        view = view_of(log)
+        await view.open()
+        assert view.state.entry == 3 * CHECKPOINT_ENTRIES
+
+    run(work())
+
+
+def test_a_floor_without_a_checkpoint_is_damage() -> None:
+    async def work() -> None:
+        log = await a_log(CHECKPOINT_ENTRIES + 3)
+        await trim(log, CHECKPOINT_ENTRIES)
+        await log.store.delete(log.paths.checkpoint(CHECKPOINT_ENTRIES))
+        with pytest.raises(DataDamaged, match="no checkpoint above the floor"):
+            await view_of(log).open()
+
+    run(work())
+
+
+def test_a_tail_that_was_trimmed_past_reopens_and_says_so() -> None:
+    async def work() -> None:
+        log = await a_log(5)
+        tail = Tail(log.store, log.paths, log.runtime)
+        await tail.open()
+        seen: list[Any] = []
+        tail.fold_listeners.append(lambda folded, _: seen.append(folded.number))
+        tail.jump_listeners.append(lambda state: seen.append(f"jump to {state.entry}"))
+        for _ in range(2 * CHECKPOINT_ENTRIES - 5 + 2):
+            await log.send({0: 1})
+        await trim(log, CHECKPOINT_ENTRIES)
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        await tail.catch_up()
+        assert seen == ["jump to 128", 129, 130]
+        assert tail.state == log.state
+        await tail.close()
+
+    run(work())
+
+
+def test_a_cache_forgets_the_oldest() -> None:
+    cache = EntryCache(size_bytes_max=10)
+    for number in range(4):
+        cache.put(number, b"1234")
+    assert [number for number in range(4) if cache.get(number) is not None] == [2, 3]
+
+
+def test_folding_the_same_bytes_twice_does_nothing() -> None:
+    async def work() -> None:
+        log, seen = await a_log(3), list[Folded]()
+        view = view_of(log)
+        view.on_fold = lambda folded, _: seen.append(folded)
+        await view.open()
+        data = (await log.store.get(log.paths.entry(1))).data
+        await view.take(1, data)
+        await view.take(1, data)
+        assert len(seen) == 1
+        with pytest.raises(ObjectMissing):
+            await log.store.get(log.paths.floor)
+
+    run(work())

@@ -1,0 +1,232 @@
+"""The long runs, from the command line: ``python -m tests.simulation.campaign sweep | teeth | exhaustive | replay``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from penstock.log.errors import PenstockError, ViewLost
+from penstock.log.view import View
+from tests.simulation.checker import check
+from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
+from tests.simulation.mutants import MUTANTS, attribute
+from tests.simulation.scenarios import build, of_seed, small_work
+from tests.simulation.small import small_log
+from tests.simulation.world import World
+
+MUST_HAPPEN = (
+    *(f"fault: {fault.value}" for fault in Fault),
+    "ack", "lost race", "hand-over", "step-in", "void batch", "fenced", "trim", "trimmed entry", "late answer: believed",
+    "late answer: refused", "a reader was trimmed past", "job linked", "collected hand-over", "collected job object",
+    "topic created again", "restart", "clock step beyond 5 minutes", "refused by clock", "write landed after its caller was gone",
+    "write landed twice", "send: unknown_outcome", "send: not_written", "send: producer_failed", "send: fenced", "replay",
+)  # fmt: skip
+"""What a sweep must have met at least once; else it proves less than it seems to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One seed's run, judged."""
+
+    scenario: str
+    seed: int | str
+    wrong: tuple[str, ...]
+    counts: Counter[str]
+    digest: str
+    seconds: float
+
+
+def play(scenario: str, seed: int | str, *, mutant: str | None = None, rate: float | None = None) -> Run:
+    """Play a scenario and judge it; whatever stops the run is wrong too."""
+    return judge(scenario, seed, partial(build, scenario, seed, rate=rate), mutant=mutant)
+
+
+def judge(scenario: str, seed: int | str, make: Callable[[], World], *, mutant: str | None = None) -> Run:
+    started = time.perf_counter()
+    with small_log(), MUTANTS[mutant].patch() if mutant else nullcontext():
+        world = make()
+        with counting_late_answers(world):
+            try:
+                wrong = check(world.run())
+            except (AssertionError, PenstockError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                wrong = [f"{type(error).__name__}: {error}"]
+    counts = world.counts + world.history.counts
+    return Run(scenario, seed, tuple(wrong), counts, world.kernel.digest(), time.perf_counter() - started)
+
+
+@contextmanager
+def counting_late_answers(world: World) -> Iterator[None]:
+    """Count what becomes of answers about the tail that come when the view is too old to believe them."""
+
+    def make(original: Any) -> Any:
+        async def confirm(self: View, v: int) -> None:
+            late = self.is_aged
+            try:
+                await original(self, v)
+            except ViewLost:
+                world.counts["late answer: refused"] += 1
+                raise
+            world.counts["late answer: believed"] += late
+
+        return confirm
+
+    with attribute(View, "confirm", make)():
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------------- campaigns
+
+
+def sweep(seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
+    """Each seed in the scenario that it stands for."""
+    return _map(_sweep_one, list(seeds), workers)
+
+
+def _sweep_one(seed: int) -> Run:
+    return play(of_seed(seed), seed)
+
+
+def never_happened(runs: Iterable[Run]) -> list[str]:
+    """What a sweep of these runs should have met, and did not."""
+    total = sum((run.counts for run in runs), Counter[str]())
+    return [what for what in MUST_HAPPEN if not total[what]]
+
+
+def teeth(mutant: str, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
+    """The runs in which a mutant is caught."""
+    runs = _map(partial(_teeth_one, mutant), list(seeds), workers)
+    return [run for run in runs if run.wrong]
+
+
+def _teeth_one(mutant: str, seed: int) -> Run:
+    return play(MUTANTS[mutant].scenario, seed, mutant=mutant)
+
+
+def exhaustive(*, seed: int = 1, workers: int = 1, every: int = 1) -> list[Run]:
+    """Every fault at every store call of a small workload, or each ``every``-th of those: one run each."""
+    with small_log():
+        world = small_work(seed, None).run()
+    scripts = [
+        (call.process, call.process_number, fault.name)
+        for call in world.store.calls
+        if call.process not in {"auditor", "founder"}
+        for fault in Fault
+        if possible(fault, call)
+    ]
+    return _map(partial(_exhaustive_one, seed), scripts[::every], workers)
+
+
+def _exhaustive_one(seed: int, script: tuple[str, int, str]) -> Run:
+    process, number, fault = script
+    plan = ScriptedFaults([(Where(process=process, occurrence=number), Fault[fault])])
+    return judge(f"{fault} at call {number} of {process}", seed, partial(small_work, seed, plan))
+
+
+def _map(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
+    if workers <= 1:
+        return [one(item) for item in items]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(one, items, chunksize=max(1, min(8, len(items) // (4 * workers)))))
+
+
+# ---------------------------------------------------------------------------------------------------------- command line
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("sweep", "teeth"):
+        command = commands.add_parser(name)
+        command.add_argument("--seeds", type=int, default=500)
+        command.add_argument("--first-seed", type=int, default=0)
+        command.add_argument("--workers", type=int, default=2)
+        if name == "teeth":
+            command.add_argument("--mutant", choices=sorted(MUTANTS), action="append")
+    command = commands.add_parser("exhaustive")
+    command.add_argument("--workers", type=int, default=2)
+    command.add_argument("--every", type=int, default=1, help="only each so many-th of them")
+    replay = commands.add_parser("replay")
+    replay.add_argument("--seed", type=int, required=True)
+    replay.add_argument("--scenario")
+    replay.add_argument("--mutant", choices=sorted(MUTANTS))
+    replay.add_argument("--trace", type=int, default=200, help="how many of the last events to print")
+    options = parser.parse_args(arguments)
+    return {"sweep": _sweep, "teeth": _teeth, "exhaustive": _exhaustive, "replay": _replay}[options.command](options)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    started = time.perf_counter()
+    runs = sweep(range(options.first_seed, options.first_seed + options.seeds), workers=options.workers)
+    seconds = time.perf_counter() - started
+    for run in runs:
+        _print_wrong(run)
+    total = sum((run.counts for run in runs), Counter[str]())
+    for what, count in sorted(total.items()):
+        print(f"{count:10,}  {what}")
+    missing = never_happened(runs)
+    print(f"{len(runs)} seeds, {60 * len(runs) / seconds:.0f} a minute, {sum(bool(run.wrong) for run in runs)} wrong")
+    if missing:
+        print(f"never happened: {', '.join(missing)}")
+    return 1 if missing or any(run.wrong for run in runs) else 0
+
+
+def _teeth(options: argparse.Namespace) -> int:
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    toothless = []
+    print(
+        f"| guard removed | mutant | scenario | caught in {len(seeds)} seeds | first |\n| --- | --- | --- | ---: | --- |",
+        flush=True,
+    )
+    for name in options.mutant or MUTANTS:
+        caught = teeth(name, seeds, workers=options.workers)
+        first = f"{caught[0].seed}: {caught[0].wrong[0][:60]}" if caught else ""
+        mutant = MUTANTS[name]
+        print(f"| {mutant.guard} | {name} | {mutant.scenario} | {len(caught)} | {first} |", flush=True)
+        toothless += [] if caught else [name]
+    if toothless:
+        print(f"not caught: {', '.join(toothless)}")
+    return 1 if toothless else 0
+
+
+def _exhaustive(options: argparse.Namespace) -> int:
+    runs = exhaustive(workers=options.workers, every=options.every)
+    for run in runs:
+        _print_wrong(run)
+    print(f"{len(runs)} single faults, {sum(bool(run.wrong) for run in runs)} wrong")
+    return 1 if any(run.wrong for run in runs) else 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    scenario = options.scenario or of_seed(options.seed)
+    with small_log(), MUTANTS[options.mutant].patch() if options.mutant else nullcontext():
+        world = build(scenario, options.seed)
+        try:
+            wrong = check(world.run())
+        except AssertionError as error:
+            wrong = [str(error)]
+    print(world.kernel.trace.tail(options.trace))
+    for what, count in sorted(world.counts.items()):
+        print(f"{count:10,}  {what}")
+    print(f"{scenario}, seed {options.seed}, digest {world.kernel.digest()}")
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+def _print_wrong(run: Run) -> None:
+    if run.wrong:
+        print(f"WRONG {run.scenario}, seed {run.seed}: again with `make replay SEED={run.seed}`")
+        for line in run.wrong[:5]:
+            print(f"    {line[:600]}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,325 @@
+"""The protocol with one guard removed, by replacing one function from the tests' side.
+
+Every mutant passes runs without faults and is caught by the simulation: so the guard is needed, and the simulation would notice if it
+broke. ``seeds`` are known to catch it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import penstock.log.fold as fold
+import penstock.log.pending as pending
+from penstock.log.appender import Appender
+from penstock.log.errors import NotWritten
+from penstock.log.fold import Judge, State
+from penstock.log.gathering import Buffer, Gathering
+from penstock.log.pending import Pending
+from penstock.log.producer import Producer
+from penstock.log.stores.protocol import Put
+from penstock.log.table.collector import Collector
+from penstock.log.table.publisher import Publisher
+from penstock.log.table.trimmer import Trimmer
+from penstock.log.view import View
+from tests.simulation.process import SimClock
+from tests.simulation.store import SimClient
+
+Patch = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutant:
+    """One guard less."""
+
+    guard: str
+    """What it lacks."""
+    patch: Patch
+    scenario: str
+    seeds: tuple[int, ...] = ()
+    """Of the scenario, that catch it."""
+
+
+def everywhere(original: Any, replacement: Any) -> Patch:
+    """Replace a function in every module of the log that knows it."""
+
+    @contextmanager
+    def patch() -> Iterator[None]:
+        modules = [module for name, module in list(sys.modules.items()) if name.startswith("penstock.log")]
+        places = [(module, name) for module in modules for name, value in list(vars(module).items()) if value is original]
+        assert places, f"{original} is nowhere"
+        for module, name in places:
+            setattr(module, name, replacement)
+        try:
+            yield
+        finally:
+            for module, name in places:
+                setattr(module, name, original)
+
+    return patch
+
+
+def attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> Patch:
+    """Replace one method (or number) by what ``make`` makes of it."""
+
+    @contextmanager
+    def patch() -> Iterator[None]:
+        original = vars(owner)[name]
+        setattr(owner, name, make(original))
+        try:
+            yield
+        finally:
+            setattr(owner, name, original)
+
+    return patch
+
+
+def always(value: object) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+# ------------------------------------------------------------------------------------------------- mutants of some length
+
+
+def _overlapping(_: Any) -> Any:
+    async def run(self: Producer) -> None:
+        """Appends each batch without waiting for the one before."""
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def one(gathering: Gathering) -> None:
+            try:
+                outcome: Any = await self._append(gathering)
+            except Exception as error:  # noqa: BLE001
+                outcome = error
+            self._buffer.release(gathering)
+            self._room.set()
+            if isinstance(outcome, Exception):
+                gathering.future.set_exception(outcome)
+                self._buffer.fail(outcome)  # type: ignore[arg-type]
+            else:
+                gathering.future.set_result(outcome)
+
+        while (gathering := await self._next()) is not None:
+            tasks.add(asyncio.ensure_future(one(gathering)))
+            await asyncio.sleep(0)
+            self._accepted += gathering.count if gathering.last_sequence is None else 0
+        await asyncio.gather(*tasks)
+
+    return run
+
+
+def _overtaking(original: Any) -> Any:
+    async def run(self: Producer) -> None:
+        """Goes on with what is queued behind a batch that failed."""
+        fail, self._buffer.fail = self._buffer.fail, lambda _: None  # type: ignore[method-assign]
+        while not self._buffer.closed or self._buffer.queue:
+            await original(self)
+            if self._buffer.closed and not self._buffer.queue:
+                return
+        self._buffer.fail = fail  # type: ignore[method-assign]
+
+    return run
+
+
+def _own_by_place(original: Any) -> Any:
+    """Takes whatever stands under the key for its own."""
+
+    async def write(self: Appender, number: int, data: bytes, composed: Any) -> bool:
+        won: bool = await original(self, number, data, composed)
+        if not won:
+            for one in composed.put_in:
+                if one.batch is not None and self._tail.state.entry == number:
+                    offsets = {queue: composed.header.bases[queue] for queue in one.batch.rows}
+                    one.settle(pending.Written(number, self._tail.state.store_time_ms, offsets))
+        return won
+
+    return write
+
+
+def _replacing(original: Any) -> Any:
+    async def put(self: SimClient, key: str, data: Any, *, mode: Any) -> Any:
+        return await original(self, key, data, mode=Put.REPLACE if "/log/0" in key else mode)
+
+    return put
+
+
+def _unasked(original: Any) -> Any:
+    """Believes every answer about the tail, however late."""
+
+    async def confirm(self: View, v: int) -> None:
+        return None
+
+    return confirm
+
+
+def _believed_when(inside: str) -> Callable[[Any], Any]:
+    """Believes late answers to one kind of request only."""
+
+    def make(original: Any) -> Any:
+        async def confirm(self: View, v: int) -> None:
+            caller = sys._getframe(1).f_code.co_name
+            if caller != inside:
+                await original(self, v)
+
+        return confirm
+
+    return make
+
+
+def _jump_is_no_proof(original: Any) -> Any:
+    def after_jump(one: Pending, state: State) -> Any:
+        found = original(one, state)
+        return NotWritten("passed over") if isinstance(found, pending.UnknownOutcome) else found
+
+    return after_jump
+
+
+def _never_unknown(original: Any) -> Any:
+    return lambda *_: NotWritten("time is over")
+
+
+def _delete_first(original: Any) -> Any:
+    async def raise_floor(self: Trimmer, floor: Any, number: int) -> bool:
+        await self._delete_below(number)
+        return bool(await original(self, floor, number))
+
+    return raise_floor
+
+
+def _between_checkpoints(original: Any) -> Any:
+    async def candidate(self: Trimmer, floor: int, bound: int, states: Any) -> int | None:
+        return bound if bound > floor else None
+
+    return candidate
+
+
+def _old_snapshot(original: Any) -> Any:
+    async def list_then_snapshot(self: Collector) -> Any:
+        listed = await self._store.list(f"{self._delta.root}queue=")
+        held = self._delta.snapshot
+        return listed, held if held.exists else await self._delta.refresh()
+
+    return list_then_snapshot
+
+
+def _asleep(original: Any) -> Any:
+    return lambda self: self.boot_s + asyncio.get_running_loop().time()
+
+
+MUTANTS: dict[str, Mutant] = {
+    "create-if-absent": Mutant(
+        guard="an entry is put only where there is none", patch=attribute(SimClient, "put", _replacing), scenario="crowd"
+    ),
+    "write-id": Mutant(
+        guard="what stands under the key is ours only by its write id",
+        patch=attribute(Appender, "_write", _own_by_place),
+        scenario="crowd",
+    ),
+    "opening-id": Mutant(
+        guard="an opener knows its opening by the write id",
+        patch=everywhere(pending.is_own, lambda accepted, own: accepted.producer == own.producer),
+        scenario="names",
+    ),
+    "previous": Mutant(
+        guard="a batch follows the producer's last one", patch=everywhere(fold.follows, always(True)), scenario="crowd"
+    ),
+    "epoch": Mutant(
+        guard="a batch is of the name's current epoch", patch=everywhere(fold.is_of_epoch, always(True)), scenario="names"
+    ),
+    "validity": Mutant(
+        guard="a batch is brought within its validity", patch=everywhere(fold.is_expired, always(False)), scenario="crowd"
+    ),
+    "generation": Mutant(
+        guard="a batch is of this life of the topic", patch=everywhere(fold.is_of_generation, always(True)), scenario="relives"
+    ),
+    "one-outstanding": Mutant(
+        guard="a producer has one batch on its way", patch=attribute(Producer, "_run", _overlapping), scenario="crowd"
+    ),
+    "nothing-overtakes": Mutant(
+        guard="what is queued behind a failed batch fails too",
+        patch=attribute(Buffer, "fail", lambda _: always(None)),
+        scenario="crowd",
+    ),
+    "row-kept": Mutant(
+        guard="an unnamed producer's row outlives its batches' validity",
+        patch=attribute(fold, "UNNAMED_ROW_ENTRIES", always(1)),
+        scenario="crowd",
+    ),
+    "row-of-epoch": Mutant(
+        guard="only a row of the same epoch proves anything", patch=everywhere(pending.proves, always(True)), scenario="trims"
+    ),
+    "jump-proof": Mutant(
+        guard="after a jump a send without a row is unknown",
+        patch=everywhere(pending.after_jump, _jump_is_no_proof(pending.after_jump)),
+        scenario="trims",
+    ),
+    "exposure": Mutant(
+        guard="not written only when no request can still bring it",
+        patch=everywhere(pending.at_deadline, _never_unknown(None)),
+        scenario="crowd",
+    ),
+    "repeated-opening": Mutant(
+        guard="an opening counts once", patch=attribute(Judge, "_was_accepted", lambda _: always(False)), scenario="names"
+    ),
+    "store-time": Mutant(
+        guard="the store time never goes back", patch=everywhere(fold.store_time, lambda before, now: now), scenario="crowd"
+    ),
+    "late-answers": Mutant(
+        guard="late answers are checked against the floor", patch=attribute(View, "confirm", _unasked), scenario="trims"
+    ),
+    "late-201": Mutant(
+        guard="a late 201 is checked against the floor",
+        patch=attribute(View, "confirm", _believed_when("_write")),
+        scenario="trims",
+    ),
+    "suspend-counts": Mutant(
+        guard="views age while the machine is suspended", patch=attribute(SimClock, "monotonic_s", _asleep), scenario="trims"
+    ),
+    "floor-stands": Mutant(
+        guard="a floor stands for an hour before anything is deleted",
+        patch=attribute(Trimmer, "has_stood", lambda _: always(True)),
+        scenario="trims",
+    ),
+    "floor-first": Mutant(
+        guard="the floor is raised before anything is deleted", patch=attribute(Trimmer, "_raise", _delete_first), scenario="trims"
+    ),
+    "anchor": Mutant(
+        guard="the floor is a checkpoint that was read",
+        patch=attribute(Trimmer, "_candidate", _between_checkpoints),
+        scenario="trims",
+    ),
+    "published-first": Mutant(
+        guard="only what is published is trimmed", patch=attribute(Trimmer, "bound", lambda _: always(2**62)), scenario="days"
+    ),
+    "txn": Mutant(
+        guard="a publisher commits only where the table still ends there",
+        patch=attribute(Publisher, "may_commit", lambda _: always(True)),
+        scenario="days",
+    ),
+    "links-outlive": Mutant(
+        guard="handed batches stay as long as their entries",
+        patch=attribute(Collector, "is_past", lambda _: always(True)),
+        scenario="days",
+    ),
+    "job-links-outlive": Mutant(
+        guard="linked jobs stay as long as their entries",
+        patch=attribute(Collector, "may_delete", lambda _: _async_true),
+        scenario="days",
+    ),
+    "job-closed": Mutant(
+        guard="a closed job is not linked any more", patch=attribute(Judge, "_is_closed", lambda _: always(False)), scenario="jobs"
+    ),
+    "fresh-snapshot": Mutant(
+        guard="the collector lists first and then asks the table anew",
+        patch=attribute(Collector, "list_then_snapshot", _old_snapshot),
+        scenario="files",
+    ),
+}
+
+
+async def _async_true(*_: object) -> bool:
+    return True
