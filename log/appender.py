@@ -19,13 +19,14 @@ from .compose import Composed, compose
 from .contention import Contention, Pace, Role
 from .entries import encode_entry
 from .errors import PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
-from .fold import Folded, State
+from .fold import Folded
 from .handover import prepare
 from .header import Action, Batch, Opening
 from .limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
 from .paths import TopicPaths
 from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, before_any, is_expired
 from .runtime import Runtime
+from .state import State
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .tail import Tail
 from .waiting import Waiting

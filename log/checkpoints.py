@@ -10,9 +10,9 @@ import json
 
 from .errors import DataDamaged, NewerFormatError, StoreUnavailable
 from .files import digest
-from .fold import State, parse_state, state_document
 from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
 from .paths import TopicPaths
+from .state import State, parse_state, state_document
 from .stores.protocol import Conflict, ObjectStore, Put
 
 _LARGE_BYTES = MIB

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .fold import Judge, State, Void, bases_of, is_expired, is_of_epoch, is_of_generation
+from .fold import Judge, Void, bases_of, is_expired, is_of_epoch, is_of_generation
 from .handover import Handed
 from .header import Action, Batch, Header, Opening
 from .limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
 from .pending import Pending
+from .state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from .checkpoints import decode_checkpoint
 from .entries import read_header
 from .errors import DataDamaged
-from .fold import State, fold
+from .fold import fold
 from .header import Header, Repair
 from .paths import TopicPaths
+from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
 
 _OLDER_CHECKPOINTS_TRIED = 2

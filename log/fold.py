@@ -8,14 +8,13 @@ verdicts. Invariants I1-I8 of ``docs/0001-the-log-protocol.md`` are properties o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-
-import xxhash
 
 from .errors import DataDamaged
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
 from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from .state import ProducerRow, State, item_hash, parse_state, row_hash
 
 
 class Void(StrEnum):
@@ -31,61 +30,6 @@ class Void(StrEnum):
     FENCED = "a later opening of the producer's name stands before it"
     PREVIOUS = "it does not follow the producer's last accepted batch"
     REPEATED = "this opening was accepted before"
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerRow:
-    """What the state knows of one producer."""
-
-    last: int
-    """Sequence of its last accepted message; -1 for none."""
-    entry: int
-    """Of its last accepted batch or opening."""
-    time_ms: int
-    """Store time of that entry."""
-    epoch: Epoch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
-
-    entry: int = 0
-    incarnation: str = ""
-    """Of the topic's present or last life; empty: it never had one."""
-    alive: bool = False
-    created_entry: int = 0
-    """The entry that created it."""
-    generation: int = 0
-    """Of the routing; rises with every creation, so that batches of a deleted topic never count in its successor."""
-    next_offsets: tuple[int, ...] = ()
-    unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
-    named: Mapping[str, ProducerRow] = field(default_factory=dict)
-    openings: Mapping[str, int] = field(default_factory=dict)
-    """Write id to entry, of the openings a late link could still bring again."""
-    closed_jobs: Mapping[str, int] = field(default_factory=dict)
-    """Job to the entry that closed it, until it is forgotten."""
-    store_time_ms: int = 0
-    sum: int = 0
-    """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
-
-    @property
-    def queues(self) -> int:
-        return len(self.next_offsets)
-
-    @property
-    def digest(self) -> str:
-        """What the next entry's footer must name."""
-        scalars = (
-            self.entry,
-            self.incarnation,
-            self.alive,
-            self.created_entry,
-            self.generation,
-            self.store_time_ms,
-            len(self.next_offsets),
-        )
-        return f"{(self.sum + _hash('state', *scalars)) % 2**128:032x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +124,7 @@ class Judge:
             case CloseJob() if action.job not in self._jobs:
                 self._close_job(action.job)
             case ForgetJob() if action.job in self._jobs and may_forget(self._entry, self._jobs[action.job]):
-                self._sum -= _hash("job", action.job, self._jobs.pop(action.job))
+                self._sum -= item_hash("job", action.job, self._jobs.pop(action.job))
 
     def open(self, opening: Opening, position: int) -> Epoch | Void:
         """The epoch the opening gets, or why it is void."""
@@ -189,7 +133,7 @@ class Judge:
         if self._was_accepted(opening):
             return Void.REPEATED
         self._openings[opening.write_id] = self._entry
-        self._sum += _hash("opening", opening.write_id, self._entry)
+        self._sum += item_hash("opening", opening.write_id, self._entry)
         epoch = Epoch(self._entry, position)
         known = self._named.get(opening.producer)
         last = opening.last_sequence if known is None else known.last
@@ -259,13 +203,13 @@ class Judge:
 
     def _begin(self, created: Created) -> None:
         for queue in range(len(self._next)):
-            self._sum -= _hash("queue", queue, self._next[queue])
+            self._sum -= item_hash("queue", queue, self._next[queue])
         for name in list(self._unnamed):
             self._drop_row(self._unnamed, name, "unnamed")
         for name in list(self._named):
             self._drop_row(self._named, name, "named")
         self._next = [0] * created.queues
-        self._sum += sum(_hash("queue", queue, 0) for queue in range(created.queues))
+        self._sum += sum(item_hash("queue", queue, 0) for queue in range(created.queues))
         self._incarnation = created.incarnation
         self._alive = True
         self._created_entry = self._entry
@@ -281,24 +225,24 @@ class Judge:
         for write_id, entry in list(self._openings.items()):
             if entry >= oldest:
                 break
-            self._sum -= _hash("opening", write_id, self._openings.pop(write_id))
+            self._sum -= item_hash("opening", write_id, self._openings.pop(write_id))
 
     def _close_job(self, job: str) -> None:
         self._jobs[job] = self._entry
-        self._sum += _hash("job", job, self._entry)
+        self._sum += item_hash("job", job, self._entry)
 
     def _move_offset(self, queue: int, following: int) -> None:
-        self._sum += _hash("queue", queue, following) - _hash("queue", queue, self._next[queue])
+        self._sum += item_hash("queue", queue, following) - item_hash("queue", queue, self._next[queue])
         self._next[queue] = following
 
     def _put_row(self, rows: dict[str, ProducerRow], name: str, row: ProducerRow, kind: str) -> None:
         if name in rows:
             self._drop_row(rows, name, kind)  # and so to the end: rows stay in the order of their last use
         rows[name] = row
-        self._sum += _row_hash(kind, name, row)
+        self._sum += row_hash(kind, name, row)
 
     def _drop_row(self, rows: dict[str, ProducerRow], name: str, kind: str) -> None:
-        self._sum -= _row_hash(kind, name, rows.pop(name))
+        self._sum -= row_hash(kind, name, rows.pop(name))
 
 
 # --- The guards, one by one: each is needed, and the simulation notices when one is missing -----------------------------------------
@@ -346,68 +290,3 @@ def _well_formed(batch: Batch) -> bool:
         if staged != dict(batch.rows):
             return False
     return batch.last >= batch.previous + batch.row_count
-
-
-def row_sum(state: State) -> int:
-    """`State.sum` from scratch; what a loaded checkpoint is checked by."""
-    total = sum(_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
-    total += sum(_row_hash("unnamed", name, row) for name, row in state.unnamed.items())
-    total += sum(_row_hash("named", name, row) for name, row in state.named.items())
-    total += sum(_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
-    total += sum(_hash("job", job, entry) for job, entry in state.closed_jobs.items())
-    return total % 2**128
-
-
-def _row_hash(kind: str, name: str, row: ProducerRow) -> int:
-    epoch = (row.epoch.entry, row.epoch.position) if row.epoch else ()
-    return _hash(kind, name, row.last, row.entry, row.time_ms, *epoch)
-
-
-def _hash(*values: object) -> int:
-    return xxhash.xxh3_128_intdigest(repr(values).encode())
-
-
-def state_document(state: State) -> dict[str, object]:
-    """A state as JSON values; the mappings' order is part of it."""
-
-    def rows(mapping: Mapping[str, ProducerRow]) -> list[list[object]]:
-        return [
-            [name, row.last, row.entry, row.time_ms, *([row.epoch.entry, row.epoch.position] if row.epoch else [])]
-            for name, row in mapping.items()
-        ]
-
-    return {
-        "entry": state.entry,
-        "incarnation": state.incarnation,
-        "alive": state.alive,
-        "created_entry": state.created_entry,
-        "generation": state.generation,
-        "next_offsets": list(state.next_offsets),
-        "unnamed": rows(state.unnamed),
-        "named": rows(state.named),
-        "openings": list(map(list, state.openings.items())),
-        "closed_jobs": list(map(list, state.closed_jobs.items())),
-        "store_time_ms": state.store_time_ms,
-    }
-
-
-def parse_state(document: Mapping[str, object]) -> State:
-    """The inverse of `state_document`."""
-
-    def rows(values: object) -> dict[str, ProducerRow]:
-        return {
-            name: ProducerRow(last, entry, time_ms, Epoch(*epoch) if epoch else None)
-            for name, last, entry, time_ms, *epoch in values  # type: ignore[attr-defined]
-        }
-
-    state = State(
-        **{
-            **document,
-            "next_offsets": tuple(document["next_offsets"]),  # type: ignore[arg-type]
-            "unnamed": rows(document["unnamed"]),
-            "named": rows(document["named"]),
-            "openings": dict(document["openings"]),  # type: ignore[call-overload]
-            "closed_jobs": dict(document["closed_jobs"]),  # type: ignore[call-overload]
-        }
-    )
-    return replace(state, sum=row_sum(state))

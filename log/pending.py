@@ -14,9 +14,10 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from .errors import FencedError, NotWritten, PenstockError, TopicDeleted, UnknownOutcome
-from .fold import Folded, ProducerRow, State, Void
+from .fold import Folded, Void
 from .header import Action, Batch, Epoch, Opening
 from .limits import VALIDITY_ENTRIES
+from .state import ProducerRow, State
 
 
 @dataclass(frozen=True, slots=True)

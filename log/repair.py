@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from .damage import entry_numbers
 from .entries import encode_entry
 from .errors import DataDamaged, PenstockError, StoreUnavailable
-from .fold import ProducerRow, State, row_sum, state_document, store_time
+from .fold import store_time
 from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
 from .paths import TopicPaths
 from .rows import runs_of
 from .runtime import Runtime
 from .salvage import Remains, exact_folds, read_remains, salvage
+from .state import ProducerRow, State, row_sum, state_document
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .view import View
 

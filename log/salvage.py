@@ -15,9 +15,10 @@ from .damage import find_resumption
 from .entries import FOOTER_KEY, read_header
 from .errors import DataDamaged, ViewLost
 from .files import read_footer_alone
-from .fold import Folded, State, Void, fold, store_time
+from .fold import Folded, Void, fold, store_time
 from .header import Header, decode_header
 from .paths import TopicPaths
+from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
 from .view import View, read_floor
 

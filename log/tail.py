@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from .errors import PenstockError, StoreUnavailable, ViewLost
-from .fold import Folded, State
+from .fold import Folded
 from .limits import CHECKPOINT_ENTRIES
 from .paths import TopicPaths
 from .runtime import Runtime
+from .state import State
 from .stores.protocol import ObjectStore
 from .view import EntryCache, View
 

@@ -13,13 +13,14 @@ from .damage import entry_numbers, find_resumption
 from .entries import read_header
 from .errors import DataDamaged
 from .files import check_seal, read_rows
-from .fold import Folded, State, fold
+from .fold import Folded, fold
 from .limits import MIB
 from .paths import TopicPaths
 from .rows import entry_rows
 from .runtime import Runtime
 from .salvage import salvage
 from .settings import TopicRecord
+from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
 from .table.compare import compare_entries
 from .table.delta import DeltaLog

@@ -16,11 +16,12 @@ from .checkpoints import decode_checkpoint
 from .damage import find_resumption
 from .entries import read_header
 from .errors import DataDamaged, StoreUnavailable, ViewLost
-from .fold import Folded, State, fold
+from .fold import Folded, fold
 from .limits import MIB, VIEW_AGE_MAX_S
 from .paths import TopicPaths
 from .rhythm import Rhythm
 from .runtime import Runtime
+from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore, StoredObject
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from .compose import still_waits
 from .errors import StoreUnavailable
-from .fold import State
 from .handover import Handed, read_handed
 from .limits import ENTRY_LINKS_MAX, VALIDITY_ENTRIES
 from .paths import TopicPaths
+from .state import State
 from .stores.protocol import ObjectStore
 
 LIST_TAILS = 16

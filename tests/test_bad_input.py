@@ -22,10 +22,10 @@ from penstock.log import producer as producer_module
 from penstock.log import staging
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged, NewerFormatError
-from penstock.log.fold import State
 from penstock.log.limits import TopicLimits
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime import Runtime
+from penstock.log.state import State
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, get, keys, put, read_all, send_all
 from tests.log.test_reader import publish

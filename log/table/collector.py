@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..damage import read_header_at
-from ..fold import State, may_forget
+from ..fold import may_forget
 from ..header import Action, CloseJob, ForgetJob
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime import Runtime
+from ..state import State
 from ..stores.protocol import ObjectInfo, ObjectStore
 from ..view import View
 from .delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataDamaged, ViewLost
-from ..fold import Folded, State
+from ..fold import Folded
 from ..limits import CHECKPOINT_ENTRIES, MIB
 from ..paths import TopicPaths
 from ..rows import entry_rows
 from ..runtime import Runtime
 from ..salvage import fold_known, salvage
+from ..state import State
 from ..stores.protocol import ObjectStore
 from ..view import View
 from .rowhash import row_digest

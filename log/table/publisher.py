@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataDamaged, ViewLost
-from ..fold import Folded, State
+from ..fold import Folded
 from ..limits import MIB
 from ..paths import TopicPaths
 from ..rows import entry_pieces, runs_of
 from ..runtime import Runtime
 from ..salvage import fold_known, salvage
 from ..settings import TopicRecord
+from ..state import State
 from ..stores.protocol import ObjectStore
 from ..view import EntryCache, View
 from .actions import PUBLISHED, Commit, end_txn, lost_txn

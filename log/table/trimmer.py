@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from ..checkpoints import decode_checkpoint, encode_checkpoint
 from ..errors import DataDamaged
-from ..fold import State
 from ..limits import TRIM_GRACE_MS
 from ..paths import TopicPaths
 from ..runtime import Runtime
+from ..state import State
 from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 
 _DELETES_AT_ONCE = 16

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
 from penstock.log.errors import DataDamaged
-from penstock.log.fold import Folded, State, Void, bases_of, fold, parse_state, row_sum, state_document, store_time
+from penstock.log.fold import Folded, Void, bases_of, fold, store_time
 from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
-from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from penstock.log.limits import STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from penstock.log.state import State, parse_state, row_sum, state_document
 
 START_MS = 1_750_000_000_000
 DAY_MS = 86_400_000
@@ -145,9 +146,7 @@ def test_a_hundred_openings_in_one_entry_have_a_hundred_epochs_and_the_last_one_
 
 def test_openings_are_taken_before_the_batches_of_their_entry() -> None:
     epoch = opened(topic()).epochs[0]
-    folded = step(
-        opened(topic()).state, openings=[Opening("n", "x", 1, 10**6)], batches=[batch("n", named=True, epoch=epoch)]
-    )
+    folded = step(opened(topic()).state, openings=[Opening("n", "x", 1, 10**6)], batches=[batch("n", named=True, epoch=epoch)])
     assert folded.verdicts == (Void.FENCED,)
 
 
@@ -273,7 +272,9 @@ class Model:
     def judge(self, header: Header) -> tuple[Any, ...]:
         self.entry = header.entry
         for position, opening in enumerate(header.openings):
-            self.epochs.setdefault(opening.producer, []).append((header.entry, Epoch(header.entry, position), self.last(opening.producer)))
+            self.epochs.setdefault(opening.producer, []).append(
+                (header.entry, Epoch(header.entry, position), self.last(opening.producer))
+            )
         return tuple(self.take(one) for one in header.batches)
 
     def last(self, name: str) -> int:
@@ -309,7 +310,9 @@ def moves(draw: st.DrawFn) -> list[tuple[str, Any]]:
         st.integers(-3, 70),
     )
     entry = st.tuples(st.lists(st.sampled_from(["n", "m"]), max_size=2), st.lists(batch_of, max_size=4))
-    return draw(st.lists(st.one_of(st.tuples(st.just("entry"), entry), st.tuples(st.just("idle"), st.integers(1, 66))), max_size=12))
+    return draw(
+        st.lists(st.one_of(st.tuples(st.just("entry"), entry), st.tuples(st.just("idle"), st.integers(1, 66))), max_size=12)
+    )
 
 
 @settings(max_examples=120, deadline=None)

@@ -10,9 +10,10 @@ import pytest
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.entries import encode_entry
 from penstock.log.errors import DataDamaged
-from penstock.log.fold import State, Void, bases_of, fold
+from penstock.log.fold import Void, bases_of, fold
 from penstock.log.header import Batch, Epoch, Header, Opening
 from penstock.log.repair import ENTRY_ROWS_MAX, RepairReport, repair
+from penstock.log.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.table.actions import Commit
 from penstock.log.table.delta import DeltaLog

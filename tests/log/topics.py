@@ -11,13 +11,14 @@ import pyarrow as pa
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.entries import encode_entry, encode_rows
 from penstock.log.files import digest
-from penstock.log.fold import State, bases_of, fold
+from penstock.log.fold import bases_of, fold
 from penstock.log.header import Action, Batch, Created, Deleted, Header, Part
 from penstock.log.limits import CHECKPOINT_ENTRIES, VALIDITY_ENTRIES
 from penstock.log.messages import LOG_SCHEMA
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime import Runtime
 from penstock.log.settings import TopicRecord, TopicSettings
+from penstock.log.state import State
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 

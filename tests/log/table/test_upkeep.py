@@ -12,10 +12,10 @@ import pytest
 
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged, PenstockError
-from penstock.log.fold import State
 from penstock.log.header import CloseJob
 from penstock.log.limits import TRIM_GRACE_MS, VALIDITY_ENTRIES
 from penstock.log.settings import TopicSettings
+from penstock.log.state import State
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table.actions import Commit

@@ -1,0 +1,130 @@
+"""A topic's state as a value: what the fold computes, how it is hashed, and how it is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import xxhash
+
+from .header import Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRow:
+    """What the state knows of one producer."""
+
+    last: int
+    """Sequence of its last accepted message; -1 for none."""
+    entry: int
+    """Of its last accepted batch or opening."""
+    time_ms: int
+    """Store time of that entry."""
+    epoch: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A topic's state after ``entry``. Mappings keep the order of last use, oldest first, and are never changed."""
+
+    entry: int = 0
+    incarnation: str = ""
+    """Of the topic's present or last life; empty: it never had one."""
+    alive: bool = False
+    created_entry: int = 0
+    """The entry that created it."""
+    generation: int = 0
+    """Of the routing; rises with every creation, so that batches of a deleted topic never count in its successor."""
+    next_offsets: tuple[int, ...] = ()
+    unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
+    named: Mapping[str, ProducerRow] = field(default_factory=dict)
+    openings: Mapping[str, int] = field(default_factory=dict)
+    """Write id to entry, of the openings a late link could still bring again."""
+    closed_jobs: Mapping[str, int] = field(default_factory=dict)
+    """Job to the entry that closed it, until it is forgotten."""
+    store_time_ms: int = 0
+    sum: int = 0
+    """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
+
+    @property
+    def queues(self) -> int:
+        return len(self.next_offsets)
+
+    @property
+    def digest(self) -> str:
+        """What the next entry's footer must name."""
+        scalars = (
+            self.entry,
+            self.incarnation,
+            self.alive,
+            self.created_entry,
+            self.generation,
+            self.store_time_ms,
+            len(self.next_offsets),
+        )
+        return f"{(self.sum + item_hash('state', *scalars)) % 2**128:032x}"
+
+
+def row_sum(state: State) -> int:
+    """`State.sum` from scratch; what a loaded checkpoint is checked by."""
+    total = sum(item_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
+    total += sum(row_hash("unnamed", name, row) for name, row in state.unnamed.items())
+    total += sum(row_hash("named", name, row) for name, row in state.named.items())
+    total += sum(item_hash("opening", write_id, entry) for write_id, entry in state.openings.items())
+    total += sum(item_hash("job", job, entry) for job, entry in state.closed_jobs.items())
+    return total % 2**128
+
+
+def row_hash(kind: str, name: str, row: ProducerRow) -> int:
+    epoch = (row.epoch.entry, row.epoch.position) if row.epoch else ()
+    return item_hash(kind, name, row.last, row.entry, row.time_ms, *epoch)
+
+
+def item_hash(*values: object) -> int:
+    return xxhash.xxh3_128_intdigest(repr(values).encode())
+
+
+def state_document(state: State) -> dict[str, object]:
+    """A state as JSON values; the mappings' order is part of it."""
+
+    def rows(mapping: Mapping[str, ProducerRow]) -> list[list[object]]:
+        return [
+            [name, row.last, row.entry, row.time_ms, *([row.epoch.entry, row.epoch.position] if row.epoch else [])]
+            for name, row in mapping.items()
+        ]
+
+    return {
+        "entry": state.entry,
+        "incarnation": state.incarnation,
+        "alive": state.alive,
+        "created_entry": state.created_entry,
+        "generation": state.generation,
+        "next_offsets": list(state.next_offsets),
+        "unnamed": rows(state.unnamed),
+        "named": rows(state.named),
+        "openings": list(map(list, state.openings.items())),
+        "closed_jobs": list(map(list, state.closed_jobs.items())),
+        "store_time_ms": state.store_time_ms,
+    }
+
+
+def parse_state(document: Mapping[str, object]) -> State:
+    """The inverse of `state_document`."""
+
+    def rows(values: object) -> dict[str, ProducerRow]:
+        return {
+            name: ProducerRow(last, entry, time_ms, Epoch(*epoch) if epoch else None)
+            for name, last, entry, time_ms, *epoch in values  # type: ignore[attr-defined]
+        }
+
+    state = State(
+        **{
+            **document,
+            "next_offsets": tuple(document["next_offsets"]),  # type: ignore[arg-type]
+            "unnamed": rows(document["unnamed"]),
+            "named": rows(document["named"]),
+            "openings": dict(document["openings"]),  # type: ignore[call-overload]
+            "closed_jobs": dict(document["closed_jobs"]),  # type: ignore[call-overload]
+        }
+    )
+    return replace(state, sum=row_sum(state))
