@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -34,48 +34,44 @@ class Listener:
 
 
 class _Child:
-    """One process, gone at the end of its ``async with`` block whatever happens."""
+    """One process."""
 
-    def __init__(self, share: Share) -> None:
-        self._share = share
-        self._process: Process | None = None
+    def __init__(self, process: Process, name: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._name = name
+        self._to = process.stdin
+        self._from = process.stdout
 
-    async def __aenter__(self) -> Self:
-        module = f"{__package__}.producer"
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", module), stdin=PIPE, stdout=PIPE, start_new_session=True
-        )
-        self.say(json.dumps(asdict(self._share)))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.kill()
+    @classmethod
+    async def start(cls, share: Share) -> Self:
+        program = sys.executable, "-P", "-m", f"{__package__}.producer"
+        child = cls(await create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, start_new_session=True), share.name)
+        child.say(json.dumps(asdict(share)))
+        return child
 
     def say(self, line: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+        self._to.write(line.encode() + b"\n")
 
     async def hear(self) -> Report:
         """Its next report. Raises `DemoFailed` when it failed, or ended without one."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
+        line = await self._from.readline()
         if not line:
             code = await self._process.wait()
-            raise DemoFailed("a producer process ended before its work", object=self._share.name, observed=f"exit code {code}")
+            raise DemoFailed("a producer process ended before its work", object=self._name, observed=f"exit code {code}")
         report = decode_report(line)
         if isinstance(report, Failed):
-            raise DemoFailed(f"a producer failed: {report.message}", object=self._share.name)
+            raise DemoFailed(f"a producer failed: {report.message}", object=self._name)
         return report
 
     async def kill(self) -> None:
-        """SIGKILL, if it still runs."""
-        assert self._process is not None
+        """SIGKILL, if it still runs; returns when nothing of it is left."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-        await self._process.wait()
+        self._to.close()
+        await self._process.communicate()
 
 
 async def run_producers(
@@ -96,6 +92,7 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._all_ready = asyncio.Barrier(producers)
+        self._children: list[_Child] = []
         self._shares: dict[str, int] = {}
         self._durable: dict[str, int] = {}
         self._requests: list[StoreStatistics] = []
@@ -109,6 +106,8 @@ class _Run:
                     group.create_task(self._produce(share))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        finally:
+            await asyncio.gather(*(child.kill() for child in self._children))
         assert self._begun_s is not None
         return Produced(
             events=sum(self._shares.values()),
@@ -118,23 +117,33 @@ class _Run:
         )
 
     async def _produce(self, share: Share) -> None:
-        async with _Child(share) as child:
-            self._shares[share.name] = await self._ready(child)
-            await self._all_ready.wait()
-            self._begin()
-            victim = max(self._shares, key=lambda name: self._shares[name])
-            child.say("stick" if share.name == victim else "send")
-            end = await self._follow(child, share)
-            if isinstance(end, Done):
-                return
-        crash = self._crash = _crash(share, end)
+        child = await self._start(share)
+        await self._all_ready.wait()
+        self._begin()
+        victim = max(self._shares, key=lambda name: self._shares[name])
+        child.say("stick" if share.name == victim else "send")
+        end = await self._follow(child, share)
+        if isinstance(end, Done):
+            return
+        await child.kill()
+        crash = _crash(share, end)
         self._listener.killed(crash)
-        async with _Child(share) as child:
-            await self._ready(child)
-            child.say("send")
-            if isinstance(end := await self._follow(child, share), Done):
-                self._crash = replace(crash, durable=end.already)
-                self._listener.returned(self._crash)
+        child = await self._start(share)
+        child.say("send")
+        if isinstance(end := await self._follow(child, share), Done):
+            self._crash = replace(crash, durable=end.already)
+            self._listener.returned(self._crash)
+
+    async def _start(self, share: Share) -> _Child:
+        """A process that has read its share."""
+        child = await _Child.start(share)
+        self._children.append(child)
+        match await child.hear():
+            case Ready(events):
+                self._shares[share.name] = events
+                return child
+            case report:
+                raise DemoFailed("a producer spoke out of turn", object=share.name, observed=report)
 
     def _begin(self) -> None:
         if self._begun_s is not None:
@@ -144,13 +153,6 @@ class _Run:
             raise DemoFailed("there are no events to send")
         self._begun_s = self._clock.monotonic_s()
         self._listener.started(events)
-
-    async def _ready(self, child: _Child) -> int:
-        match await child.hear():
-            case Ready(events):
-                return events
-            case report:
-                raise DemoFailed("a producer spoke out of turn", observed=report)
 
     async def _follow(self, child: _Child, share: Share) -> Done | Stuck:
         """Its reports, up to the one after which it does nothing more."""

@@ -35,7 +35,10 @@ _telling = threading.Lock()
 
 def main() -> int:
     """Run, and tell the parent by reports on standard output."""
-    share = Share(**json.loads(sys.stdin.readline()))
+    task = sys.stdin.readline()
+    if not task:
+        return 1  # the parent is gone
+    share = Share(**json.loads(task))
     try:
         with open_file(share.events) as file:
             records = list(source.events(file, name=share.events, producers=share.producers, producer=share.producer))
