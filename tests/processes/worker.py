@@ -1,0 +1,148 @@
+"""One process of the chaos run: a producer that writes down what it sends and what became of it, or a topic's maintenance.
+
+A producer's journal has lines ``S body`` before a message is sent, and then ``A body queue offset`` (acknowledged), ``N body`` (not
+written) or ``U body`` (unknown). A body is ``who/number/group``. A named producer numbers by its sequences and goes on from
+``last_sequence``, so each of its numbers must be in the log once, whatever was killed. An unnamed one begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import penstock
+import penstock.aio
+from penstock.log.header import Action
+from penstock.log.paths import TopicPaths
+from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
+
+TOPIC = "orders"
+GROUPS = 5
+BATCH_MAX = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a process is to do, as its only argument in JSON."""
+
+    url: str
+    options: dict[str, str]
+    name: str = ""
+    """Of the producer; empty: unnamed."""
+    journal: str = ""
+    """Empty: maintain the topic."""
+    seed: int = 0
+
+
+def main() -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    if job.journal:
+        with penstock.connect(job.url, options=job.options) as lake:
+            produce(lake, job, stop)
+    else:
+        asyncio.run(maintain(job, stop))
+
+
+def produce(lake: penstock.Lake, job: Job, stop: threading.Event) -> None:
+    """Send until told to stop, or fenced by a newer instance of the name; a producer that failed is opened anew."""
+    chance = random.Random(job.seed)
+    journal = os.open(job.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    while not stop.is_set():
+        try:
+            producer = lake.producer(
+                TOPIC, name=job.name or None, linger=timedelta(milliseconds=5), delivery_timeout=timedelta(seconds=20)
+            )
+            send(producer, job, stop, chance, journal)
+            producer.close()
+        except penstock.FencedError:
+            return
+        except (penstock.RetryError, penstock.ReopenError):
+            continue
+
+
+def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: random.Random, journal: int) -> None:
+    """Raises what ended the producer, once its journal says so."""
+    number = producer.last_sequence + 1
+    while not stop.is_set():
+        bodies = [f"{producer.id}/{number + n}/{chance.randrange(GROUPS)}" for n in range(chance.randint(1, BATCH_MAX))]
+        write(journal, [f"S {body}" for body in bodies])
+        receipts = {}
+        error: penstock.PenstockError | None = None
+        lines = []
+        for n, body in enumerate(bodies):
+            message = penstock.Message(body.encode(), message_group=f"{producer.id[:20]}-{body[-1]}", keys=[body[:30]])
+            try:
+                receipts[body] = producer.send(message, sequence=number + n if job.name else None)
+            except penstock.PenstockError as failure:
+                error = error or failure
+                lines.append(f"N {body}")
+        for body, receipt in receipts.items():
+            try:
+                place = receipt.result()
+                if place.offset is not None:
+                    lines.append(f"A {body} {place.queue} {place.offset}")
+            except (penstock.NotWritten, penstock.ProducerFailedError, penstock.FencedError) as failure:
+                error = error or failure
+                lines.append(f"N {body}")
+            except penstock.PenstockError as failure:
+                error = error or failure
+                lines.append(f"U {body}")
+        write(journal, lines)
+        if error is not None:
+            raise error
+        number += len(bodies)
+
+
+def write(journal: int, lines: list[str]) -> None:
+    os.write(journal, "".join(f"{line}\n" for line in lines).encode())
+
+
+async def maintain(job: Job, stop: threading.Event) -> None:
+    """Publish and keep up at short intervals; a step that fails is tried again."""
+    async with penstock.aio.connect(job.url, options=job.options) as lake:
+        topic = await lake.topic(TOPIC, writable=True)
+
+        async def append(actions: Sequence[Action]) -> None:
+            await topic.act(*actions)
+
+        options = MaintenanceOptions(
+            publish_interval=timedelta(milliseconds=300),
+            upkeep_interval=timedelta(seconds=1),
+            compact_fan_in=3,
+            checkpoint_versions=5,
+        )
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        if stop.is_set():
+            return
+        maintenance = Maintenance(lake.store, TopicPaths.of(TOPIC), topic.record, lake.runtime, append, options)
+        await maintenance.run_forever(ended)
+
+
+def start_argument(job: Job) -> list[str]:
+    values: dict[str, Any] = {field: getattr(job, field) for field in job.__dataclass_fields__}
+    return [sys.executable, "-m", "tests.processes.worker", json.dumps(values)]
+
+
+def read_journal(path: Path) -> list[list[str]]:
+    """The complete lines of a journal, split at blanks; a killed writer may have left half a line."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [line.split(" ") for line in whole.splitlines()]
+
+
+if __name__ == "__main__":
+    main()
