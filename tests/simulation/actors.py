@@ -9,13 +9,14 @@ from contextlib import suppress
 from datetime import timedelta
 
 from penstock.log.errors import BackPressureError, ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, ViewLost
-from penstock.log.fold import Folded, State
+from penstock.log.fold import Folded
 from penstock.log.gathering import ProducerOptions
 from penstock.log.header import Action
 from penstock.log.lake import Lake
 from penstock.log.messages import Message
 from penstock.log.producer import Producer
 from penstock.log.rows import entry_rows
+from penstock.log.state import State
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.topics import read_record
 from penstock.log.view import View, read_floor
@@ -180,11 +181,12 @@ class Copier(Role):
         index = max(0, source.index_behind(producer.last_sequence) - rng.randint(0, self._overlap))
         try:
             while index < source.count:
-                for index in range(index, min(source.count, index + rng.randint(*self._burst))):
+                limit = min(source.count, index + rng.randint(*self._burst))
+                while index < limit:
                     message = source.message(index, session.process)
                     receipt = producer.send(message, sequence=source.position(index))
                     session.sends.append(Send(message.body, receipt, source.position(index)))
-                index += 1
+                    index += 1
                 if rng.random() < 0.5:
                     await session.sends[-1].receipt
                 await asyncio.sleep(log_uniform(rng, *self._think_s))

@@ -22,15 +22,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.log.checkpoints import decode_checkpoint
 from penstock.log.entries import read_header
 from penstock.log.errors import DataDamaged
-from penstock.log.fold import Folded, State, Void, fold, row_sum
+from penstock.log.fold import Folded, Void, fold
 from penstock.log.header import Epoch
+from penstock.log.paths import TopicPaths
 from penstock.log.rows import entry_rows
+from penstock.log.state import State, row_sum
 from tests.simulation.history import Past, Place, Send, Session
 from tests.simulation.world import World
 
@@ -255,37 +257,33 @@ def _sources(world: World, truth: Truth) -> Iterator[str]:
 
 
 def _count(world: World, truth: Truth) -> None:
-    counts, paths = world.counts, world.paths
-    writers = {event.key: event.process for event in world.store.trace.events if event.verb == "put" and " bytes " in event.outcome}
-    for folded in truth.folded:
-        counts["entry"] += 1
-        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-            if isinstance(verdict, Void):
-                counts["void batch"] += 1
-                counts[f"void: {verdict.name.lower()}"] += 1
-                continue
-            if batch.job is not None:
-                counts["job linked"] += 1
-            for part in batch.parts:
-                key = paths.root + part.key
-                if key.startswith(paths.handed):
-                    own = writers.get(key) == writers.get(paths.entry(folded.number))
-                    counts["step-in" if own else "hand-over"] += 1
-        for epoch in folded.epochs:
-            counts["void opening" if isinstance(epoch, Void) else "opening"] += 1
-    for event in world.store.trace.events:
-        if event.verb == "put" and event.outcome == "conflict" and paths.entry_number(event.key) is not None:
-            counts["lost race"] += 1
+    """What the run met, by name, for the sweep's table."""
+    paths, trace = world.paths, world.store.trace.events
+    writers = {event.key: event.process for event in trace if event.verb == "put" and " bytes " in event.outcome}
+    world.counts.update(what for folded in truth.folded for what in _met(folded, paths, writers))
+    world.counts.update("lost race" for event in trace if event.outcome == "conflict" and paths.entry_number(event.key) is not None)
+    prefixes = {paths.handed: "collected hand-over", paths.jobs: "collected job object"}
     for key in world.archive.deleted:
         if paths.entry_number(key) is not None:
-            counts["trimmed entry"] += 1
-        elif key.startswith(paths.handed):
-            counts["collected hand-over"] += 1
-        elif key.startswith(paths.jobs):
-            counts["collected job object"] += 1
-    if _floor(world):
-        counts["trim"] += 1
+            world.counts["trimmed entry"] += 1
+        world.counts.update(what for prefix, what in prefixes.items() if key.startswith(prefix))
+    world.counts["trim"] += bool(_floor(world))
     for session in world.history.sessions:
-        for send in session.sends:
-            outcome = send.outcome
-            counts["ack" if isinstance(outcome, tuple) else f"send: {getattr(outcome, 'kind', 'died')}"] += 1
+        outcomes = (send.outcome for send in session.sends)
+        world.counts.update("ack" if isinstance(one, tuple) else f"send: {getattr(one, 'kind', 'died')}" for one in outcomes)
+
+
+def _met(folded: Folded, paths: TopicPaths, writers: Mapping[str, str]) -> Iterator[str]:
+    yield "entry"
+    for epoch in folded.epochs:
+        yield "void opening" if isinstance(epoch, Void) else "opening"
+    for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
+        if isinstance(verdict, Void):
+            yield "void batch"
+            yield f"void: {verdict.name.lower()}"
+            continue
+        if batch.job is not None:
+            yield "job linked"
+        for key in (paths.root + part.key for part in batch.parts):
+            if key.startswith(paths.handed):
+                yield "step-in" if writers.get(key) == writers.get(paths.entry(folded.number)) else "hand-over"

@@ -148,7 +148,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> SimHandle:
         return self.call_soon(callback, *args, context=context)  # there is one thread
 

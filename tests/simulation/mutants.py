@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import penstock.log.fold as fold
-import penstock.log.pending as pending
+from penstock.log import fold, pending, waiting
 from penstock.log.appender import Appender
-from penstock.log.errors import NotWritten
-from penstock.log.fold import Judge, State
-from penstock.log.gathering import Buffer, Gathering
+from penstock.log.errors import NotWritten, PenstockError, UnknownOutcome
+from penstock.log.fold import Judge
+from penstock.log.gathering import Gathering
 from penstock.log.pending import Pending
 from penstock.log.producer import Producer
+from penstock.log.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.table.collector import Collector
 from penstock.log.table.publisher import Publisher
@@ -42,6 +42,19 @@ class Mutant:
     scenario: str
     seeds: tuple[int, ...] = ()
     """Of the scenario, that catch it."""
+
+
+def both(*patches: Patch) -> Patch:
+    """Several patches that together remove one guard."""
+
+    @contextmanager
+    def patch() -> Iterator[None]:
+        with ExitStack() as stack:
+            for one in patches:
+                stack.enter_context(one())
+            yield
+
+    return patch
 
 
 def everywhere(original: Any, replacement: Any) -> Patch:
@@ -86,43 +99,49 @@ def always(value: object) -> Callable[..., Any]:
 
 
 def _overlapping(_: Any) -> Any:
-    async def run(self: Producer) -> None:
+    async def append_all(self: Any) -> None:
         """Appends each batch without waiting for the one before."""
-        tasks: set[asyncio.Task[None]] = set()
+        tasks: list[asyncio.Task[None]] = []
+        previous: dict[int, int] = {}
+        built, last = self._built, self._accepted
+
+        def build(gathering: Gathering) -> Any:
+            self._accepted = previous[gathering.first_number]
+            return built(gathering)
 
         async def one(gathering: Gathering) -> None:
             try:
                 outcome: Any = await self._append(gathering)
-            except Exception as error:  # noqa: BLE001
+            except PenstockError as error:
                 outcome = error
             self._buffer.release(gathering)
-            self._room.set()
-            if isinstance(outcome, Exception):
-                gathering.future.set_exception(outcome)
-                self._buffer.fail(outcome)  # type: ignore[arg-type]
-            else:
-                gathering.future.set_result(outcome)
+            gathering.settle(outcome)
+            if isinstance(outcome, PenstockError):
+                self._buffer.fail(outcome)
 
+        self._built = build
         while (gathering := await self._next()) is not None:
-            tasks.add(asyncio.ensure_future(one(gathering)))
-            await asyncio.sleep(0)
-            self._accepted += gathering.count if gathering.last_sequence is None else 0
+            previous[gathering.first_number] = last
+            last = last + gathering.count if gathering.last_sequence is None else gathering.last_sequence
+            tasks.append(asyncio.ensure_future(one(gathering)))
         await asyncio.gather(*tasks)
+        self._accepted = last
 
-    return run
+    return append_all
 
 
-def _overtaking(original: Any) -> Any:
-    async def run(self: Producer) -> None:
+def _overtaking(_: Any) -> Any:
+    async def append_all(self: Any) -> None:
         """Goes on with what is queued behind a batch that failed."""
-        fail, self._buffer.fail = self._buffer.fail, lambda _: None  # type: ignore[method-assign]
-        while not self._buffer.closed or self._buffer.queue:
-            await original(self)
-            if self._buffer.closed and not self._buffer.queue:
-                return
-        self._buffer.fail = fail  # type: ignore[method-assign]
+        while (gathering := await self._next()) is not None:
+            try:
+                outcome: Any = await self._append(gathering)
+            except PenstockError as error:
+                outcome = error
+            self._buffer.release(gathering)
+            gathering.settle(outcome)
 
-    return run
+    return append_all
 
 
 def _own_by_place(original: Any) -> Any:
@@ -173,7 +192,7 @@ def _believed_when(inside: str) -> Callable[[Any], Any]:
 def _jump_is_no_proof(original: Any) -> Any:
     def after_jump(one: Pending, state: State) -> Any:
         found = original(one, state)
-        return NotWritten("passed over") if isinstance(found, pending.UnknownOutcome) else found
+        return NotWritten("passed over") if isinstance(found, UnknownOutcome) else found
 
     return after_jump
 
@@ -231,17 +250,23 @@ MUTANTS: dict[str, Mutant] = {
         guard="a batch is of the name's current epoch", patch=everywhere(fold.is_of_epoch, always(True)), scenario="names"
     ),
     "validity": Mutant(
-        guard="a batch is brought within its validity", patch=everywhere(fold.is_expired, always(False)), scenario="crowd"
+        guard="a batch is brought within its validity",
+        patch=both(
+            everywhere(fold.is_expired, always(False)),
+            attribute(waiting, "VALIDITY_ENTRIES", always(10_000)),
+            attribute(waiting, "LIST_TAILS", always(10_000)),
+        ),
+        scenario="crowd",
     ),
     "generation": Mutant(
         guard="a batch is of this life of the topic", patch=everywhere(fold.is_of_generation, always(True)), scenario="relives"
     ),
     "one-outstanding": Mutant(
-        guard="a producer has one batch on its way", patch=attribute(Producer, "_run", _overlapping), scenario="crowd"
+        guard="a producer has one batch on its way", patch=attribute(Producer, "_append_all", _overlapping), scenario="crowd"
     ),
     "nothing-overtakes": Mutant(
         guard="what is queued behind a failed batch fails too",
-        patch=attribute(Buffer, "fail", lambda _: always(None)),
+        patch=attribute(Producer, "_append_all", _overtaking),
         scenario="crowd",
     ),
     "row-kept": Mutant(
@@ -263,7 +288,7 @@ MUTANTS: dict[str, Mutant] = {
         scenario="crowd",
     ),
     "repeated-opening": Mutant(
-        guard="an opening counts once", patch=attribute(Judge, "_was_accepted", lambda _: always(False)), scenario="names"
+        guard="an opening counts once", patch=everywhere(fold.was_accepted, always(False)), scenario="names"
     ),
     "store-time": Mutant(
         guard="the store time never goes back", patch=everywhere(fold.store_time, lambda before, now: now), scenario="crowd"

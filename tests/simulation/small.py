@@ -27,6 +27,7 @@ SMALL: Mapping[str, int] = {
     "HANDED_BYTES_MAX": 48 * KIB,
     "PART_BYTES": 24 * KIB,
     "QUIET_ENTRIES": 8,
+    "ALONE_INLINE_TIMES": 1,
 }
 
 

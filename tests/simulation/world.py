@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -109,6 +109,18 @@ class World:
     def run(self) -> World:
         """Play to the end. Raises the kernel's errors; `Stuck` when an actor does not reach its goal in quiet (I12)."""
         self.kernel.run(self._main())
+        return self
+
+    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> World:
+        """Play a script instead of machines, and read everything in the end."""
+
+        async def main() -> None:
+            await self.create_topic()
+            await script()
+            await self.store.settled()
+            await self._audit()
+
+        self.kernel.run(main())
         return self
 
     async def _main(self) -> None:
