@@ -51,7 +51,7 @@ class Published:
     files: int = 0
     bytes: int = 0
     lag_ms: int = 0
-    """From the store time of the oldest entry to the commit."""
+    """From the store time of the oldest row to the commit."""
     caught_up: bool = True
     """Whether the log had no more to publish."""
 
@@ -119,7 +119,8 @@ class Publisher:
             return Published()
         if not await self._commit(snapshot, work, files, lost, started_s):
             return Published(caught_up=False)
-        oldest_ms = min((folded.store_time_ms for folded, _ in work.entries), default=work.after.store_time_ms)
+        with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
+        oldest_ms = min(with_rows, default=work.after.store_time_ms)
         return Published(
             entries=entries,
             rows=sum(file.rows for file in files),
