@@ -6,13 +6,16 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from ...log.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row: TypeAlias = dict[str, Any]
 Position: TypeAlias = tuple[str, int, int]
@@ -72,6 +75,21 @@ def read_dumps(folder: Path) -> list[Dump]:
             "there is nothing to compare with", operation="read dumps", object=str(folder), expected="<table>.csv"
         )
     return [Dump(file.name.partition(".csv")[0], _read_csv(file)) for file in files]
+
+
+def query_table(url: str, query: str, storage_options: Mapping[str, str] | None = None) -> pa.Table | None:
+    """What a query finds in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table.
+
+    deltalake's own engine is asked: its Arrow datasets read through Python from Arrow's threads, which may not end before the
+    interpreter does, and then take the process down with them.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    options = dict(storage_options) if storage_options else None
+    if not DeltaTable.is_deltatable(url, options):
+        return None
+    return pa.table(QueryBuilder().register("t", DeltaTable(url, storage_options=options)).execute(query))
 
 
 def _read_csv(file: Path) -> list[Row]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .capture import Event, Position, event_of
+from .capture import Event, Position, event_of, query_table
 
 _EXAMPLES = 3
 
@@ -85,11 +85,10 @@ def compare_stream(capture: Iterable[Event], stored: Iterable[Stored]) -> Stream
 
 
 def read_topic(url: str, storage_options: Mapping[str, str] | None = None) -> Iterator[Stored]:
-    """The messages of a topic's Delta table, by (queue, offset), read without Spark."""
-    from deltalake import DeltaTable
-
-    options = dict(storage_options) if storage_options else None
-    table = DeltaTable(url, storage_options=options).to_pyarrow_table(columns=["queue", "offset", "body"])
-    for batch in table.sort_by([("queue", "ascending"), ("offset", "ascending")]).to_batches(max_chunksize=10_000):
+    """The messages of a topic's Delta table, by (queue, offset), read without Spark. An absent table has none."""
+    table = query_table(url, 'select queue, "offset", body from t order by queue, "offset"', storage_options)
+    if table is None:
+        return
+    for batch in table.to_batches(max_chunksize=10_000):
         for queue, offset, body in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield Stored(queue, offset, event_of(body))
