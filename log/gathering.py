@@ -166,6 +166,8 @@ class Buffer:
         """Taken lately."""
         self._taken_s = now_s()
         self.failure: PenstockError | None = None
+        self.heard = False
+        """Whether a caller knows of the failure."""
         self.closed = False
 
     def await_room(self) -> None:
@@ -176,6 +178,7 @@ class Buffer:
         if block and not (self.closed or self.failure):
             self.room.wait_for(lambda: self.size_bytes < limit or self.closed or self.failure is not None, timeout_s)
         if self.failure is not None:
+            self.heard = True
             raise failed_before(self.failure)
         if self.closed:
             raise ClosedError("the producer is closed", operation="send")

@@ -205,7 +205,8 @@ class Lake:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first error of a producer.
+        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first error of a producer that
+        nobody was told.
 
         Closing again does nothing.
         """

@@ -80,6 +80,7 @@ class Producer:
         self._durable = (0, 0)
         self._flushing = False
         self._on_its_way: Gathering | None = None
+        self._failed: Gathering | None = None
         self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -250,6 +251,7 @@ class Producer:
         finally:
             self._flushing = False
         if self._buffer.failure is not None:
+            self._buffer.heard = True
             raise self._buffer.failure
 
     async def wait_for_room(self) -> None:
@@ -259,18 +261,23 @@ class Producer:
             await self._room.wait()
 
     async def close(self) -> None:
-        """Write what was sent, then stop. Raises what became of it, if not all of it is durable; closing again does nothing."""
+        """Write what was sent, then stop; closing again does nothing.
+
+        Raises what became of it, if not all of it is durable and nobody was told so by a receipt, by ``send`` or by ``flush``.
+        """
         if self.closed:
             return
         self._buffer.close()
+        self._news.set()
         try:
-            await self.flush()
+            await asyncio.wait((self._task,))
         except asyncio.CancelledError:
             self._task.cancel()  # who gives up waiting gives up what is not durable yet
+            await asyncio.wait((self._task,))
             raise
-        finally:
-            self._news.set()
-            await asyncio.gather(self._task, return_exceptions=True)
+        failed = self._failed is not None and not self._failed.future.heard
+        if self._buffer.failure is not None and failed and not self._buffer.heard:
+            raise self._buffer.failure
 
     def after_fork(self, error: PenstockError) -> None:
         """In a child process: refuse to send."""
@@ -305,6 +312,7 @@ class Producer:
             self._buffer.release(gathering)
             self._room.set()
             if not isinstance(outcome, Settled):
+                self._failed = gathering
                 gathering.settle(outcome)
                 self._buffer.fail(outcome)
                 return

@@ -59,14 +59,21 @@ class BatchFuture(Future[Settled]):
         super().__init__()
         self.set_running_or_notify_cancel()
         self._pid = os.getpid()
+        self.heard = False
+        """Whether anybody got to know the outcome."""
 
     def result(self, timeout: float | None = None) -> Settled:
         self._check_process()
-        return super().result(timeout)
+        try:
+            return super().result(timeout)
+        finally:
+            self.heard = self.done()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._check_process()
-        return super().exception(timeout)
+        error = super().exception(timeout)
+        self.heard = True
+        return error
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid and not self.done():

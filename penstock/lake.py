@@ -209,7 +209,10 @@ class Producer:
         return self._core.statistics()
 
     def close(self) -> None:
-        """Write what was sent, then stop. Raises what became of it, if not all of it is durable; closing again does nothing."""
+        """Write what was sent, then stop; closing again does nothing.
+
+        Raises what became of it, if not all of it is durable and nobody was told so by a receipt, by ``send`` or by ``flush``.
+        """
         if not self._portal.stopped:
             self._portal.run(self._core.close)
 

@@ -580,8 +580,6 @@ def test_a_disk_that_fills_while_appending_loses_nothing_acknowledged(tmp_path: 
                 fill()
             assert raised.value.kind == "storage_full"
             assert len(acknowledged) > 5
-            with pytest.raises(penstock.CallError, match="no room left"):
-                producer.close()
             assert sorted(bodies(lake)) == sorted(acknowledged)
         (folder / "topics/orders/log/checkpoints").mkdir(exist_ok=True)
         subprocess.run(["mount", "-o", "remount,size=8m", folder], check=True)

@@ -88,12 +88,13 @@ class Chaos:
         paths = [Path(one.job.journal) for one in self.processes if one.job.journal]
         return sum(path.stat().st_size for path in paths if path.exists())
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, deeds: int) -> None:
+        """For so long, and longer where the machine is slow: until so much was done."""
         until_s = time.monotonic() + seconds
         for one in self.processes:
             one.start()
         progress = self._progress(0)
-        while time.monotonic() < until_s:
+        while time.monotonic() < until_s or self.done.total() < deeds:
             self._do_something()
             progress = self._progress(progress)
         self._end()
@@ -182,14 +183,16 @@ def rows_of(values: list[dict[str, object]]) -> list[Row]:
     return [Row(int(str(v["queue"])), int(str(v["offset"])), bytes(v["body"]).decode(), str(v["message_group"])) for v in values]  # type: ignore[call-overload]
 
 
-def run(url: str, options: dict[str, str], folder: Path, *, seed: int, seconds: float) -> tuple[Verdict, Counter[str]]:
+def run(
+    url: str, options: dict[str, str], folder: Path, *, seed: int, seconds: float, deeds: int = 0
+) -> tuple[Verdict, Counter[str]]:
     """One run on an empty place, and what its check found."""
     with penstock.connect(url, options=options) as lake:
         lake.create_topic(TOPIC, message_type="FIFO", queues=QUEUES)
         chaos = Chaos(folder, url, options, seed)
         follower = Follower(lake)
         try:
-            chaos.run(seconds)
+            chaos.run(seconds, deeds)
             wanted = sum(end for _, end in lake.reader(TOPIC).offsets().values())
             wait_until(lambda: len(follower.rows) >= wanted or follower.error, "the follower catches up", timeout_s=PATIENCE_S)
         finally:
