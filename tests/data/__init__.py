@@ -1,0 +1,1 @@
+"""Stored data of every format, which every later version must read."""
