@@ -183,9 +183,11 @@ class Appender:
             await self._list()
         self._end_overdue()
         state = self._tail.state
+        # What is large and came while this waited is handed over by the next turn.
+        fit = [p for p in self._pending if p.rows is None or p.size_bytes <= limit or p.exposed_until]
         composed = compose(
             state,
-            self._pending,
+            fit,
             self._waiting.handed,
             write_id=self._runtime.new_id(),
             now_ms=self._clock.wall_ms(),
@@ -193,7 +195,7 @@ class Appender:
         )
         self._waiting.drop(composed.useless)
         if composed.empty:
-            if self._pending:
+            if fit:
                 race.leading = False
                 await self._follow()
             return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .fold import Judge, Void, bases_of, is_expired, is_of_epoch, is_of_generation
+from .fold import Judge, Void, bases_of, follows, is_expired, is_of_epoch, is_of_generation, was_accepted
 from .handover import Handed
 from .header import Action, Batch, Header, Opening
 from .limits import ENTRY_INLINE_BYTES_MAX, ENTRY_LINKS_MAX, VALIDITY_ENTRIES
@@ -106,7 +106,7 @@ def still_waits(handed: Handed, state: State) -> bool:
     if is_expired(handed.tail + VALIDITY_ENTRIES, state.entry + 1) or not state.alive:
         return False
     openings = any(
-        opening.write_id not in state.openings and is_of_generation(opening.generation, state.generation)
+        not was_accepted(opening, state.openings) and is_of_generation(opening.generation, state.generation)
         for opening in handed.openings
     )
     return openings or any(_waits(batch, state) for batch in handed.batches)
@@ -118,4 +118,4 @@ def _waits(batch: Batch, state: State) -> bool:
     row = (state.named if batch.named else state.unnamed).get(batch.producer)
     if row is None:
         return not batch.named
-    return is_of_epoch(row, batch) and row.last <= batch.previous
+    return is_of_epoch(row, batch) and follows(row, batch)

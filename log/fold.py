@@ -130,7 +130,7 @@ class Judge:
         """The epoch the opening gets, or why it is void."""
         if (refusal := self._refusal(opening.generation, opening.valid_until)) is not None:
             return refusal
-        if self._was_accepted(opening):
+        if was_accepted(opening, self._openings):
             return Void.REPEATED
         self._openings[opening.write_id] = self._entry
         self._sum += item_hash("opening", opening.write_id, self._entry)
@@ -177,9 +177,6 @@ class Judge:
         if is_expired(valid_until, self._entry):
             return Void.EXPIRED
         return None
-
-    def _was_accepted(self, opening: Opening) -> bool:
-        return opening.write_id in self._openings
 
     def _is_closed(self, job: str) -> bool:
         return job in self._jobs
@@ -266,6 +263,11 @@ def is_of_epoch(known: ProducerRow, batch: Batch) -> bool:
 def follows(known: ProducerRow, batch: Batch) -> bool:
     """Whether the batch is the one right behind the producer's last accepted one."""
     return known.last == batch.previous
+
+
+def was_accepted(opening: Opening, accepted: Mapping[str, int]) -> bool:
+    """Whether an earlier entry brought this opening; a second epoch would fence its own opener off."""
+    return opening.write_id in accepted
 
 
 def may_forget(entry: int, closed_entry: int) -> bool:

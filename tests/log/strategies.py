@@ -19,7 +19,7 @@ parts = st.builds(Part, st.text(min_size=1, max_size=30), numbers, counts, numbe
 
 
 @st.composite
-def batches(draw: st.DrawFn, **fixed: Any) -> Batch:
+def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
     rows = draw(counts)
     previous = draw(sequences)
     named = draw(st.booleans())

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from penstock.log.entries import encode_entry, encode_rows, read_header
 from penstock.log.errors import InternalError
 from penstock.log.files import digest
-from penstock.log.fold import State, fold
+from penstock.log.fold import fold
 from penstock.log.header import Part
 from penstock.log.paths import TopicPaths
 from penstock.log.rows import EntryRows, entry_rows
+from penstock.log.state import State
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from tests.log.strategies import rows_of
@@ -87,7 +88,7 @@ def test_a_linked_object_that_is_missing_or_damaged_costs_its_own_rows_only(dama
     store = MemoryStore()
     state, data = linked(store)
     key = PATHS.root + "staged/jobs/j/0.parquet"
-    asyncio.run(store.delete(key) if damage is None else store.put(key, damage, mode=Put.REPLACE))  # type: ignore[arg-type]
+    asyncio.run(store.delete(key) if damage is None else store.put(key, damage, mode=Put.REPLACE))
     found = read(store, state, data)
     assert bodies(found) == {(0, 1): "b/0/0", (1, 0): "a/1/0", (1, 3): "t/1/0"}
     assert [(lost.queue, lost.first_offset, lost.limit_offset, lost.object) for lost in found.lost] == [

@@ -37,6 +37,7 @@ def batch(producer: str = "p", previous: int = -1, rows: dict[int, int] | None =
 
 def header_on(state: State, *, time_ms: int = 0, **parts: Any) -> Header:
     batches = tuple(parts.pop("batches", ()))
+    more: dict[str, Any] = {name: tuple(values) for name, values in parts.items()}
     return Header(
         entry=state.entry + 1,
         write_id=f"write-{state.entry + 1}",
@@ -44,7 +45,7 @@ def header_on(state: State, *, time_ms: int = 0, **parts: Any) -> Header:
         state_digest=state.digest,
         bases=bases_of(state, batches),
         batches=batches,
-        **{name: tuple(values) for name, values in parts.items()},
+        **more,
     )
 
 
@@ -132,7 +133,9 @@ def test_an_opening_fences_and_its_place_is_the_epoch() -> None:
     state = step(first.state, batches=[batch("n", named=True, epoch=epoch, last=7)]).state
     second = opened(state, write_id="x")
     old = batch("n", previous=7, named=True, epoch=epoch)
-    new = replace(old, epoch=second.epochs[0])
+    newer = second.epochs[0]
+    assert isinstance(newer, Epoch)
+    new = replace(old, epoch=newer)
     assert second.state.named["n"].last == 7
     assert step(second.state, batches=[old, new]).verdicts == (Void.FENCED, {0: 1})
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import FencedError, NotWritten, TopicDeleted, UnknownOutcome
-from penstock.log.fold import State, fold
+from penstock.log.fold import fold
 from penstock.log.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part
 from penstock.log.pending import Opened, Pending, Written, after_fold, after_jump, at_deadline, is_expired
+from penstock.log.state import State
 from tests.log.test_fold import batch, header_on, idle, opened, step, topic
 
 
@@ -135,7 +136,9 @@ def test_validity_is_renewed_only_when_no_entry_can_bring_it(loop: asyncio.Abstr
     assert is_expired(one, idle(state, 64))
     one.handed_tail, one.passed_over = 3, 2
     one.valid_from(100)
-    assert (one.valid_until, one.handed_tail, one.passed_over) == (164, None, 0)
+    assert one.valid_until == 164
+    assert one.handed_tail is None
+    assert one.passed_over == 0
 
 
 def test_the_first_outcome_stays(loop: asyncio.AbstractEventLoop) -> None:

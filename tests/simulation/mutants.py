@@ -262,12 +262,12 @@ MUTANTS: dict[str, Mutant] = {
         guard="a batch is of this life of the topic", patch=everywhere(fold.is_of_generation, always(True)), scenario="relives"
     ),
     "one-outstanding": Mutant(
-        guard="a producer has one batch on its way", patch=attribute(Producer, "_append_all", _overlapping), scenario="crowd"
+        guard="a producer has one batch on its way", patch=attribute(Producer, "_append_all", _overlapping), scenario="hasty"
     ),
     "nothing-overtakes": Mutant(
         guard="what is queued behind a failed batch fails too",
         patch=attribute(Producer, "_append_all", _overtaking),
-        scenario="crowd",
+        scenario="hasty",
     ),
     "row-kept": Mutant(
         guard="an unnamed producer's row outlives its batches' validity",
@@ -285,7 +285,7 @@ MUTANTS: dict[str, Mutant] = {
     "exposure": Mutant(
         guard="not written only when no request can still bring it",
         patch=everywhere(pending.at_deadline, _never_unknown(None)),
-        scenario="crowd",
+        scenario="hasty",
     ),
     "repeated-opening": Mutant(
         guard="an opening counts once", patch=everywhere(fold.was_accepted, always(False)), scenario="names"

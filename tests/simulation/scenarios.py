@@ -52,6 +52,20 @@ def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
     return world
 
 
+def hasty(seed: int | str, *, rate: float = 0.25) -> World:
+    """Senders that give up within a second or two, on a store that keeps them waiting."""
+    rng = _rng(seed)
+    faults = (Fault.SLOW, Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.LATE_APPLY, Fault.UNAVAILABLE, Fault.OWN_CONFLICT)
+    plan = RandomFaults(dict.fromkeys(faults, rate / len(faults)), Kernel(seed).rng) if rate else None
+    network = Network(time_out_s=2.0, slow_s=(0.5, 2.0), late_s=(0.1, 20.0))
+    world = World(seed, plan=plan, network=network, faults_end_s=300.0)
+    for number in range(rng.randint(1, 4)):
+        options = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=rng.uniform(1.0, 6.0)))
+        world.process(f"p{number}", Sender(f"s{number}", bursts=60, burst=(1, 1), think_s=(0.01, 0.3), options=options))
+    world.process("reader", Follower("reader"))
+    return world
+
+
 def throng(seed: int | str, *, rate: float = 0.01) -> World:
     """Up to 64 processes, briefly."""
     rng = _rng(seed)
@@ -267,6 +281,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "days": days,
     "lives": lives,
     "throng": throng,
+    "hasty": hasty,
     "jobs": jobs,
     "files": files,
     "trims": trims,
@@ -282,5 +297,5 @@ def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
 
 def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
-    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "names", "relives", "days", "jobs", "throng"]
+    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "names", "relives", "hasty", "jobs", "throng"]
     return order[seed % len(order)]
