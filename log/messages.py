@@ -178,7 +178,7 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
             operation="send",
             expected=topic_type,
             observed=message.message_type,
-            hint=_TYPE_HINTS[topic_type],
+            hint="leave delivery_timestamp out" if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
         )
     body, group, tag, keys, properties, _ = message
     if not isinstance(body, (bytes, bytearray, memoryview)):

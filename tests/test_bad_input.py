@@ -154,11 +154,15 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (Message(b"x", "\ud800"), penstock.InvalidArgument, "the message group must be visible characters"),
     (Message(b"x", 7), penstock.InvalidArgument, "the message group must be a string.*int"),  # type: ignore[arg-type]
     (Message(b"x", ["g"]), penstock.InvalidArgument, "the message group must be a string.*list"),  # type: ignore[arg-type]
-    (Message(b"x"), penstock.MessageTypeMismatch, "topic takes FIFO messages, and this is a NORMAL message.*message_group"),
+    (
+        Message(b"x"),
+        penstock.MessageTypeMismatch,
+        "topic takes FIFO messages, and this is a NORMAL message.*give the message a message_group",
+    ),
     (
         Message(b"x", delivery_timestamp=datetime.now(UTC), message_group="g"),
         penstock.MessageTypeMismatch,
-        "topic takes FIFO messages, and this is a DELAY message",
+        "topic takes FIFO messages, and this is a DELAY message.*leave delivery_timestamp out",
     ),
     (Message(b"x", tag="a|b", message_group="g"), penstock.InvalidArgument, r"a tag must not contain '\|'.*a\|b"),
     (Message(b"x", tag="", message_group="g"), penstock.InvalidArgument, "the tag must be visible characters"),
