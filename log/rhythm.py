@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-_INTERVAL_MAX_MS = 1000.0
+_INTERVAL_FIRST_MS = 1000.0
 _VISIBLE_MS = 30
 """From composing an entry until others can read it."""
 _SHARE = 0.25
 
 
 class Rhythm:
-    """The mean interval between the last entries."""
+    """The interval between the last entries, a geometric mean: it follows quickly when a silence ends."""
 
     def __init__(self) -> None:
         self._last_ms = 0
-        self._interval_ms = _INTERVAL_MAX_MS
+        self._interval_ms = _INTERVAL_FIRST_MS
 
     def note(self, append_time_ms: int) -> None:
         """An entry was folded."""
         if self._last_ms:
-            interval_ms = min(max(1, append_time_ms - self._last_ms), _INTERVAL_MAX_MS)
-            self._interval_ms += _SHARE * (interval_ms - self._interval_ms)
+            self._interval_ms = self._interval_ms ** (1 - _SHARE) * max(1, append_time_ms - self._last_ms) ** _SHARE
         self._last_ms = max(self._last_ms, append_time_ms)
+
+    def silent(self, now_ms: int) -> None:
+        """There is no entry after the last one yet."""
+        if self._last_ms:
+            self._interval_ms = max(self._interval_ms, now_ms - self._last_ms)
 
     def expected(self, now_ms: int) -> int:
         """How many entries should have come since the last one."""

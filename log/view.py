@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import accumulate
 
 from .checkpoints import decode_checkpoint
 from .damage import find_resumption
@@ -146,6 +147,7 @@ class View:
                 await self._lead_around(v + 1, self._missing(v + 1))
                 return True
             if data is None:
+                self.rhythm.silent(self._clock.wall_ms())
                 self._proof_s = max(self._proof_s, sent_s)
                 return self.state.entry > v
         await self.take(v + 1, data)
@@ -199,19 +201,23 @@ class View:
                 return
 
     async def _fetch_ahead(self) -> None:
-        """Fetch as many entries as time suggests side by side into the cache, those that there are."""
+        """Fetch as many entries as time suggests side by side into the cache; if those are many, LIST first what there is."""
         v = self.state.entry
-        count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_ENTRIES_MAX, _AHEAD_BYTES_MAX // self._last_bytes)
-        if count > 1:
+        expected = self.rhythm.expected(self._clock.wall_ms())
+        count = min(expected, _AHEAD_BYTES_MAX // self._last_bytes)
+        if expected > _PREFETCH_ENTRIES:
+            await self._prefetch()
+        elif count > 1:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> None:
         """Fetch the next entries that a LIST shows side by side into the cache."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
-        numbers = [number for info in ahead if (number := self._paths.entry_number(info.key)) is not None]
-        self._highest = max([self._highest, *numbers])
-        await self._fetch(v, numbers)
+        sizes = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
+        self._highest = max([self._highest, *sizes])
+        together = accumulate(sizes.values())
+        await self._fetch(v, [number for number, bytes_ in zip(sizes, together, strict=True) if bytes_ <= _AHEAD_BYTES_MAX])
 
     async def _fetch(self, v: int, numbers: list[int]) -> None:
         reads = (self._store.get(self._paths.entry(number)) for number in numbers)
@@ -242,6 +248,5 @@ class View:
 
 _FAR_BEHIND_ENTRIES = 3
 _PREFETCH_ENTRIES = 16
-_AHEAD_ENTRIES_MAX = 16
 _AHEAD_BYTES_MAX = 16 * MIB
 """Less than the cache holds."""
