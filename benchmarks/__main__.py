@@ -1,6 +1,6 @@
 """``python -m benchmarks``: the figures of the log, as a table and JSON.
 
-    python -m benchmarks [--only latency,sending] [--repeats 5] [--json FILE] [--small]
+python -m benchmarks [--only latency,sending] [--repeats 5] [--json FILE] [--small]
 """
 
 from __future__ import annotations

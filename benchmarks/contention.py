@@ -49,7 +49,7 @@ class Outcome:
 
     def worst(self) -> tuple[int, float]:
         """The producer with the highest p99, and that."""
-        p99s = [percentile(of_one, 0.99) if of_one else float("inf") for of_one in self.latencies_ms]
+        p99s = [percentile(of_one, 0.99) if of_one else 0.0 for of_one in self.latencies_ms]
         worst = max(range(len(p99s)), key=p99s.__getitem__)
         return worst, p99s[worst]
 

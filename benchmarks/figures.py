@@ -8,6 +8,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from typing import Literal
 
 from penstock.log.stores.counting import StoreStatistics
@@ -73,7 +74,7 @@ def by_verb(requests: StoreStatistics, count: float) -> dict[str, float]:
 
 def table(figures: Sequence[Figure]) -> str:
     """The figures as Markdown."""
-    rows = [("figure", "best", "median", "unit", "target", "", "requests", "load", "note")]
+    rows: list[tuple[str, ...]] = [("figure", "best", "median", "unit", "target", "", "requests", "load", "note")]
     rows.append(("---",) * len(rows[0]))
     for one in figures:
         sign = "≥" if one.better == "higher" else "≤"
@@ -94,13 +95,11 @@ def short(value: float) -> str:
 
 def machine() -> dict[str, object]:
     """What the figures were measured on."""
-    import pyarrow
-
     return {
         "system": f"{platform.system()} {platform.release()}",
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "pyarrow": pyarrow.__version__,
+        "pyarrow": version("pyarrow"),
         "load": os.getloadavg()[0],
     }
 

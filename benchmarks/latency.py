@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.contention import Load, Outcome, measure as run_load, percentile
+from benchmarks.contention import Load, Outcome, percentile
+from benchmarks.contention import measure as run_load
 from benchmarks.figures import Figure, Options, by_verb
 
 _TARGETS_MS = {1: (60.0, 130.0), 100: (260.0, 800.0)}

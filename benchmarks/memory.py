@@ -32,7 +32,7 @@ def measure(options: Options) -> Iterator[Figure]:
             target=None if options.small else 1.0,
             note=f"limit {limit // _MIB} MiB, receipts kept",
         )
-    sizes = [options.scaled(250_000 * 2**step, 2_000 * 2**step) for step in range(4)]
+    sizes = [options.scaled(1_000_000 * 2**step, 2_000 * 2**step) for step in range(4)]
     peaks = []
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         for rows in sizes:
@@ -42,7 +42,9 @@ def measure(options: Options) -> Iterator[Figure]:
     for rows, peak in zip(sizes, peaks, strict=True):
         yield Figure(name=f"reader's RSS growth over {rows:,} rows", unit="MiB", values=[peak])
     slope = (peaks[-1] - peaks[0]) / ((sizes[-1] - sizes[0]) / 1_000_000)
-    yield Figure(name="reader's RSS growth, slope", unit="MiB/million rows", values=[slope], note="a million rows are 250 MiB as Arrow")
+    yield Figure(
+        name="reader's RSS growth, slope", unit="MiB/million rows", values=[slope], note="a million rows are 250 MiB as Arrow"
+    )
 
 
 def _elsewhere(work: Callable[..., float], *arguments: Any) -> float:  # noqa: ANN401

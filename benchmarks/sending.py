@@ -41,7 +41,10 @@ def measure(options: Options) -> Iterator[Figure]:
         yield Figure(name="raw Parquet write + fsync, same files", unit="rows/s", better="higher", values=[count / s for s in raw])
         defaults = _raw(folder, data, options.repeats, defaults=True)
         yield Figure(
-            name="raw Parquet write + fsync, pyarrow's defaults", unit="rows/s", better="higher", values=[count / s for s in defaults]
+            name="raw Parquet write + fsync, pyarrow's defaults",
+            unit="rows/s",
+            better="higher",
+            values=[count / s for s in defaults],
         )
         shares = [100 * min(raw) / run.wall_s for run in runs]
         yield Figure(name="send_batch beside raw (best)", unit="%", better="higher", values=shares, target=80)
@@ -74,9 +77,7 @@ def _repeat(folder: str, send: Callable[[penstock.Producer, int], object], count
                     before, wall_s, cpu_s = store.statistics(), time.perf_counter(), time.process_time()
                     send(producer, count)
                     producer.flush()
-                    runs.append(
-                        _Timed(time.perf_counter() - wall_s, time.process_time() - cpu_s, store.statistics() - before)
-                    )
+                    runs.append(_Timed(time.perf_counter() - wall_s, time.process_time() - cpu_s, store.statistics() - before))
                 return runs
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.log import Lake, MessageType, Topic, TopicSettings
+from penstock.log.header import Action
 from penstock.log.stores.protocol import ObjectStore
 from penstock.log.table.maintenance import Maintenance
 
@@ -36,11 +38,12 @@ async def publish(topic: Topic, *, compact: bool = True) -> None:
 
 
 def maintenance_of(store: ObjectStore, topic: Topic) -> Maintenance:
-    return Maintenance(store, topic.paths, topic.record, topic.runtime, topic.act)
+    async def append(actions: Sequence[Action]) -> None:
+        await topic.act(*actions)
+
+    return Maintenance(store, topic.paths, topic.record, topic.runtime, append)
 
 
 def table_files(root: Path) -> list[Path]:
     """The Parquet files of the table."""
     return sorted(root.glob(f"topics/{TOPIC}/table/queue=*/*.parquet"))
-
-
