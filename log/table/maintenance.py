@@ -35,6 +35,8 @@ class MaintenanceOptions:
     """Between looks at a topic that has been silent for minutes."""
     upkeep_interval: timedelta = timedelta(seconds=30)
     """Between rounds of compaction, retention, checkpoints and trimming."""
+    quiet_upkeep_interval: timedelta = timedelta(minutes=10)
+    """The same while nothing is published: only time can have made something due."""
     collect_interval: timedelta = timedelta(hours=1)
     commit_bytes: int = COMMIT_BYTES
     compact_target_bytes: int = TARGET_BYTES
@@ -239,15 +241,21 @@ class Maintenance:
 
     async def _keep_up_forever(self, stop: asyncio.Event) -> None:
         collected_s = self._runtime.clock.monotonic_s()
+        kept_up_s, kept_up_commits = float("-inf"), -1
         while not stop.is_set():
-            for name, step in self.steps().items():
-                if name in {"publish", "collect"} or stop.is_set():
-                    continue
-                await self._attempt(name, step)
+            now_s, commits = self._runtime.clock.monotonic_s(), self._statistics.commits
+            if commits != kept_up_commits or now_s - kept_up_s >= self.options.quiet_upkeep_interval.total_seconds():
+                kept_up_s, kept_up_commits = now_s, commits
+                await self._keep_up(stop)
             if self._runtime.clock.monotonic_s() - collected_s >= self.options.collect_interval.total_seconds():
                 collected_s = self._runtime.clock.monotonic_s()
                 await self._attempt("collect", self.collect)
             await _pause(stop, self.options.upkeep_interval)
+
+    async def _keep_up(self, stop: asyncio.Event) -> None:
+        for name, step in self.steps().items():
+            if name not in {"publish", "collect"} and not stop.is_set():
+                await self._attempt(name, step)
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
         errors = {step_name: text for step_name, text in self._statistics.errors.items() if step_name != name}
