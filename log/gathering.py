@@ -19,6 +19,8 @@ from .receipts import BatchFuture, Settled
 MESSAGE_OVERHEAD_BYTES = 400
 """What a message costs in memory beside its body: the tuple, its receipt, its columns."""
 _GROWTH_MAX = 4
+_COPIES = 2
+"""A batch on its way is in memory as columns, and again as encoded parts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +32,8 @@ class ProducerOptions:
     linger_max: timedelta = timedelta(milliseconds=400)
     """How long it waits where so much is sent that half a batch comes together meanwhile: fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
-    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this."""
+    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this or an eighth of
+    ``memory_bytes``."""
     memory_bytes: int = 64 * MIB
     """What may wait in memory, overhead included."""
     on_full: Literal["block", "raise"] = "block"
@@ -76,20 +79,26 @@ class Gathering:
     closed: bool = False
     """Nothing more may join: it is a batch of its own, or as large as one may be."""
     future: BatchFuture = field(default_factory=BatchFuture)
+    taken_count: int = 0
+    """Messages that were turned into rows."""
 
     @property
     def count(self) -> int:
         """Messages so far."""
-        return self.table.num_rows if self.table is not None else len(self.messages)
+        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.messages))
 
     @property
     def payload_bytes(self) -> int:
         """What it has in it, without what the messages cost as objects."""
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.messages)
 
+    def built(self) -> None:
+        """Its rows are elsewhere now, and receipts may be kept for long: what nobody needs any more goes."""
+        self.taken_count, self.messages, self.born_s, self.queues, self.table = self.count, [], [], {}, None
+
     def settle(self, outcome: Settled | PenstockError) -> None:
-        """Tell all receipts. They may be kept for long, so what they need no more goes."""
-        self.messages, self.born_s, self.queues, self.table = [], [], {}, None
+        """Tell all receipts."""
+        self.built()
         if isinstance(outcome, Settled):
             self.future.set_result(outcome)
         else:
@@ -98,6 +107,8 @@ class Gathering:
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
     """How long the first message of a batch waits for company, at this rate of sending."""
+    if not options.linger:
+        return 0.0  # who asks for no delay sends one by one and waits for each
     longest_s = options.linger_max.total_seconds()
     pays = bytes_per_s * longest_s >= options.batch_bytes / 2
     return max(longest_s, options.linger.total_seconds()) if pays else options.linger.total_seconds()
@@ -151,6 +162,7 @@ class Buffer:
         self._loop_thread = loop_thread
         self._now_s = now_s
         self._wake = wake
+        self._largest_bytes = max(options.batch_bytes, min(_GROWTH_MAX * options.batch_bytes, options.memory_bytes // 8))
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.queue: deque[Gathering] = deque()
@@ -213,9 +225,9 @@ class Buffer:
     def notice(self, gathering: Gathering) -> None:
         """The open gathering has grown to something: its first message, a batch, or as much as a batch may be."""
         payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
-        if payload_bytes >= _GROWTH_MAX * batch_bytes:
+        if payload_bytes >= self._largest_bytes:
             self._close_open()
-        goal = batch_bytes if payload_bytes < batch_bytes else _GROWTH_MAX * batch_bytes
+        goal = batch_bytes if payload_bytes < batch_bytes else self._largest_bytes
         # Whoever has little in many messages is asked again and again, but seldom.
         gathering.notice_bytes = gathering.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
         wake = gathering.count == 1 or (payload_bytes >= batch_bytes and not gathering.full)
@@ -255,7 +267,11 @@ class Buffer:
             lately = self.queue[0].payload_bytes / max(now_s - self._taken_s, 0.001)
             self.bytes_per_s += 0.5 * (lately - self.bytes_per_s)
             self._taken_s = now_s
-            return self.queue.popleft()
+            gathering = self.queue.popleft()
+            encoded_bytes = _COPIES * gathering.payload_bytes
+            gathering.size_bytes += encoded_bytes
+            self.size_bytes += encoded_bytes
+            return gathering
 
     def release(self, gathering: Gathering) -> None:
         """Its bytes are free again."""

@@ -8,7 +8,6 @@ Reading an entry is no proof: the floor may have passed it, and the deletions be
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import accumulate
@@ -17,6 +16,7 @@ from .checkpoints import decode_checkpoint
 from .damage import find_resumption
 from .entries import read_header
 from .errors import DataDamaged, StoreUnavailable, ViewLost
+from .floor import decode_floor
 from .fold import Folded, fold
 from .limits import MIB, VIEW_AGE_MAX_S
 from .paths import TopicPaths
@@ -55,11 +55,9 @@ class EntryCache:
 async def read_floor(store: ObjectStore, paths: TopicPaths) -> int:
     """The number of the checkpoint from which the log is kept; 0 as long as nothing was trimmed."""
     try:
-        return int(json.loads((await store.get(paths.floor)).data)["floor"])
+        return decode_floor((await store.get(paths.floor)).data, where=paths.floor)
     except ObjectMissing:
         return 0
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataDamaged("the object is not a floor", object=paths.floor, observed=repr(error)) from error
 
 
 class View:
@@ -205,7 +203,7 @@ class View:
         v = self.state.entry
         expected = self.rhythm.expected(self._clock.wall_ms())
         count = min(expected, _AHEAD_BYTES_MAX // self._last_bytes)
-        if expected > _PREFETCH_ENTRIES:
+        if expected > _GUESSED_ENTRIES_MAX:
             await self._prefetch()
         elif count > 1:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
@@ -247,6 +245,7 @@ class View:
 
 
 _FAR_BEHIND_ENTRIES = 3
-_PREFETCH_ENTRIES = 16
+_PREFETCH_ENTRIES = 64
+_GUESSED_ENTRIES_MAX = 16
 _AHEAD_BYTES_MAX = 16 * MIB
 """Less than the cache holds."""

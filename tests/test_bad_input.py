@@ -22,6 +22,7 @@ from penstock.log import producer as producer_module
 from penstock.log import staging
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged, NewerFormatError
+from penstock.log.floor import encode_floor
 from penstock.log.limits import TopicLimits
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime import Runtime
@@ -441,13 +442,15 @@ def test_a_damaged_checkpoint_is_passed_by(store: MemoryStore) -> None:
             assert bodies(lake) == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"7", b'{"floor": "x"}', b"\xff\xfe"])
-def test_a_damaged_floor_is_named(store: MemoryStore, content: bytes) -> None:
-    put(store, PATHS.floor, content)
-    with penstock.connect(store=store) as lake:
-        with pytest.raises(DataDamaged, match=f"not a floor.*{PATHS.floor}"):
-            lake.reader("orders")
-        assert bodies(lake, "sound") == [b"s"]
+def test_a_damaged_floor_is_named(store: MemoryStore) -> None:
+    good = encode_floor(2, write_id="w" * 32)
+    contents = [b"", b"{}", b"[]", b"7", b'{"floor": "x"}', b"\xff\xfe", *(flipped(good, at) for at in range(len(good)))]
+    for content in contents:
+        put(store, PATHS.floor, content)
+        with penstock.connect(store=store) as lake:
+            with pytest.raises((DataDamaged, NewerFormatError), match=PATHS.floor):
+                lake.reader("orders")
+            assert bodies(lake, "sound") == [b"s"]
 
 
 def test_a_damaged_table_file_is_named_and_the_rest_readable(store: MemoryStore) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..checkpoints import decode_checkpoint, encode_checkpoint
 from ..errors import DataDamaged
+from ..floor import decode_floor, encode_floor
 from ..limits import TRIM_GRACE_MS
 from ..paths import TopicPaths
 from ..runtime import Runtime
@@ -100,7 +100,7 @@ class Trimmer:
                 return
 
     async def _raise(self, floor: Floor, number: int) -> bool:
-        document = json.dumps({"floor": number, "write_id": self._runtime.new_id()}).encode()
+        document = encode_floor(number, write_id=self._runtime.new_id())
         mode: PutMode = Put.CREATE if floor.version is None else IfMatch(floor.version)
         try:
             await self._store.put(self._paths.floor, document, mode=mode)
@@ -133,8 +133,6 @@ async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> Floor:
     """The floor with its version and age. Raises `DataDamaged`."""
     try:
         stored = await store.get(paths.floor)
-        return Floor(int(json.loads(stored.data)["floor"]), stored.version, stored.last_modified_ms)
+        return Floor(decode_floor(stored.data, where=paths.floor), stored.version, stored.last_modified_ms)
     except ObjectMissing:
         return Floor()
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataDamaged("the object is not a floor", object=paths.floor, observed=repr(error)) from error

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.log import ProducerOptions, queue_of, staging
 from penstock.log import appender as appender_module
 from penstock.log import producer as producer_module
-from penstock.log import queue_of, staging
+from penstock.log.gathering import linger_s
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore
 from tests.lakes import TIMEOUT_S, Gate, bodies, is_entry, keys, read_all
 from tests.waiting import wait_until
@@ -227,6 +228,13 @@ def test_a_batch_goes_when_its_time_is_up_when_it_is_full_or_when_told_so() -> N
             assert waiting.done()
             closed = producer.send(Message(b"closed", message_group="g"))
         assert closed.result(timeout=0).offset == len(full) + 2
+
+
+def test_who_asks_for_no_linger_never_waits() -> None:
+    busy = 1e12
+    assert linger_s(ProducerOptions(linger=timedelta(0)), busy) == 0
+    assert linger_s(ProducerOptions(), busy) == pytest.approx(0.4)
+    assert linger_s(ProducerOptions(), 0) == pytest.approx(0.025)
 
 
 def test_close_loses_nothing_and_may_come_twice() -> None:

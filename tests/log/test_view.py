@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.log.errors import DataDamaged, ViewLost
+from penstock.log.floor import encode_floor
 from penstock.log.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.protocol import ObjectMissing, Put
@@ -29,7 +30,7 @@ async def a_log(entries: int) -> LogWriter:
 
 
 async def trim(log: LogWriter, floor: int) -> None:
-    await log.store.put(log.paths.floor, b'{"floor": %d}' % floor, mode=Put.REPLACE)
+    await log.store.put(log.paths.floor, encode_floor(floor, write_id="w"), mode=Put.REPLACE)
     for number in range(1, floor + 1):
         await log.store.delete(log.paths.entry(number))
     for info in await log.store.list(log.paths.checkpoints):
@@ -98,7 +99,7 @@ def test_an_absent_key_is_believed_for_five_minutes_and_then_only_with_the_floor
         await trim(log, CHECKPOINT_ENTRIES)
         assert not await view.step(), "the floor is not above it"
         log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
-        await log.store.put(log.paths.floor, b'{"floor": %d}' % log.state.entry, mode=Put.REPLACE)
+        await log.store.put(log.paths.floor, encode_floor(log.state.entry, write_id="w"), mode=Put.REPLACE)
         with pytest.raises(ViewLost, match="trimmed past"):
             await view.step()
 
