@@ -16,7 +16,7 @@ from .limits import MIB, SEQUENCE_MAX, is_positive
 from .messages import Message
 from .receipts import BatchFuture, Settled
 
-MESSAGE_OVERHEAD_BYTES = 400
+MESSAGE_OVERHEAD_BYTES = 450
 """What a message costs in memory beside its body: the tuple, its receipt, its columns."""
 _GROWTH_MAX = 4
 _COPIES = 2

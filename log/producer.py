@@ -379,6 +379,7 @@ class Producer:
         rows = self._rows(gathering)
         if rows.size_bytes <= HANDED_BYTES_MAX:
             _ = rows.table  # here, and not on the event loop
+        gathering.built()
         return rows
 
     def _rows(self, gathering: Gathering) -> BatchRows:
