@@ -1,23 +1,16 @@
-"""The demo's producer processes, side by side: started, one killed with its acknowledgement on the way, started again.
-
-Each has a process group of its own, so that Ctrl-C reaches only the parent, which ends them; and ends when the parent does.
-"""
+"""The demo's producer processes, side by side: started, one killed with its acknowledgement on the way, started again."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Self
 
 from ...log.runtime import Clock
 from ...log.stores import StoreStatistics
+from .child import Child
 from .outcome import Crash, DemoFailed, Produced, total
-from .reports import Done, Failed, Ready, Report, Sent, Share, Stuck, decode_report
+from .reports import Done, Ready, Sent, Share, Stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,47 +24,6 @@ class Listener:
     killed: Callable[[Crash], None] = field(default=lambda crash: None)
     returned: Callable[[Crash], None] = field(default=lambda crash: None)
     """The killed producer has sent the rest."""
-
-
-class _Child:
-    """One process."""
-
-    def __init__(self, process: Process, name: str) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._name = name
-        self._to = process.stdin
-        self._from = process.stdout
-
-    @classmethod
-    async def start(cls, share: Share) -> Self:
-        program = sys.executable, "-P", "-m", f"{__package__}.producer"
-        child = cls(await create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, start_new_session=True), share.name)
-        child.say(json.dumps(asdict(share)))
-        return child
-
-    def say(self, line: str) -> None:
-        self._to.write(line.encode() + b"\n")
-
-    async def hear(self) -> Report:
-        """Its next report. Raises `DemoFailed` when it failed, or ended without one."""
-        line = await self._from.readline()
-        if not line:
-            code = await self._process.wait()
-            raise DemoFailed("a producer process ended before its work", object=self._name, observed=f"exit code {code}")
-        report = decode_report(line)
-        if isinstance(report, Failed):
-            raise DemoFailed(f"a producer failed: {report.message}", object=self._name)
-        return report
-
-    async def kill(self) -> None:
-        """SIGKILL, if it still runs; returns when nothing of it is left."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-        self._to.close()
-        await self._process.communicate()
 
 
 async def run_producers(
@@ -92,7 +44,7 @@ class _Run:
         self._clock = clock
         self._listener = listener
         self._all_ready = asyncio.Barrier(producers)
-        self._children: list[_Child] = []
+        self._children: list[Child] = []
         self._shares: dict[str, int] = {}
         self._durable: dict[str, int] = {}
         self._requests: list[StoreStatistics] = []
@@ -107,7 +59,7 @@ class _Run:
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
-            await asyncio.gather(*(child.kill() for child in self._children))
+            await asyncio.gather(*(child.end() for child in self._children))
         assert self._begun_s is not None
         return Produced(
             events=sum(self._shares.values()),
@@ -125,7 +77,7 @@ class _Run:
         end = await self._follow(child, share)
         if isinstance(end, Done):
             return
-        await child.kill()
+        await child.end()
         crash = _crash(share, end)
         self._listener.killed(crash)
         child = await self._start(share)
@@ -134,9 +86,9 @@ class _Run:
             self._crash = replace(crash, durable=end.already)
             self._listener.returned(self._crash)
 
-    async def _start(self, share: Share) -> _Child:
+    async def _start(self, share: Share) -> Child:
         """A process that has read its share."""
-        child = await _Child.start(share)
+        child = await Child.start("producer", asdict(share), name=share.name)
         self._children.append(child)
         match await child.hear():
             case Ready(events):
@@ -154,7 +106,7 @@ class _Run:
         self._begun_s = self._clock.monotonic_s()
         self._listener.started(events)
 
-    async def _follow(self, child: _Child, share: Share) -> Done | Stuck:
+    async def _follow(self, child: Child, share: Share) -> Done | Stuck:
         """Its reports, up to the one after which it does nothing more."""
         while True:
             match report := await child.hear():

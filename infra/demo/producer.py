@@ -1,14 +1,11 @@
 """One producer process of the demo: ``python -m penstock.infra.demo.producer``, told by its parent what to do.
 
 It reads its share of the capture, waits for the word, and sends what the topic does not have yet. A second line on standard input is
-the word: ``send``, or ``stick`` to stop half-way where a batch is durable and not acknowledged, waiting to be killed. When standard
-input ends, so has the parent, and the process with it.
+the word: ``send``, or ``stick`` to stop half-way where a batch is durable and not acknowledged, waiting to be killed.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import threading
 from bisect import bisect_right
@@ -23,36 +20,34 @@ from ...log.stores import CountingStore, ObjectStore, open_store
 from ..files import open_file
 from ..labels import Record
 from . import source
+from .child import Parent
 from .crash import Deafened, Unheard
-from .reports import Done, Failed, Ready, Report, Sent, Share, Stuck, encode_report
+from .reports import Done, Failed, Ready, Sent, Share, Stuck
 
 _BATCHES_MIN = 8
 """Even a small share is sent in some batches, so that half-way lies between them."""
 _BATCH_BYTES = (4 * KIB, 1 * MIB)
 _PROGRESS_S = 0.2
-_telling = threading.Lock()
 
 
 def main() -> int:
-    """Run, and tell the parent by reports on standard output."""
-    task = sys.stdin.readline()
-    if not task:
-        return 1  # the parent is gone
-    share = Share(**json.loads(task))
+    """Run, and tell the parent."""
+    parent = Parent()
+    share = Share(**parent.task())
     try:
         with open_file(share.events) as file:
             records = list(source.events(file, name=share.events, producers=share.producers, producer=share.producer))
-        _tell(Ready(len(records)))
-        word = sys.stdin.readline().strip()
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        _tell(_send(share, records, stick=word == "stick"))
+        parent.tell(Ready(len(records)))
+        stick = parent.word() == "stick"
+        parent.nothing_more_to_hear()
+        parent.tell(_send(share, records, parent, stick=stick))
     except PenstockError as error:
-        _tell(Failed(str(error)))
+        parent.tell(Failed(str(error)))
         return 1
     return 0
 
 
-def _send(share: Share, records: list[Record], *, stick: bool) -> Done:
+def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -> Done:
     sequences = [record.sequence or 0 for record in records]
     counting = CountingStore(open_store(share.lake))
     producer: penstock.Producer | None = None
@@ -60,7 +55,7 @@ def _send(share: Share, records: list[Record], *, stick: bool) -> Done:
     def stuck(unheard: Unheard) -> None:
         first = sequences[bisect_right(sequences, unheard.previous)]
         acknowledged = producer.statistics().messages_durable if producer else 0
-        _tell(Stuck(unheard, first, acknowledged, counting.statistics()))
+        parent.tell(Stuck(unheard, first, acknowledged, counting.statistics()))
 
     store: ObjectStore = counting
     if stick:
@@ -72,7 +67,7 @@ def _send(share: Share, records: list[Record], *, stick: bool) -> Done:
         producer = lake.producer(share.topic, name=share.name, batch_bytes=batch_bytes)
         already = bisect_right(sequences, producer.last_sequence)
         done = threading.Event()
-        threading.Thread(target=partial(_tell_progress, producer, already, done), daemon=True).start()
+        threading.Thread(target=partial(_tell_progress, parent, producer, already, done), daemon=True).start()
         try:
             for record in records[already:]:
                 producer.send(_message(record), sequence=record.sequence)
@@ -86,25 +81,9 @@ def _message(record: Record) -> penstock.Message:
     return penstock.Message(record.body, record.message_group, record.tag, record.keys, record.properties)
 
 
-def _tell_progress(producer: penstock.Producer, already: int, done: threading.Event) -> None:
+def _tell_progress(parent: Parent, producer: penstock.Producer, already: int, done: threading.Event) -> None:
     while not done.wait(_PROGRESS_S):
-        _tell(Sent(already + producer.statistics().messages_durable))
-
-
-def _tell(report: Report) -> None:
-    with _telling:
-        try:
-            sys.stdout.write(encode_report(report) + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            os._exit(1)  # the parent is gone
-
-
-def _end_with_parent() -> None:
-    # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+        parent.tell(Sent(already + producer.statistics().messages_durable))
 
 
 if __name__ == "__main__":

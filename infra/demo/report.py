@@ -54,11 +54,12 @@ class Screen:
 
 def killed_line(crash: Crash) -> str:
     """Where a producer was killed."""
-    who = "it had appended" if crash.own_entry else "another producer had appended, with the batch that it had handed over,"
-    return (
-        f"{crash.producer} is killed (SIGKILL): {who} entry {crash.entry} with {crash.events:,} of its events "
-        f"(sequences {crash.first} to {crash.last}), and no answer had told it so"
-    )
+    events = f"{crash.events:,} of its events (sequences {crash.first} to {crash.last})"
+    if crash.own_entry:
+        done = f"it had written {events} to the log, as entry {crash.entry},"
+    else:
+        done = f"it had handed over {events}, another producer had written them to the log, in entry {crash.entry},"
+    return f"{crash.producer} is killed (SIGKILL): {done} and it had not heard so yet"
 
 
 def returned_line(crash: Crash) -> str:

@@ -1,4 +1,4 @@
-"""What a producer process and its parent say to each other: one JSON object a line."""
+"""What the demo's processes are told and report: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -63,14 +63,19 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """The Spark job is done."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """It gave up."""
 
     message: str
 
 
-Report: TypeAlias = Ready | Sent | Stuck | Done | Failed
-_REPORTS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Ready, Sent, Stuck, Done, Failed)}
+Report: TypeAlias = Ready | Sent | Stuck | Done | Applied | Failed
+_REPORTS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Ready, Sent, Stuck, Done, Applied, Failed)}
 
 
 def encode_report(report: Report) -> str:

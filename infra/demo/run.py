@@ -49,7 +49,7 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
     screen.done(produced_line(streamed.produced, plan.producers))
     with screen.step("apply"):
         targets = capture.targets()
-        steps.apply(place, streamed.topic, streamed.record, targets)
+        _finished(lambda: steps.apply(place, streamed.topic, streamed.record, targets))
     screen.done(f"Spark applied them to the Delta tables {', '.join(target.table for target in targets)}")
     with screen.step("compare"):
         findings = steps.compare(place, streamed.topic, streamed.record, capture)

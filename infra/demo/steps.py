@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+import signal
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from penstock import aio
 
@@ -20,9 +23,9 @@ from ...log.table.publisher import Publisher
 from ..debezium import parse_change
 from ..files import open_file
 from . import source
-from .apply import apply_events
 from .capture import key_columns, read_dumps, read_events
 from .check_stream import compare_stream, read_topic
+from .child import Child
 from .compare import compare_tables
 from .outcome import DemoFailed, Findings, Produced
 from .place import TARGETS, Place
@@ -129,24 +132,26 @@ async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
             continue
 
 
-def apply(place: Place, topic: str, record: TopicRecord, targets: tuple[Target, ...]) -> None:
+async def apply(place: Place, topic: str, record: TopicRecord, targets: Sequence[Target]) -> None:
     """Apply the topic's events to the target tables by a Spark job. Raises `DemoFailed` with what Spark says."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    from ...spark import session
-
-    # A job this short is over before the second compiler would pay off: half the time.
-    quick_start = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    spark = session("penstock-demo", s3=place.s3, conf=quick_start)
-    try:
-        apply_events(spark, topic_table=place.topic_table(topic, record), target_folder=place.targets(topic), targets=targets)
-    except (PySparkException, Py4JError) as error:
-        raise DemoFailed("Spark could not apply the events", operation="apply", observed=_first_line(error)) from error
-    finally:
-        # After Ctrl-C, Spark would tell at length what its jobs think of being stopped.
-        spark.sparkContext.setLogLevel("OFF")
-        spark.stop()
+    task = {
+        "s3": place.s3 and asdict(place.s3),
+        "topic_table": place.topic_table(topic, record),
+        "target_folder": place.targets(topic),
+        "targets": [asdict(target) for target in targets],
+    }
+    with TemporaryFile() as said:
+        job = await Child.start("job", task, name="the Spark job", stderr=said)
+        try:
+            await job.hear()
+            await job.ended()
+        except DemoFailed as error:
+            said.seek(0)
+            if error.observed:  # it did not come to say itself what happened
+                error.observed = f"{error.observed}; {said.read()[-1000:].decode(errors='replace').strip()}"
+            raise
+        finally:
+            await job.end(signal.SIGTERM)  # so that Spark removes its temporary files
 
 
 async def find_topic(place: Place, topic: str) -> TopicRecord:

@@ -100,7 +100,7 @@ def test_on_versitygw_by_the_environment(tmp_path: Path) -> None:
 
 @pytest.fixture
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fill(place: Any, topic: str, record: Any, targets: Any) -> None:
+    async def fill(place: Any, topic: str, record: Any, targets: Any) -> None:
         apply(place.topic_table(topic, record), place.targets(topic))
 
     monkeypatch.setattr(steps, "apply", fill)

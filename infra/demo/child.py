@@ -1,0 +1,107 @@
+"""The demo's processes, from both sides: a parent that starts, hears and ends them, and what runs in them.
+
+They speak in lines: a task and words to the child, reports to the parent. A child has a process group of its own, so that Ctrl-C
+reaches only the parent, which ends the group; and it ends when its standard input does, that is when the parent does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, Self
+
+from .outcome import DemoFailed
+from .reports import Failed, Report, decode_report, encode_report
+
+
+class Child:
+    """A process, as its parent sees it."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._name = name
+        self._to = process.stdin
+        self._from = process.stdout
+
+    @classmethod
+    async def start(cls, module: str, task: Mapping[str, Any], *, name: str, stderr: IO[bytes] | None = None) -> Self:
+        """Run a module of this package; ``name`` is for people."""
+        program = sys.executable, "-P", "-m", f"{__package__}.{module}"
+        process = await create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, stderr=stderr, start_new_session=True)
+        child = cls(process, name)
+        child.say(json.dumps(task))
+        return child
+
+    def say(self, line: str) -> None:
+        self._to.write(line.encode() + b"\n")
+
+    async def hear(self) -> Report:
+        """Its next report. Raises `DemoFailed` when it failed, or ended without one."""
+        line = await self._from.readline()
+        if not line:
+            code = await self._process.wait()
+            raise DemoFailed(f"{self._name} ended before its work", observed=f"exit code {code}")
+        report = decode_report(line)
+        if isinstance(report, Failed):
+            raise DemoFailed(f"{self._name} failed: {report.message}")
+        return report
+
+    async def ended(self) -> None:
+        """Return when it has ended by itself."""
+        await self._process.wait()
+
+    async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to it and all that it started, if it still runs; returns when it does no more."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, how)
+        self._to.close()
+        await self._process.communicate()
+
+
+class Parent:
+    """The other side, in the child. Whatever else prints there is sent to standard error."""
+
+    def __init__(self) -> None:
+        self._reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._lock = threading.Lock()
+
+    def task(self) -> dict[str, Any]:
+        """What to do."""
+        return dict(json.loads(self.word()))
+
+    def word(self) -> str:
+        """The next line."""
+        line = sys.stdin.readline()
+        if not line:
+            os._exit(1)  # the parent is gone
+        return line.strip()
+
+    def tell(self, report: Report) -> None:
+        """From any thread."""
+        with self._lock:
+            try:
+                self._reports.write(encode_report(report) + "\n")
+                self._reports.flush()
+            except BrokenPipeError:
+                os._exit(1)  # the parent is gone
+
+    def nothing_more_to_hear(self) -> None:
+        """From now on the end of standard input ends this process, whatever it does."""
+        threading.Thread(target=self._end, daemon=True).start()
+
+    @staticmethod
+    def _end() -> None:
+        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        while os.read(0, 1):
+            pass
+        os._exit(1)
