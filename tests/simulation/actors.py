@@ -162,12 +162,13 @@ class Copier(Role):
         think_s: tuple[float, float] = (0.005, 0.5),
         overlap: int = 2,
         takeover_s: tuple[float, float] = (0.5, 60.0),
+        options: ProducerOptions | None = None,
     ) -> None:
         super().__init__(name)
         self._source = source
         self._burst, self._think_s, self._overlap, self._takeover_s = burst, think_s, overlap, takeover_s
         self._finished = False
-        self._options = ProducerOptions(linger=timedelta(milliseconds=5))
+        self._options = options or ProducerOptions(linger=timedelta(milliseconds=5))
 
     def goal(self, world: World) -> bool:
         return self._finished

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from penstock.log.gathering import ProducerOptions
 from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
-from tests.simulation.faults import Fault, FaultPlan, RandomFaults
+from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.world import Nemesis, World, log_uniform
@@ -169,7 +169,7 @@ def calm(seed: int | str, *, rate: float = 0.0) -> World:
     world.sources.append(source)
     world.process(
         "only",
-        Sender("s", bursts=20, think_s=(0.1, 1000.0), large=0.1),
+        Sender("s", bursts=20, think_s=(0.1, 1000.0)),
         Copier("copier", source, think_s=(0.1, 1000.0)),
     )
     world.process("m", Maintainer("m", every_s=(1.0, rng.uniform(100.0, 1000.0))))
@@ -242,25 +242,40 @@ def small_work(seed: int | str, plan: FaultPlan | None) -> World:
     return world
 
 
-def trims(seed: int | str, *, rate: float = 0.04) -> World:
+class _Sparing(RandomFaults):
+    """Spares the maintainers, whose names begin with m."""
+
+    def decide(self, call: Call) -> Fault | None:
+        return None if call.process.startswith("m") else super().decide(call)
+
+
+def trims(seed: int | str, *, rate: float = 0.06) -> World:
     """Processes that sleep for hours at any request, while the others go on and the log is trimmed behind them."""
-    rng = _rng(seed)
+    stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
+    rates = {fault: rate * stops.count(fault) / len(stops) for fault in stops}
     world = World(
         seed,
-        plan=_stops(seed, rate),
-        network=Network(pause_s=(1.5 * HOUR_S, 20 * HOUR_S), very_slow=0.0),
+        plan=_Sparing(rates, Kernel(seed).rng) if rate else None,
+        network=Network(pause_s=(2 * HOUR_S, 10 * HOUR_S), very_slow=0.0),
         faults_end_s=2 * DAY_S,
     )
+    options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=2))
     for number in range(2):
-        world.process(f"p{number}", Sender(f"s{number}", bursts=25, burst=(1, 2), think_s=(0.05, 2 * HOUR_S), reopen=0.0))
-    source = Source("copy", 60)
+        sender = Sender(f"s{number}", bursts=25, burst=(1, 2), think_s=(0.05, HOUR_S), reopen=0.0, options=options)
+        world.process(f"p{number}", sender)
+    source = Source("copy", 50)
     world.sources.append(source)
     for rival in range(2):
-        world.process(f"c{rival}", Copier(f"c{rival}", source, burst=(1, 2), think_s=(0.05, HOUR_S), takeover_s=(1.0, HOUR_S)))
-    world.process("quick", Sender("q", bursts=120, burst=(1, 1), think_s=(30.0, rng.uniform(0.2, 1.0) * HOUR_S), reopen=0.0))
+        world.process(
+            f"c{rival}",
+            Copier(f"c{rival}", source, burst=(1, 2), think_s=(0.05, HOUR_S), takeover_s=(1.0, HOUR_S), options=options),
+        )
     for number in range(2):
-        world.process(f"m{number}", Maintainer(f"m{number}", every_s=(30.0, 900.0), steps=("publish", "trim", "trim", "collect")))
-    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
+        world.process(
+            f"quick{number}", Sender(f"q{number}", bursts=80, burst=(1, 1), think_s=(30.0, HOUR_S), reopen=0.0, options=options)
+        )
+    world.process("m", Maintainer("m", every_s=(200.0, 1500.0), steps=("publish", "trim", "trim", "collect")))
+    world.process("reader", Follower("reader", idle_s=(10.0, 100.0)))
     return world
 
 

@@ -1,0 +1,28 @@
+"""The simulation has teeth: without any one guard, a run goes wrong that goes right with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.campaign import play
+from tests.simulation.mutants import MUTANTS
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow]
+
+
+OTHERS = 40
+"""So many further seeds are tried before a mutant counts as unnoticed: which seeds catch it changes with every change of pace."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_missing_guard_is_noticed(name: str) -> None:
+    mutant = MUTANTS[name]
+    seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
+    caught = next((seed for seed in seeds if play(mutant.scenario, seed, mutant=name).wrong), None)
+    assert caught is not None, f"it goes unnoticed that {mutant.guard}"
+    assert not play(mutant.scenario, caught).wrong, f"seed {caught} of {mutant.scenario} goes wrong with every guard in place"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_calm_run_does_not_need_it(name: str) -> None:
+    assert not play("calm", 5, mutant=name, rate=0.0).wrong
