@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 
 from penstock import aio
 
-from ...log.errors import MissingDependency, TopicNotFound
+from ...log.errors import MissingDependency, RetryError, TopicNotFound
 from ...log.messages import MessageType
 from ...log.paths import TopicPaths
 from ...log.settings import TopicRecord, TopicSettings
@@ -35,6 +35,7 @@ from .tables import SHOP, Target, infer_targets
 TOPIC = "shop"
 _QUEUES = 16
 _PUBLISH_S = 3.0
+_FAULTS_MAX, _RETRY_S = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +118,18 @@ async def stream(place: Place, capture: Capture, *, producers: int, listener: Li
 
 async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
     """Publish as maintenance does until the log's end is reached after all was sent; the longest lag."""
-    lag_ms = 0
+    lag_ms = faults = 0
     while True:
         last = all_sent.is_set()
-        published = await publisher.publish_once()
+        try:
+            published = await publisher.publish_once()
+        except RetryError:
+            faults += 1
+            if faults > _FAULTS_MAX:
+                raise
+            await asyncio.sleep(_RETRY_S)
+            continue
+        faults = 0
         lag_ms = max(lag_ms, published.lag_ms)
         if not published.caught_up:
             continue
