@@ -1,0 +1,67 @@
+"""Send and read rates of Kafka's C client; run by the interpreter that has it. Prints one JSON line a figure.
+
+Bodies of 100 bytes, keys from 10,000 groups, 8 partitions, acks=all, idempotent producer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+
+from confluent_kafka import Consumer, Producer  # type: ignore[import-not-found]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[import-not-found]
+
+BODY = b"v" * 100
+KEYS = [f"group-{number}".encode() for number in range(10_000)]
+
+
+def main(bootstrap: str, count: int, repeats: int) -> None:
+    topic = f"bench-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a name of its own: once collected it answers no more
+    admin.create_topics([NewTopic(topic, 8, 1)])[topic].result(30)
+    settings = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 25}
+    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+    send(producer, topic, count)  # warms the broker up
+    report("Kafka: produce, 100 B, linger 25 ms", [send(producer, topic, count) for _ in range(repeats)])
+    report("Kafka: consume in batches of 1,000", [read(bootstrap, topic, count) for _ in range(repeats)])
+
+
+def report(name: str, measured: list[tuple[float, float]]) -> None:
+    print(json.dumps({"name": name, "rates": [rate for rate, _ in measured], "cpu_us": [cpu for _, cpu in measured]}), flush=True)
+
+
+def send(producer: Producer, topic: str, count: int) -> tuple[float, float]:
+    """(messages a second, processor µs a message of this process), from the first call to the last acknowledgement."""
+    start_s, cpu_s = time.perf_counter(), time.process_time()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, BODY, KEYS[number % len(KEYS)])
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    if left := producer.flush(120):
+        raise RuntimeError(f"{left} messages were not acknowledged")
+    return count / (time.perf_counter() - start_s), 1e6 * (time.process_time() - cpu_s) / count
+
+
+def read(bootstrap: str, topic: str, count: int) -> tuple[float, float]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got, start_s, cpu_s = 0, 0.0, 0.0
+    while got < count:
+        fresh = len([message for message in consumer.consume(1000, 1) if message.error() is None])
+        if fresh and not got:
+            start_s, cpu_s = time.perf_counter(), time.process_time()
+        got += fresh
+    rate = got / (time.perf_counter() - start_s), 1e6 * (time.process_time() - cpu_s) / got
+    consumer.close()
+    return rate
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
