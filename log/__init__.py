@@ -38,11 +38,11 @@ from .errors import (
     UnsafeStoreError,
     ViewLost,
 )
-from .gathering import ProducerOptions
+from .gathering import ProducerOptions, ProducerStatistics
 from .lake import Lake
 from .limits import TopicLimits
 from .messages import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
-from .producer import Producer, ProducerStatistics
+from .producer import Producer
 from .reader import Position, Reader
 from .receipts import BatchReceipt, BatchResult, Receipt, SendResult
 from .routing import queue_of

@@ -127,8 +127,6 @@ class Appender:
         self._tail.fold_listeners.remove(self._on_fold)
         self._tail.jump_listeners.remove(self._on_jump)
 
-    # --- The loop ---------------------------------------------------------------------------------------------------------------
-
     async def _run(self) -> None:
         while not self._closing:
             self._pending = [pending for pending in self._pending if not pending.done]
@@ -169,8 +167,6 @@ class Appender:
     async def _look_once(self) -> None:
         await self._tail.catch_up()
         self._race.looked_s = self._now_s()
-
-    # --- Appending --------------------------------------------------------------------------------------------------------------
 
     async def _append_entry(self) -> None:
         race = self._race

@@ -54,6 +54,17 @@ class ProducerOptions:
             raise InvalidArgument("on_full must be 'block' or 'raise'", observed=self.on_full)
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerStatistics:
+    """Counts since the producer was opened."""
+
+    messages_durable: int
+    batches_durable: int
+    bytes_waiting: int
+    """In memory, overhead included."""
+    failed: bool
+
+
 @dataclass(eq=False, slots=True)
 class Gathering:
     """What will be one batch: messages one by one, or a table."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from .appender import Appender
 from .batching import BatchRows, MessageIds, Places, check_arrow, rows_of_arrow, rows_of_messages
 from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
-from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, Sequences, linger_s
+from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
 from .messages import Message, check_message, frozen
@@ -33,17 +33,6 @@ from .stores.protocol import ObjectStore
 
 _CHECKED_GROUPS_MAX = 100_000
 _STAGE_AGAIN_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerStatistics:
-    """Counts since the producer was opened."""
-
-    messages_durable: int
-    batches_durable: int
-    bytes_waiting: int
-    """In memory, overhead included."""
-    failed: bool
 
 
 class Producer:
@@ -110,8 +99,6 @@ class Producer:
         """What this producer has done so far."""
         messages, batches = self._durable
         return ProducerStatistics(messages, batches, self._buffer.size_bytes, self._buffer.failure is not None)
-
-    # --- Sending, from any thread -----------------------------------------------------------------------------------------------
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once; the receipt resolves when it is durable.
