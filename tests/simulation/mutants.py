@@ -180,7 +180,7 @@ def _believed_when(inside: str) -> Callable[[Any], Any]:
 
     def make(original: Any) -> Any:
         async def confirm(self: View, v: int) -> None:
-            callers = {sys._getframe(depth).f_code.co_name for depth in (1, 2)}
+            callers = (sys._getframe(1).f_code.co_name, sys._getframe(2).f_code.co_name)
             if inside not in callers:
                 await original(self, v)
 
@@ -231,23 +231,31 @@ def _asleep(original: Any) -> Any:
 
 MUTANTS: dict[str, Mutant] = {
     "create-if-absent": Mutant(
-        guard="an entry is put only where there is none", patch=attribute(SimClient, "put", _replacing), scenario="crowd"
+        guard="an entry is put only where there is none",
+        patch=attribute(SimClient, "put", _replacing),
+        scenario="crowd",
+        seeds=(0,),
     ),
     "write-id": Mutant(
         guard="what stands under the key is ours only by its write id",
         patch=attribute(Appender, "_write", _own_by_place),
         scenario="crowd",
+        seeds=(0,),
     ),
     "opening-id": Mutant(
         guard="an opener knows its opening by the write id",
         patch=everywhere(pending.is_own, lambda accepted, own: accepted.producer == own.producer),
         scenario="names",
+        seeds=(16,),
     ),
     "previous": Mutant(
-        guard="a batch follows the producer's last one", patch=everywhere(fold.follows, always(True)), scenario="crowd"
+        guard="a batch follows the producer's last one", patch=everywhere(fold.follows, always(True)), scenario="crowd", seeds=(0,)
     ),
     "epoch": Mutant(
-        guard="a batch is of the name's current epoch", patch=everywhere(fold.is_of_epoch, always(True)), scenario="names"
+        guard="a batch is of the name's current epoch",
+        patch=everywhere(fold.is_of_epoch, always(True)),
+        scenario="names",
+        seeds=(1,),
     ),
     "validity": Mutant(
         guard="a batch is brought within its validity",
@@ -257,93 +265,127 @@ MUTANTS: dict[str, Mutant] = {
             attribute(waiting, "LIST_TAILS", always(10_000)),
         ),
         scenario="crowd",
+        seeds=(0,),
     ),
     "generation": Mutant(
-        guard="a batch is of this life of the topic", patch=everywhere(fold.is_of_generation, always(True)), scenario="relives"
+        guard="a batch is of this life of the topic",
+        patch=everywhere(fold.is_of_generation, always(True)),
+        scenario="relives",
+        seeds=(0,),
     ),
     "one-outstanding": Mutant(
-        guard="a producer has one batch on its way", patch=attribute(Producer, "_append_all", _overlapping), scenario="hasty"
+        guard="a producer has one batch on its way",
+        patch=attribute(Producer, "_append_all", _overlapping),
+        scenario="hasty",
+        seeds=(7,),
     ),
     "nothing-overtakes": Mutant(
         guard="what is queued behind a failed batch fails too",
         patch=attribute(Producer, "_append_all", _overtaking),
         scenario="hasty",
+        seeds=(7,),
     ),
     "row-kept": Mutant(
         guard="an unnamed producer's row outlives its batches' validity",
         patch=attribute(fold, "UNNAMED_ROW_ENTRIES", always(1)),
         scenario="crowd",
+        seeds=(1,),
     ),
     "row-of-epoch": Mutant(
-        guard="only a row of the same epoch proves anything", patch=everywhere(pending.proves, always(True)), scenario="trims"
+        guard="only a row of the same epoch proves anything",
+        patch=everywhere(pending.proves, always(True)),
+        scenario="trims",
+        seeds=(14,),
     ),
     "jump-proof": Mutant(
         guard="after a jump a send without a row is unknown",
         patch=everywhere(pending.after_jump, _jump_is_no_proof(pending.after_jump)),
         scenario="trims",
+        seeds=(1,),
     ),
     "exposure": Mutant(
         guard="not written only when no request can still bring it",
         patch=everywhere(pending.at_deadline, _never_unknown(None)),
         scenario="hasty",
+        seeds=(0,),
     ),
     "repeated-opening": Mutant(
-        guard="an opening counts once", patch=everywhere(fold.was_accepted, always(False)), scenario="names"
+        guard="an opening counts once", patch=everywhere(fold.was_accepted, always(False)), scenario="names", seeds=(0,)
     ),
     "store-time": Mutant(
-        guard="the store time never goes back", patch=everywhere(fold.store_time, lambda before, now: now), scenario="crowd"
+        guard="the store time never goes back",
+        patch=everywhere(fold.store_time, lambda before, now: now),
+        scenario="crowd",
+        seeds=(1,),
     ),
     "late-answers": Mutant(
-        guard="late answers are checked against the floor", patch=attribute(View, "confirm", _unasked), scenario="trims"
+        guard="late answers are checked against the floor", patch=attribute(View, "confirm", _unasked), scenario="trims", seeds=(0,)
     ),
     "late-201": Mutant(
         guard="a late 201 is checked against the floor",
         patch=attribute(View, "confirm", _believed_when("_write")),
         scenario="trims",
+        seeds=(0,),
     ),
     "suspend-counts": Mutant(
-        guard="views age while the machine is suspended", patch=attribute(SimClock, "monotonic_s", _asleep), scenario="trims"
+        guard="views age while the machine is suspended",
+        patch=attribute(SimClock, "monotonic_s", _asleep),
+        scenario="trims",
+        seeds=(0,),
     ),
     "floor-stands": Mutant(
         guard="a floor stands for an hour before anything is deleted",
         patch=attribute(Trimmer, "has_stood", lambda _: always(True)),
-        scenario="trims",
+        scenario="rush",
+        seeds=(0,),
     ),
     "floor-first": Mutant(
-        guard="the floor is raised before anything is deleted", patch=attribute(Trimmer, "_raise", _delete_first), scenario="trims"
+        guard="the floor is raised before anything is deleted",
+        patch=attribute(Trimmer, "_raise", _delete_first),
+        scenario="rush",
+        seeds=(0,),
     ),
     "anchor": Mutant(
         guard="the floor is a checkpoint that was read",
         patch=attribute(Trimmer, "_candidate", _between_checkpoints),
         scenario="trims",
+        seeds=(0,),
     ),
     "compared-first": Mutant(
         guard="only what is published, and equal in log and table, is trimmed",
         patch=both(attribute(Trimmer, "bound", lambda _: always(2**62)), attribute(Trimmer, "is_anchor", lambda _: always(True))),
         scenario="days",
+        seeds=(0,),
     ),
     "txn": Mutant(
         guard="a publisher commits only where the table still ends there",
         patch=attribute(Publisher, "may_commit", lambda _: always(True)),
         scenario="days",
+        seeds=(15,),
     ),
     "links-outlive": Mutant(
         guard="handed batches stay as long as their entries",
         patch=attribute(Collector, "is_past", lambda _: always(True)),
         scenario="days",
+        seeds=(0,),
     ),
     "job-links-outlive": Mutant(
         guard="linked jobs stay as long as their entries",
         patch=attribute(Collector, "may_delete", lambda _: _async_true),
         scenario="days",
+        seeds=(0,),
     ),
     "job-closed": Mutant(
-        guard="a closed job is not linked any more", patch=attribute(Judge, "_is_closed", lambda _: always(False)), scenario="jobs"
+        guard="a closed job is not linked any more",
+        patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending._closed, always(None))),
+        scenario="jobs",
+        seeds=(4,),
     ),
     "fresh-snapshot": Mutant(
         guard="the collector lists first and then asks the table anew",
         patch=attribute(Collector, "list_then_snapshot", _old_snapshot),
         scenario="files",
+        seeds=(12,),
     ),
 }
 

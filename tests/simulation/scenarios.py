@@ -25,6 +25,17 @@ def _rng(seed: int | str) -> random.Random:
     return Kernel(seed).rng("scenario")
 
 
+class _Sparing(RandomFaults):
+    """Spares the processes whose names begin so."""
+
+    def __init__(self, rates: Mapping[Fault, float], rng_of: Callable[[str], random.Random], spared: str) -> None:
+        super().__init__(rates, rng_of)
+        self._spared = spared
+
+    def decide(self, call: Call) -> Fault | None:
+        return None if call.process.startswith(self._spared) else super().decide(call)
+
+
 def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
     """Many producers side by side: lost races, hand-overs, step-ins."""
     rng = _rng(seed)
@@ -187,7 +198,7 @@ def jobs(seed: int | str, *, rate: float = 0.05) -> World:
         faults_end_s=12 * DAY_S,
     )
     for number in range(2):
-        options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=rng.choice([0.001, 1])))
+        options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=rng.choice([1, 9])))
         think_s = (0.5, 6 * HOUR_S)
         world.process(
             f"p{number}",
@@ -218,11 +229,10 @@ def files(seed: int | str, *, rate: float = 0.02) -> World:
     return world
 
 
-def _stops(seed: int | str, rate: float) -> RandomFaults | None:
-    """Long stops and nothing else."""
-    share = rate / 4
+def _stops(seed: int | str, rate: float, *, spared: str = "-") -> RandomFaults | None:
+    """Long stops and nothing else; none of processes whose names begin with ``spared``."""
     stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
-    return RandomFaults(dict.fromkeys(stops, share), Kernel(seed).rng) if rate else None
+    return _Sparing(dict.fromkeys(stops, rate / 4), Kernel(seed).rng, spared) if rate else None
 
 
 def small_work(seed: int | str, plan: FaultPlan | None) -> World:
@@ -242,20 +252,13 @@ def small_work(seed: int | str, plan: FaultPlan | None) -> World:
     return world
 
 
-class _Sparing(RandomFaults):
-    """Spares the maintainers, whose names begin with m."""
-
-    def decide(self, call: Call) -> Fault | None:
-        return None if call.process.startswith("m") else super().decide(call)
-
-
 def trims(seed: int | str, *, rate: float = 0.06) -> World:
     """Processes that sleep for hours at any request, while the others go on and the log is trimmed behind them."""
     stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
     rates = {fault: rate * stops.count(fault) / len(stops) for fault in stops}
     world = World(
         seed,
-        plan=_Sparing(rates, Kernel(seed).rng) if rate else None,
+        plan=_Sparing(rates, Kernel(seed).rng, "m") if rate else None,
         network=Network(pause_s=(2 * HOUR_S, 10 * HOUR_S), very_slow=0.0),
         faults_end_s=2 * DAY_S,
     )
@@ -276,6 +279,20 @@ def trims(seed: int | str, *, rate: float = 0.06) -> World:
         )
     world.process("m", Maintainer("m", every_s=(200.0, 1500.0), steps=("publish", "trim", "trim", "collect")))
     world.process("reader", Follower("reader", idle_s=(10.0, 100.0)))
+    return world
+
+
+def rush(seed: int | str, *, rate: float = 0.04) -> World:
+    """Processes that stop for a few minutes, so that what they know is still believed, on a log that is busy and kept short."""
+    world = World(
+        seed, plan=_stops(seed, rate, spared="m"), network=Network(pause_s=(20.0, 280.0), very_slow=0.0), faults_end_s=1500.0
+    )
+    options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=2))
+    for number in range(3):
+        sender = Sender(f"s{number}", bursts=40, burst=(1, 2), think_s=(0.01, 20.0), reopen=0.0, options=options)
+        world.process(f"p{number}", sender)
+    world.process("m", Maintainer("m", every_s=(0.5, 20.0), steps=("publish", "trim")))
+    world.process("reader", Follower("reader", idle_s=(0.1, 5.0)))
     return world
 
 
@@ -300,6 +317,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "jobs": jobs,
     "files": files,
     "trims": trims,
+    "rush": rush,
     "relives": relives,
     "calm": calm,
 }
