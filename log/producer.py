@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -320,10 +321,9 @@ class Producer:
             wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
             if head.full or head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()
-            try:
-                await asyncio.wait_for(self._news.wait(), wait_s)
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation
+                    await self._news.wait()
 
     async def _append(self, gathering: Gathering) -> Settled | PenstockError:
         rows = await self._runtime.offload(lambda: self._built(gathering))

@@ -36,8 +36,8 @@ class Gate(StoreWrapper):
             self._loop.call_soon_threadsafe(self._opened.set)
 
     async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        self._loop = asyncio.get_running_loop()  # before the look at `closed`: so `open` never misses who waits
         if self.closed and self._holds(call):
-            self._loop = asyncio.get_running_loop()
             self.held.set()
             await self._opened.wait()
         return await run()
