@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.log.contention import Pace
-from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError
+from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
 from penstock.log.lake import Lake
 from penstock.log.messages import MessageType
 from penstock.log.paths import TopicPaths
@@ -103,7 +103,12 @@ class World:
 
     async def _create(self, process: SimProcess) -> None:
         lake = self.lake(process)
-        await lake.create_topic(TOPIC, self.settings)
+        while True:
+            try:
+                await lake.create_topic(TOPIC, self.settings)
+            except StoreUnavailable:  # a slow network may cut an answer off even before anything goes wrong
+                continue
+            break
         await lake.close()
 
     def run(self) -> World:
