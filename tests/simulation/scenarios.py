@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from penstock.log.gathering import ProducerOptions
-from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
+from tests.simulation.actors import Careless, Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
 from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
@@ -107,6 +107,13 @@ def names(seed: int | str, *, rate: float = 0.05) -> World:
             world.process(f"c{number}.{rival}", Copier(f"c{number}.{rival}", source, takeover_s=(0.05, 20.0)))
     world.process("p", Sender("s", bursts=20, think_s=(0.01, 2.0)))
     world.process("reader", Follower("reader"))
+    return world
+
+
+def careless(seed: int | str, *, rate: float = 0.05) -> World:
+    """The same beside a writer that does not look what the fold would void."""
+    world = names(seed, rate=rate)
+    world.process("careless", Careless("careless"))
     return world
 
 
@@ -314,6 +321,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "lives": lives,
     "throng": throng,
     "hasty": hasty,
+    "careless": careless,
     "jobs": jobs,
     "files": files,
     "trims": trims,
@@ -330,5 +338,5 @@ def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
 
 def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
-    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "names", "relives", "hasty", "jobs", "throng"]
+    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "careless", "relives", "hasty", "jobs", "throng"]
     return order[seed % len(order)]
