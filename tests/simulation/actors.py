@@ -8,19 +8,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-import pyarrow as pa
-
-from penstock.log.entries import encode_entry
 from penstock.log.errors import BackPressureError, ClockSkewError, PenstockError, TopicDeleted, TopicNotFound, ViewLost
-from penstock.log.fold import Folded, bases_of
+from penstock.log.fold import Folded
 from penstock.log.gathering import ProducerOptions
-from penstock.log.header import Action, Batch, Header
+from penstock.log.header import Action
 from penstock.log.lake import Lake
-from penstock.log.messages import LOG_SCHEMA, Message
+from penstock.log.messages import Message
 from penstock.log.producer import Producer
 from penstock.log.rows import entry_rows
 from penstock.log.state import State
-from penstock.log.stores.protocol import Conflict, Put
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.topics import read_record
 from penstock.log.view import View, read_floor
@@ -253,42 +249,6 @@ class Follower(Role):
             if rows.lost and await read_floor(lake.store, world.paths) < folded.number:
                 world.history.wrong.append(f"I9 {self.name}: rows of entry {folded.number} are lost: {rows.lost[0]}")
         self._unread.clear()
-
-
-class Careless(Role):
-    """Appends entries that hold a batch which came too late: the fold, and not the writer's care, must keep it out."""
-
-    endless = True
-
-    def goal(self, world: World) -> bool:
-        return False
-
-    async def attempt(self, world: World, lake: Lake, process: SimProcess) -> None:
-        view = View(lake.store, world.paths, process.runtime)
-        await view.open()
-        rng = process.runtime.random
-        while not self.stopping:
-            await asyncio.sleep(log_uniform(rng, 0.5, 60.0))
-            await view.catch_up()
-            state = view.state
-            late = Batch("careless", False, None, -1, 0, state.generation, {0: 1}, valid_until=state.entry)
-            header = Header(
-                state.entry + 1,
-                process.runtime.new_id(),
-                process.runtime.clock.wall_ms(),
-                state.digest,
-                bases_of(state, (late,)),
-                batches=(late,),
-            )
-            if not state.alive or view.is_aged:
-                continue
-            with suppress(Conflict):
-                await lake.store.put(world.paths.entry(header.entry), encode_entry(header, {0: _ROW}), mode=Put.CREATE)
-
-
-_ROW = pa.Table.from_pylist(
-    [{"queue": 0, "message_id": "0", "body": b"never to be read", "born_timestamp": 0, "producer": "careless"}], LOG_SCHEMA
-)
 
 
 class Replayer(Role):

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from penstock.log.gathering import ProducerOptions
-from tests.simulation.actors import Careless, Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
+from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
+from tests.simulation.careless import Careless
 from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
