@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
@@ -14,6 +15,7 @@ import pyarrow as pa
 from .errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
 from .limits import MIB, SEQUENCE_MAX, is_positive
 from .messages import Message
+from .patience import patiently
 from .receipts import BatchFuture, Settled
 
 MESSAGE_OVERHEAD_BYTES = 450
@@ -32,7 +34,7 @@ class ProducerOptions:
     linger_max: timedelta = timedelta(milliseconds=400)
     """How long it waits where so much is sent that half a batch comes together meanwhile: fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
-    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this or an eighth of
+    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this or a quarter of
     ``memory_bytes``."""
     memory_bytes: int = 64 * MIB
     """What may wait in memory, overhead included."""
@@ -173,7 +175,7 @@ class Buffer:
         self._loop_thread = loop_thread
         self._now_s = now_s
         self._wake = wake
-        self._largest_bytes = max(options.batch_bytes, min(_GROWTH_MAX * options.batch_bytes, options.memory_bytes // 8))
+        self._largest_bytes = max(options.batch_bytes, min(_GROWTH_MAX * options.batch_bytes, options.memory_bytes // 4))
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.queue: deque[Gathering] = deque()
@@ -199,7 +201,13 @@ class Buffer:
         block = self._options.on_full == "block" and threading.get_ident() != self._loop_thread
         timeout_s = self._options.block_timeout.total_seconds()
         if block and not (self.closed or self.failure):
-            self.room.wait_for(lambda: self.size_bytes < limit or self.closed or self.failure is not None, timeout_s)
+
+            def wait(step_s: float) -> None:
+                if not self.room.wait_for(lambda: self.size_bytes < limit or self.closed or self.failure is not None, step_s):
+                    raise TimeoutError
+
+            with suppress(TimeoutError):
+                patiently(wait, timeout_s)
         if self.failure is not None:
             self.heard = True
             raise failed_before(self.failure)

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from .errors import ClosedError, ForkedError, InvalidArgument
+from .patience import LOOK_UP_S, patiently
 
 T = TypeVar("T")
 
@@ -56,11 +57,11 @@ class Portal:
 
         loop = self._submit(start)
         try:
-            task = finished.result()
+            task = patiently(finished.result)
         except BaseException:
             # Waiting for its end keeps what comes next, such as closing the same iterator, from meeting it half way.
             loop.call_soon_threadsafe(lambda: [one.cancel() for one in tasks])
-            finished.result()
+            patiently(finished.result)
             raise
         if task.cancelled() and self._stopped:
             raise ClosedError("the lake was closed meanwhile")
@@ -77,8 +78,8 @@ class Portal:
                 return
             loop.call_soon_threadsafe(self._halt.set)
         atexit.unregister(self.stop)
-        if self._thread is not None:
-            self._thread.join()
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(LOOK_UP_S)
 
     def _submit(self, start: Callable[[], object]) -> asyncio.AbstractEventLoop:
         with self._lock:

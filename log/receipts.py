@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from .batching import Places, message_id
 from .errors import ForkedError, StoreUnavailable
+from .patience import patiently
 from .pending import Written
 
 
@@ -65,13 +66,13 @@ class BatchFuture(Future[Settled]):
     def result(self, timeout: float | None = None) -> Settled:
         self._check_process()
         try:
-            return super().result(timeout)
+            return patiently(super().result, timeout)
         finally:
             self.heard = self.done()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._check_process()
-        error = super().exception(timeout)
+        error = patiently(super().exception, timeout)
         self.heard = True
         return error
 

@@ -219,6 +219,8 @@ def blocked():
      "receipt": lambda: receipt.result(), "lake": lake.close}[WHERE]()
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+# The kernel gives SIGTERM to another thread now: so nothing interrupts what the main thread waits in.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 try:
     sys.stdout.write("ready\\n"); sys.stdout.flush()
     blocked()
