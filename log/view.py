@@ -201,9 +201,8 @@ class View:
     async def _fetch_ahead(self) -> None:
         """Fetch as many entries as time suggests side by side into the cache; if those are many, LIST first what there is."""
         v = self.state.entry
-        expected = self.rhythm.expected(self._clock.wall_ms())
-        count = min(expected, _AHEAD_BYTES_MAX // self._last_bytes)
-        if expected > _GUESSED_ENTRIES_MAX:
+        count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_BYTES_MAX // self._last_bytes)
+        if count > _GUESSED_ENTRIES_MAX:
             await self._prefetch()
         elif count > 1:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
