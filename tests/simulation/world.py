@@ -57,7 +57,7 @@ class World:
         faults_end_s: float = 600.0,
         nemesis: Nemesis | None = None,
         shuffle: bool = True,
-        max_steps: int = 150_000,
+        max_steps: int = 600_000,
     ) -> None:
         self.kernel = Kernel(seed, shuffle=shuffle, max_steps=max_steps)
         self.plan = plan
