@@ -122,8 +122,7 @@ def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
 def after_jump(pending: Pending, state: State) -> Outcome | None:
     """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
     if pending.exposed_until == 0:  # it has not left this process
-        part = pending.batch or pending.opening
-        return _gone(part.generation, state) if part else None
+        return before_any(pending, state)
     if pending.batch is None:
         return _unknown("the log was trimmed past this process while an entry was on its way")
     batch = pending.batch

@@ -119,6 +119,12 @@ def test_what_has_not_left_this_process_is_not_touched_by_a_jump(loop: asyncio.A
     assert isinstance(after_jump(sent(loop, batch(generation=0), exposed_until=0), topic()), TopicDeleted)
 
 
+def test_what_was_fenced_meanwhile_ends_with_the_jump_and_does_not_wait_for_its_deadline(loop: asyncio.AbstractEventLoop) -> None:
+    first = opened(topic())
+    mine = batch("n", named=True, epoch=first.epochs[0])
+    assert isinstance(after_jump(sent(loop, mine, exposed_until=0), opened(first.state, write_id="x").state), FencedError)
+
+
 # ------------------------------------------------------------------------------------------------------------ deadlines
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.log.entries import encode_entry
 from penstock.log.fold import bases_of
+from penstock.log.handover import read_handed
 from penstock.log.header import Batch, Header
 from penstock.log.lake import Lake
 from penstock.log.messages import LOG_SCHEMA
@@ -20,9 +21,16 @@ from tests.simulation.world import World, log_uniform
 
 
 class Careless(Role):
-    """Appends entries that hold a batch which came too late: the fold, and not the writer's care, must keep it out."""
+    """Appends entries that hold a batch which came too late, and whatever was ever handed over, again and out of time: the fold, and
+    not the writer's care, must keep them out.
+    """
 
     endless = True
+
+    def __init__(self, name: str, *, every_s: tuple[float, float] = (0.5, 60.0)) -> None:
+        super().__init__(name)
+        self._every_s = every_s
+        self._left = 60
 
     def goal(self, world: World) -> bool:
         return False
@@ -32,17 +40,25 @@ class Careless(Role):
         await view.open()
         rng = process.runtime.random
         while not self.stopping:
-            await asyncio.sleep(log_uniform(rng, 0.5, 60.0))
+            if self._left <= 0:
+                await asyncio.sleep(1e6)
+            self._left -= 1
+            await asyncio.sleep(log_uniform(rng, *self._every_s))
+            listed = await lake.store.list(world.paths.handed)
+            found = [await read_handed(lake.store, world.paths, info) for info in rng.sample(listed, min(3, len(listed)))]
+            handed = [one for one in found if one is not None]
             await view.catch_up()
             state = view.state
             late = Batch("careless", False, None, -1, 0, state.generation, {0: 1}, valid_until=state.entry)
+            batches = (late, *(batch for one in handed for batch in one.batches))
             header = Header(
                 state.entry + 1,
                 process.runtime.new_id(),
                 process.runtime.clock.wall_ms(),
                 state.digest,
-                bases_of(state, (late,)),
-                batches=(late,),
+                bases_of(state, batches),
+                openings=tuple(opening for one in handed for opening in one.openings),
+                batches=batches,
             )
             if not state.alive or view.is_aged:
                 continue

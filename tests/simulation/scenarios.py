@@ -60,6 +60,8 @@ def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
     source = Source("copy", rng.randint(5, 40))
     world.sources.append(source)
     world.process("copier", Copier("copier", source, think_s=think_s))
+    if rate and rng.random() < 0.5:
+        world.process("careless", Careless("careless", every_s=(0.1, 3.0)))
     world.process("reader", Follower("reader"))
     return world
 
@@ -107,6 +109,8 @@ def names(seed: int | str, *, rate: float = 0.05) -> World:
         for rival in range(rng.randint(2, 4)):
             world.process(f"c{number}.{rival}", Copier(f"c{number}.{rival}", source, takeover_s=(0.05, 20.0)))
     world.process("p", Sender("s", bursts=20, think_s=(0.01, 2.0)))
+    if rate and rng.random() < 0.5:
+        world.process("careless", Careless("careless", every_s=(0.1, 3.0)))
     world.process("reader", Follower("reader"))
     return world
 
@@ -311,6 +315,8 @@ def relives(seed: int | str, *, rate: float = 0.02) -> World:
     for number in range(rng.randint(4, 8)):
         world.process(f"p{number}", *vanishing([Sender(f"s{number}", bursts=15, burst=(1, 2), think_s=(0.003, 0.3))]))
     world.process("r", *vanishing([Recreator("r", times=5, every_s=(0.05, 2.0), gap_s=(0.001, 0.2))]))
+    if rate:
+        world.process("careless", Careless("careless", every_s=(0.05, 0.5)))
     world.process("reader", *vanishing([Follower("reader")]))
     return world
 
