@@ -17,7 +17,7 @@ JARS_KEY := $(shell cat $(wildcard spark/prefetch.py spark/jars.py spark/*.xml) 
 JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
 
 WORKERS ?= 2
-PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := not slow and not spark and not s3 and not versitygw and not processes and not simulation
 
 ARGS ?=

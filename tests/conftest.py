@@ -18,7 +18,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
 
 
+# The files with such tests take long: run first, they leave no worker alone with them at the end.
+LONG = ("slow", "spark", "processes", "simulation")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in LONG))
     if VERSITYGW.exists():
         return
     for item in items:
