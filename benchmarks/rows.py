@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.log.batching import MessageIds, check_arrow, rows_of_arrow
+from penstock.log.arrow_checks import check_arrow
+from penstock.log.batching import MessageIds, rows_of_arrow
 from penstock.log.files import ROW_GROUP_ROWS
 from penstock.log.limits import TopicLimits
 from penstock.log.messages import MessageType

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch
-from .limits import TopicLimits
-from .messages import LOG_SCHEMA, SEND_SCHEMA, Message, MessageType
+from .messages import LOG_SCHEMA, Message
 from .routing import Router
 
 _HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
@@ -21,6 +20,8 @@ _ID_CHARS = 32
 _KEYS_TYPE = LOG_SCHEMA.field("keys").type
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 _TIME_TYPE = LOG_SCHEMA.field("born_timestamp").type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,36 +125,43 @@ class MessageIds:
 
 
 def rows_of_messages(
-    messages: Sequence[Message],
-    born_us: npt.NDArray[np.int64],
+    bodies: Sequence[bytes],
+    groups: Sequence[str | None],
+    labelled: Mapping[int, Message],
     queues: Mapping[int, int],
+    born_us: npt.NDArray[np.int64],
     router: Router,
     *,
     producer: str,
     ids: MessageIds,
-    labelled: bool = True,
 ) -> BatchRows:
     """Rows for checked messages; ``queues`` names the queue of those (by index) whose sender chose it.
 
-    Unless ``labelled``, none of them has a tag, keys or properties.
+    Tag, keys and properties are those of the messages in ``labelled`` (by index); the others have none.
     """
-    group_column = pa.array([message[1] for message in messages], pa.string())
-    tags = [message[2] for message in messages] if labelled else []
-    keys = [message[3] for message in messages] if labelled else []
-    properties = [message[4] for message in messages] if labelled else []
+    group_column = pa.array(groups, pa.string())
     routed = router.route(group_column)
     for index, queue in queues.items():
         routed[index] = queue
-    columns = {"body": pa.array([message[0] for message in messages], pa.binary()), "born_timestamp": _times(born_us)}
-    if group_column.null_count < len(messages):
+    columns = {"body": pa.array(bodies, pa.binary()), "born_timestamp": _times(born_us)}
+    if group_column.null_count < len(groups):
         columns["message_group"] = group_column
-    if any(tags):
-        columns["tag"] = pa.array(tags, pa.string())
-    if any(keys):
-        columns["keys"] = pa.array(map(list, keys), _KEYS_TYPE)
-    if any(properties):
-        columns["properties"] = pa.array([list(one.items()) for one in properties], _PROPERTIES_TYPE)
+    if any(message.tag is not None for message in labelled.values()):
+        columns["tag"] = pa.array(_spread({at: one.tag for at, one in labelled.items()}, None, len(bodies)), pa.string())
+    if any(message.keys for message in labelled.values()):
+        columns["keys"] = pa.array(_spread({at: list(one.keys) for at, one in labelled.items()}, [], len(bodies)), _KEYS_TYPE)
+    if any(message.properties for message in labelled.values()):
+        pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
+        columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
     return BatchRows(columns, Places(routed), ids, producer)
+
+
+def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:
+    """``count`` values: the given ones at their places."""
+    values = [absent] * count
+    for at, value in given.items():
+        values[at] = value
+    return values
 
 
 def rows_of_arrow(
@@ -179,104 +187,6 @@ def rows_of_arrow(
     if data["properties"].null_count < count:
         columns["properties"] = _without_nulls(data["properties"].combine_chunks())
     return BatchRows(columns, Places(routed), ids, producer)
-
-
-def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
-    """``data`` as a table with all of `SEND_SCHEMA`'s columns, the missing ones empty.
-
-    Raises `InvalidArgument`, `LimitExceeded` or `MessageTypeMismatch` naming the column and the first bad row.
-    """
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    if not isinstance(data, pa.Table):
-        raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
-    unknown = sorted(set(data.column_names) - set(SEND_SCHEMA.names))
-    if unknown or "body" not in data.column_names:
-        raise InvalidArgument(
-            f"unknown columns {unknown}" if unknown else "the column body is missing",
-            operation="send_batch",
-            expected=", ".join(SEND_SCHEMA.names),
-            observed=", ".join(data.column_names),
-        )
-    columns = []
-    for field in SEND_SCHEMA:
-        if field.name not in data.column_names:
-            columns.append(pa.nulls(data.num_rows, field.type))
-            continue
-        try:
-            columns.append(data[field.name].cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InvalidArgument(
-                f"column {field.name} has the wrong type",
-                operation="send_batch",
-                expected=field.type,
-                observed=data.schema.field(field.name).type,
-            ) from error
-    table = pa.table(columns, schema=SEND_SCHEMA)
-    _check_values(table, topic_type, limits, queues)
-    return table
-
-
-def _check_values(table: pa.Table, topic_type: MessageType, limits: TopicLimits, queues: int) -> None:
-    _refuse(pc.is_null(table["body"]), "column body is null", InvalidArgument)
-    _refuse(
-        pc.greater(pc.binary_length(table["body"]), limits.body_bytes), f"the body is over {limits.body_bytes} bytes", LimitExceeded
-    )
-    groups = table["message_group"]
-    if topic_type is MessageType.FIFO:
-        _refuse(
-            pc.is_null(groups),
-            "the topic takes FIFO messages, and this is a NORMAL message: message_group is null",
-            MessageTypeMismatch,
-        )
-    else:
-        _refuse(
-            pc.is_valid(groups),
-            "the topic takes NORMAL messages, and this is a FIFO message: message_group is given",
-            MessageTypeMismatch,
-        )
-    group_bytes = pc.binary_length(groups)
-    _refuse(pc.greater(group_bytes, limits.group_bytes), f"the message group is over {limits.group_bytes} bytes", LimitExceeded)
-    _refuse(pc.equal(group_bytes, 0), "the message group is empty", InvalidArgument)
-    chosen = table["queue"]
-    _refuse(
-        pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, queues)), f"the topic has queues 0 to {queues - 1}", InvalidArgument
-    )
-    _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|'", InvalidArgument)
-    if all(table[name].null_count == table.num_rows for name in ("tag", "keys", "properties")):
-        return
-    properties = table["properties"].combine_chunks()
-    _refuse(
-        pa.array(np.diff(np.asarray(properties.offsets)) > limits.properties),
-        f"more than {limits.properties} properties",
-        LimitExceeded,
-    )
-    sizes = _list_bytes(properties, properties.keys) + _list_bytes(properties, properties.items)
-    keys = table["keys"].combine_chunks()
-    sizes = sizes + _list_bytes(keys, keys.values) + pc.binary_length(table["tag"]).combine_chunks().fill_null(0).to_numpy()
-    _refuse(
-        pa.array(sizes > limits.properties_bytes),
-        f"properties, tag and keys together are over {limits.properties_bytes} bytes",
-        LimitExceeded,
-    )
-
-
-def _refuse(
-    bad: pa.ChunkedArray | pa.Array, message: str, error: type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
-) -> None:
-    bad = pc.fill_null(bad, False)
-    if pc.any(bad).as_py():
-        raise error(
-            message, operation="send_batch", object=f"row {pc.index(bad, True).as_py()}", hint="nothing of the batch was sent"
-        )
-
-
-def _list_bytes(lists: pa.Array, values: pa.Array) -> npt.NDArray[np.int64]:
-    """The bytes of the strings in each row of a list or map column."""
-    offsets = np.asarray(lists.offsets, np.int64)
-    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    ends = np.r_[0, np.cumsum(lengths)]
-    return np.asarray(ends[offsets[1:] - offsets[0]] - ends[offsets[:-1] - offsets[0]], np.int64)
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -74,11 +74,13 @@ class Gathering:
     first_number: int
     started_s: float
     id_prefix: int = 0
-    messages: list[Message] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    """Of every message, as are ``groups`` and ``born_s``: not the messages, which would keep the garbage collector busy."""
+    groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
     """When each was sent, by the monotonic clock."""
-    labelled: bool = False
-    """Whether any of them may have a tag, keys or properties."""
+    labelled: dict[int, Message] = field(default_factory=dict)
+    """The messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
     """The queue of those messages, by index, whose sender chose it."""
     table: pa.Table | None = None
@@ -95,19 +97,26 @@ class Gathering:
     taken_count: int = 0
     """Messages that were turned into rows."""
 
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Gathering:
+        """A batch of its own, of checked messages."""
+        bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
+        return cls(0, 0.0, bodies=bodies, groups=groups, labelled=dict(enumerate(messages)))
+
     @property
     def count(self) -> int:
         """Messages so far."""
-        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.messages))
+        return self.taken_count + (self.table.num_rows if self.table is not None else len(self.bodies))
 
     @property
     def payload_bytes(self) -> int:
         """What it has in it, without what the messages cost as objects."""
-        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.messages)
+        return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.bodies)
 
     def built(self) -> None:
         """Its rows are elsewhere now, and receipts may be kept for long: what nobody needs any more goes."""
-        self.taken_count, self.messages, self.born_s, self.queues, self.table = self.count, [], [], {}, None
+        self.taken_count, self.table = self.count, None
+        self.bodies, self.groups, self.born_s, self.labelled, self.queues = [], [], [], {}, {}
 
     def settle(self, outcome: Settled | PenstockError) -> None:
         """Tell all receipts."""
@@ -262,8 +271,9 @@ class Buffer:
 
     def cut(self, gathering: Gathering, count: int, size_bytes: int, last_sequence: int | None) -> None:
         """Make ``gathering`` again what it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
-        del gathering.messages[count:], gathering.born_s[count:]
+        del gathering.bodies[count:], gathering.groups[count:], gathering.born_s[count:]
         gathering.queues.pop(count, None)
+        gathering.labelled.pop(count, None)
         self.size_bytes += size_bytes - gathering.size_bytes
         gathering.size_bytes, gathering.last_sequence = size_bytes, last_sequence
         if gathering.closed:

