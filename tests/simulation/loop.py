@@ -128,7 +128,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.unhandled: list[dict[str, Any]] = []
         self._rng = rng
         self._shuffle = shuffle
-        self._max_steps = max_steps
+        self.max_steps = max_steps
         self._max_time_s = max_time_s
         self._ready: list[SimHandle] = []
         self._timers: list[tuple[float, int, SimHandle]] = []
@@ -288,7 +288,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self.unhandled.append({"message": "a callback failed", "exception": error, "host": handle.host.name})
             if self.steps % _STEPS_BETWEEN_COLLECTIONS == 0:
                 gc.collect()
-            if self.steps >= self._max_steps:
+            if self.steps >= self.max_steps:
                 raise LimitReached(f"{self.steps} steps, {self.now:.3f} s of virtual time\n{self.pending()}")
 
     def _jump(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.campaign import play
+from tests.simulation.campaign import TEETH_STEPS, play
 from tests.simulation.mutants import MUTANTS
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow]
@@ -18,7 +18,7 @@ OTHERS = 40
 def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = MUTANTS[name]
     seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
-    caught = next((seed for seed in seeds if play(mutant.scenario, seed, mutant=name).wrong), None)
+    caught = next((seed for seed in seeds if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong), None)
     assert caught is not None, f"it goes unnoticed that {mutant.guard}"
     assert not play(mutant.scenario, caught).wrong, f"seed {caught} of {mutant.scenario} goes wrong with every guard in place"
 
