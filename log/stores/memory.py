@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ..runtime import Clock, SystemClock
+from .keys import check_key, check_prefix
 from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
 
 
@@ -18,7 +21,7 @@ class _Object:
 
 
 class MemoryStore:
-    """Objects in a dictionary. Every call takes effect at once and is linearizable."""
+    """Objects in a dictionary. Every call takes effect at once and is linearizable, also between threads that share the store."""
 
     def __init__(self, *, name: str = "", clock: Clock | None = None) -> None:
         self._name = name
@@ -26,28 +29,32 @@ class MemoryStore:
         self._objects: dict[str, _Object] = {}
         self._keys: list[str] = []
         self._writes = 0
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
         return f"memory://{self._name}"
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
-        present = self._objects.get(key)
-        if mode is Put.CREATE and present is not None:
-            raise Conflict("the object exists", operation="create", object=key)
-        if isinstance(mode, IfMatch) and (present is None or present.version != mode.version):
-            raise Conflict(
-                "the object has changed",
-                operation="replace",
-                object=key,
-                expected=mode.version.token,
-                observed=present.version.token if present else "absent",
-            )
-        self._writes += 1
-        stored = _Object(join(data), Version(str(self._writes)), self._clock.wall_ms())
-        if present is None:
-            insort(self._keys, key)
-        self._objects[key] = stored
+        check_key(key)
+        body = join(data)
+        with self._lock:
+            present = self._objects.get(key)
+            if mode is Put.CREATE and present is not None:
+                raise Conflict("the object exists", operation="create", object=key)
+            if isinstance(mode, IfMatch) and (present is None or present.version != mode.version):
+                raise Conflict(
+                    "the object has changed",
+                    operation="replace",
+                    object=key,
+                    expected=mode.version.token,
+                    observed=present.version.token if present else "absent",
+                )
+            self._writes += 1
+            stored = _Object(body, Version(str(self._writes)), self._clock.wall_ms())
+            if present is None:
+                insort(self._keys, key)
+            self._objects[key] = stored
         return stored.version
 
     async def put_large(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
@@ -62,24 +69,28 @@ class MemoryStore:
         return data[start:] if start < 0 else data[start:limit]
 
     async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> list[ObjectInfo]:
-        start = bisect_left(self._keys, prefix)
-        if after is not None:
-            start = max(start, bisect_right(self._keys, after))
-        found: list[ObjectInfo] = []
-        for key in self._keys[start:]:
-            if not key.startswith(prefix) or (max_keys is not None and len(found) >= max_keys):
-                break
-            held = self._objects[key]
-            found.append(ObjectInfo(key, len(held.data), held.last_modified_ms))
-        return found
+        check_prefix(prefix)
+        with self._lock:
+            start = bisect_left(self._keys, prefix)
+            if after is not None:
+                start = max(start, bisect_right(self._keys, after))
+            found: list[ObjectInfo] = []
+            for key in islice(self._keys, start, None):
+                if not key.startswith(prefix) or (max_keys is not None and len(found) >= max_keys):
+                    break
+                held = self._objects[key]
+                found.append(ObjectInfo(key, len(held.data), held.last_modified_ms))
+            return found
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
         below = [info.key[len(prefix) :] for info in await self.list(prefix)]
         return sorted({key.partition("/")[0] for key in below if "/" in key})
 
     async def delete(self, key: str) -> None:
-        if self._objects.pop(key, None) is not None:
-            del self._keys[bisect_left(self._keys, key)]
+        check_key(key)
+        with self._lock:
+            if self._objects.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
 
     async def clock_ms(self) -> int:
         return self._clock.wall_ms()
@@ -88,6 +99,7 @@ class MemoryStore:
         pass
 
     def _find(self, key: str) -> _Object:
+        check_key(key)
         found = self._objects.get(key)
         if found is None:
             raise ObjectMissing("there is no such object", operation="read", object=key)

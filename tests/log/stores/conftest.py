@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,16 @@ class Place:
 
     def open(self) -> ObjectStore:
         return open_store(self.url, options=self.options)
+
+
+@dataclass(frozen=True)
+class MemoryPlace(Place):
+    """A store in memory, the same one for every thread that opens it."""
+
+    store: ObjectStore = field(default_factory=MemoryStore)
+
+    def open(self) -> ObjectStore:
+        return self.store
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from penstock.log.errors import InvalidArgument
 from penstock.log.runtime import Runtime
 from penstock.log.stores import (
     Buffer,
@@ -220,6 +221,25 @@ async def names_may_hold_what_tables_need(store: ObjectStore) -> None:
     assert await store.list("") == []
 
 
+async def keys_that_not_every_store_can_hold_are_refused(store: ObjectStore) -> None:
+    for key in ("", "/k", "k/", "a//b", ".", "../k", "a/../b", "a/./b", "a\0b", ".penstock", ".penstock/locks/0"):
+        calls: list[Callable[[str], Awaitable[object]]] = [
+            lambda key: store.put(key, b"", mode=Put.CREATE),
+            lambda key: store.put_large(key, b""),
+            store.get,
+            lambda key: store.get_range(key, 0, 1),
+            store.delete,
+        ]
+        for call in calls:
+            with pytest.raises(InvalidArgument):
+                await call(key)
+    for prefix in ("/", "../", "a//b", "a/../b", ".penstock/"):
+        for listing in (store.list, store.list_folders):
+            with pytest.raises(InvalidArgument):
+                await listing(prefix)
+    assert await store.list("") == []
+
+
 async def the_probe_is_passed_and_leaves_nothing(store: ObjectStore) -> None:
     await probe_conditional_writes(store, Runtime())
     assert await store.list("") == []
@@ -258,6 +278,7 @@ CHECKS: list[Check] = [
     deleted_objects_are_gone_and_their_key_is_free,
     large_objects_arrive_whole,
     names_may_hold_what_tables_need,
+    keys_that_not_every_store_can_hold_are_refused,
     the_probe_is_passed_and_leaves_nothing,
     many_calls_run_side_by_side,
     a_url_is_shown_without_secrets,

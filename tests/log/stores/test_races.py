@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
-from penstock.log.stores import Put
-from tests.log.stores.conftest import Place
-from tests.log.stores.racers import Win, contend, in_threads, increment, race_in_processes
+from penstock.log.stores import Conflict, ObjectStore, Put
+from tests.log.stores.conftest import MemoryPlace, Place
+from tests.log.stores.racers import WAIT_S, Win, contend, in_threads, increment, race_in_processes
 
 THREADS = 32
 KEYS = 15
@@ -32,6 +34,28 @@ def test_one_of_32_threads_creates_each_key(place: Place) -> None:
     barrier = threading.Barrier(THREADS)
     won = in_threads(place, THREADS, lambda store, number: contend(store, f"c{number}", KEYS, barrier))
     check_winners(place, [win for wins in won for win in wins], KEYS)
+
+
+def test_one_of_6_threads_creates_each_key_in_a_shared_memory() -> None:
+    """Its calls never wait, so only threads that are switched within a call can meet: at once, and on many keys."""
+    place, keys, barrier = MemoryPlace("memory://shared", {}), 10_000, threading.Barrier(6)
+
+    async def create_all(store: ObjectStore, number: int) -> list[Win]:
+        wins = []
+        barrier.wait(WAIT_S)
+        for key in (f"race/{place:020}" for place in range(keys)):
+            with suppress(Conflict):
+                await store.put(key, b"%d" % number, mode=Put.CREATE)
+                wins.append(Win(key, b"%d" % number))
+        return wins
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        won = in_threads(place, 6, create_all)
+    finally:
+        sys.setswitchinterval(interval_s)
+    check_winners(place, [win for wins in won for win in wins], keys)
 
 
 @pytest.mark.processes
