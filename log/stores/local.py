@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable
+from ..errors import ClosedError, InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
 from ..runtime import Runtime
 from .folders import MISSING, list_folders, list_objects
 from .keys import HIDDEN_FOLDER, check_key, check_prefix
@@ -32,6 +32,7 @@ _LOCKS = 64
 _LOCK_TIMEOUT_S = 10.0
 _ATTEMPTS = 100
 _DURABLE_FOLDERS_MAX = 10_000
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 
 
@@ -123,7 +124,7 @@ class LocalStore:
         try:
             if mode is Put.CREATE:
                 try:
-                    self._place(target, lambda: os.link(draft, target))
+                    self._place(target, lambda: _link(draft, target, key))
                 except FileExistsError:
                     _refuse_if_stale(key, target, mode)
                     # Gone again: the link was refused all the same, and the caller reads back.
@@ -226,7 +227,8 @@ class LocalStore:
                     # Held for microseconds, unless its holder is paused.
                     if self._runtime.clock.monotonic_s() > deadline_s:
                         raise StoreUnavailable("another process holds the key's lock", operation="lock", object=key) from None
-                    self._closing.wait(0.001)
+                    if self._closing.wait(0.001):
+                        raise ClosedError("the store is closed", operation="lock", object=key) from None
             yield
         finally:
             os.close(handle)
@@ -267,6 +269,21 @@ class LocalStore:
     def _path(self, key: str) -> str:
         check_key(key)
         return f"{self._root}/{key}"
+
+
+def _link(draft: str, target: str, key: str) -> None:
+    try:
+        os.link(draft, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise UnsafeStoreError(
+            "the file system made no hard link, by which a create is decided",
+            operation="create",
+            object=key,
+            observed=error.strerror,
+            hint="Use a file system with hard links; FAT and some network shares have none",
+        ) from error
 
 
 def _version(file: os.stat_result) -> Version:

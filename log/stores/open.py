@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import InvalidArgument
 from ..runtime import Runtime
@@ -175,7 +175,7 @@ def _open_remote(
         reason = str(error).partition("\n\nDebug source")[0]
         raise InvalidArgument("the store's options do not fit", object=f"{scheme}://{bucket}", observed=reason) from error
     query = urlencode({name: written[name] for name in written if name not in service.secrets})
-    url = f"{scheme}://{bucket}" + (f"/{prefix}" if prefix else "") + (f"?{query}" if query else "")
+    url = f"{scheme}://{bucket}" + (f"/{quote(prefix)}" if prefix else "") + (f"?{query}" if query else "")
     return RemoteStore(url, reader=reader, writer=writer, runtime=runtime)
 
 

@@ -1,6 +1,6 @@
 """The one interface between Penstock and object storage.
 
-Seven verbs, each with the weakest guarantee that the protocols need. A backend translates foreign errors to the types named here
+Eight verbs, each with the weakest guarantee that the protocols need. A backend translates foreign errors to the types named here
 and in `errors`, and nothing above it knows which store it is. ``tests/log/stores/contract.py`` is the executable form of this page.
 """
 
@@ -82,8 +82,10 @@ class ObjectStore(Protocol):
     """A place for objects under one root. Keys are relative, with ``/`` between parts and no leading one.
 
     All methods may raise `StoreUnavailable` (outcome unknown: for a write it may still land later), `PermissionDenied` and
-    `StorageFull`. Reads retry passing faults by themselves within the backend's time-out; writes are tried exactly once, as a
-    hidden second try could meet its own first one.
+    `StorageFull`. Reads retry passing faults by themselves within the backend's time-out; a write is tried exactly once, as a
+    hidden second try could meet its own first one. Only `put_large`, whose key is fresh, may retry its parts.
+
+    Every call with a key or prefix that not every store can hold raises `InvalidArgument`: see `keys`.
     """
 
     @property

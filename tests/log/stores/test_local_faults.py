@@ -10,12 +10,13 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.log.errors import PermissionDenied, StorageFull, StoreUnavailable
+from penstock.log.errors import ClosedError, PermissionDenied, StorageFull, StoreUnavailable, UnsafeStoreError
 from penstock.log.runtime import Runtime
 from penstock.log.stores import IfMatch, LocalStore, Put
 from penstock.log.stores.keys import HIDDEN_FOLDER
@@ -120,6 +121,56 @@ def test_what_may_not_be_written_is_permission_denied(tmp_path: Path, monkeypatc
         with pytest.raises(PermissionDenied, match="Check the folder's owner and mode"):
             await store.put("other", b"body", mode=Put.CREATE)
         assert (await store.get("k")).data == b"1"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async def run() -> None:
+        store = LocalStore(tmp_path)
+        monkeypatch.setattr(os, "link", fail)
+        with pytest.raises(UnsafeStoreError, match="Use a file system with hard links"):
+            await store.put("k", b"body", mode=Put.CREATE)
+        assert files_below(tmp_path) == []
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_lock_when_the_store_is_closed_gives_up_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test closes the store when the waiter has found the lock taken, and counts how often it looks afterwards."""
+    looks = []
+    found_taken = threading.Event()
+    real = fcntl.flock
+
+    def counted(handle: int, operation: int) -> None:
+        looks.append(operation)
+        try:
+            real(handle, operation)
+        except BlockingIOError:
+            found_taken.set()
+            raise
+
+    async def run() -> None:
+        store = LocalStore(tmp_path)
+        await store.put("k", b"1", mode=Put.REPLACE)
+        handles = [os.open(path, os.O_RDWR) for path in (tmp_path / HIDDEN_FOLDER / "locks").iterdir()]
+        for handle in handles:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", counted)
+        waiting = asyncio.create_task(store.put("k", b"2", mode=Put.REPLACE))
+        await asyncio.to_thread(found_taken.wait, 10)
+        await store.close()
+        looks.clear()
+        with pytest.raises(ClosedError):
+            await waiting
+        assert len(looks) <= 1
+        for handle in handles:
+            os.close(handle)
+        assert (await LocalStore(tmp_path).get("k")).data == b"1"
 
     asyncio.run(run())
 

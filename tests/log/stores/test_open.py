@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from penstock.log.errors import InvalidArgument
 from penstock.log.stores import LocalStore, MemoryStore, Put, open_store
+from penstock.log.stores.remote import RemoteStore
 
 
 def test_paths_and_file_urls_are_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,6 +47,16 @@ def test_services_are_opened_without_a_request(url: str, shown: str) -> None:
     store = open_store(url)
     assert store.url == shown
     assert open_store(store.url).url == shown
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a?b", "a#b", "a b", "ünï", "a%2Fb", "a&b=c+d"])
+def test_a_url_leads_back_to_its_store_whatever_the_prefix_holds(name: str) -> None:
+    store = open_store(f"s3://bucket/x/{quote(name)}", options={"region": "us-east-1"})
+    again = open_store(store.url)
+    assert isinstance(store, RemoteStore)
+    assert isinstance(again, RemoteStore)
+    assert again.url == store.url
+    assert again._reader.prefix == store._reader.prefix == f"x/{name}"
 
 
 def test_credentials_in_options_are_taken_and_not_shown() -> None:
