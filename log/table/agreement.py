@@ -1,0 +1,111 @@
+"""Whether log and table agree: rows of the log are hashed as they come, then the table's rows of the same offsets.
+
+Neither side is ever in memory as a whole, however much one entry links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ..paths import TopicPaths
+from ..runtime import Runtime
+from ..stores.protocol import ObjectStore
+from .rowhash import RowHash
+from .scan import scan_queue
+from .segments import queue_slices
+from .snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A queue's range on which log and table do not agree."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    log_rows: int
+    table_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came out of comparing some rows."""
+
+    rows: int
+    """That were compared."""
+    differences: tuple[Difference, ...]
+
+
+class Agreement:
+    """Compares the log's rows that it is given with the table's.
+
+    Excepted is what retention took, and what the table names as lost; offsets that it is not given are not compared.
+    """
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot) -> None:
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+        self._snapshot = snapshot
+        self._queues: dict[int, _Queue] = {}
+
+    async def take(self, rows: pa.Table) -> None:
+        """Rows of the log, sorted by queue; of every queue they come in the order of offsets."""
+        await self._runtime.offload(lambda: self._hash(rows))
+
+    async def finish(self) -> Comparison:
+        """Read what the table has of the rows taken."""
+        taken = sorted(self._queues.items())
+        differences = [found for queue, ours in taken if (found := await self._difference(queue, ours)) is not None]
+        return Comparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
+
+    def _hash(self, rows: pa.Table) -> None:
+        for queue, some in queue_slices(rows):
+            offsets = some.column("offset").to_numpy()
+            excepted = _within(offsets, [(0, self._snapshot.start(queue)), *self._snapshot.lost(queue)])
+            if excepted.any():
+                some, offsets = some.filter(pa.array(~excepted)), offsets[~excepted]
+            if len(offsets):
+                ours = self._queues.setdefault(queue, _Queue())
+                ours.rows.update(some)
+                ours.offsets.append(offsets)
+
+    async def _difference(self, queue: int, ours: _Queue) -> Difference | None:
+        offsets = np.concatenate(ours.offsets)
+        first, limit = int(offsets[0]), int(offsets[-1]) + 1
+        theirs = RowHash()
+        async for batch in scan_queue(self._store, self._paths, self._snapshot, queue, first, limit, runtime=self._runtime):
+            await self._runtime.offload(lambda some=batch: theirs.update(_only(some, offsets)))  # type: ignore[misc]
+        if (ours.rows.rows, ours.rows.hexdigest()) == (theirs.rows, theirs.hexdigest()):
+            return None
+        return Difference(queue, first, limit, ours.rows.rows, theirs.rows)
+
+
+Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """What was taken of a queue."""
+
+    rows: RowHash = field(default_factory=RowHash)
+    offsets: list[Offsets] = field(default_factory=list)
+
+
+def _only(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+    """The rows whose offsets are among these ascending ones."""
+    mine = batch.column("offset").to_numpy()
+    known = offsets[np.minimum(np.searchsorted(offsets, mine), len(offsets) - 1)] == mine
+    return batch if known.all() else batch.filter(pa.array(known))
+
+
+def _within(offsets: Offsets, ranges: Iterable[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    inside = np.zeros(len(offsets), dtype=bool)
+    for first, limit in ranges:
+        inside |= (offsets >= first) & (offsets < limit)
+    return inside

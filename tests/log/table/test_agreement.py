@@ -1,0 +1,63 @@
+"""Log against table: equal however the rows come in pieces, and any difference named with its range."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from penstock.log.table.agreement import Agreement, Comparison, Difference
+from penstock.log.table.publisher import Publisher
+from tests.log.table.readers import queue_rows, snapshot_of
+from tests.log.topics import LogWriter
+
+
+async def published() -> LogWriter:
+    log = await LogWriter(queues=2).create()
+    for _ in range(6):
+        await log.send({0: 3, 1: 2})
+    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+    return log
+
+
+async def compared(log: LogWriter, *pieces: pa.Table) -> Comparison:
+    agreement = Agreement(log.store, log.paths, log.runtime, await snapshot_of(log))
+    for piece in pieces:
+        await agreement.take(piece)
+    return await agreement.finish()
+
+
+@pytest.mark.parametrize("step", [1, 4, 18])
+def test_equal_rows_agree_however_they_come(step: int) -> None:
+    async def main() -> None:
+        log = await published()
+        rows = await queue_rows(log, 0)
+        pieces = [rows.slice(at, step) for at in range(0, len(rows), step)]
+        assert await compared(log, *pieces, await queue_rows(log, 1)) == Comparison(18 + 12, ())
+
+    asyncio.run(main())
+
+
+def test_rows_that_are_not_given_are_not_compared() -> None:
+    async def main() -> None:
+        log = await published()
+        rows = await queue_rows(log, 0)
+        assert await compared(log, rows.take([0, 5, 6, 17])) == Comparison(4, ())
+        assert await compared(log) == Comparison(0, ())
+
+    asyncio.run(main())
+
+
+def test_a_changed_and_an_additional_row_are_differences() -> None:
+    async def main() -> None:
+        log = await published()
+        rows = await queue_rows(log, 0)
+        body = rows.column_names.index("body")
+        changed = rows.set_column(body, "body", [[b"forged", *rows.column("body").to_pylist()[1:]]])
+        assert (await compared(log, changed)).differences == (Difference(0, 0, 18, 18, 18),)
+        offset = rows.column_names.index("offset")
+        moved = rows.set_column(offset, "offset", pa.array([*range(17), 18], pa.int64()))
+        assert (await compared(log, moved)).differences == (Difference(0, 0, 19, 18, 17),)
+
+    asyncio.run(main())
