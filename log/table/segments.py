@@ -56,7 +56,10 @@ def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> 
 
 
 class SegmentWriter:
-    """Builds one file in memory from rows that come in offset order."""
+    """Builds one file in memory from rows that come in offset order.
+
+    Its Bloom filters are made for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
+    """
 
     def __init__(self, *, rows_expected: int) -> None:
         self._sink = pa.BufferOutputStream()
@@ -66,18 +69,9 @@ class SegmentWriter:
         self.rows = 0
         self._first: dict[str, Any] = {}
         self._last: dict[str, Any] = {}
-        distinct = max(1, min(rows_expected, ROW_GROUP_ROWS))
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            MESSAGE_SCHEMA,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_DICTIONARIES,
-            write_statistics=_STATISTICS,
-            write_page_checksum=True,
-            store_schema=False,
-            bloom_filter_options={path: {"ndv": distinct, "fpp": _BLOOM_FALSE_POSITIVES} for path in LOOKUP_COLUMNS.values()},
-        )
+        self._values_expected = max(1, min(rows_expected, ROW_GROUP_ROWS))
+        self._keys_expected = 0
+        self._writer: pq.ParquetWriter | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -101,6 +95,8 @@ class SegmentWriter:
     def close(self, fresh_id: str) -> tuple[TableFile, bytes]:
         """The description and the bytes of the finished file. Raises `InternalError` when its rows are not in offset order."""
         self._flush()
+        if self._writer is None:
+            raise InternalError("a table file without rows")
         self._writer.add_key_value_metadata({SEGMENT_KEY: "1", **UNSEALED})
         self._writer.close()
         data = seal(self._sink.getvalue())
@@ -127,8 +123,31 @@ class SegmentWriter:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, MESSAGE_SCHEMA), row_group_size=ROW_GROUP_ROWS)
+            rows = pa.Table.from_batches(self._waiting, MESSAGE_SCHEMA)
+            keys = sum(pc.sum(pc.list_value_length(chunk)).as_py() or 0 for chunk in rows.column("keys").chunks)
+            if self._writer is None:
+                self._keys_expected = max(self._values_expected, keys)
+                self._writer = self._open()
+            # A row group with more keys than the filters are made for is cut, as a filter that is too full admits everything.
+            pieces = -(-keys // self._keys_expected) or 1
+            self._writer.write_table(rows, row_group_size=-(-rows.num_rows // pieces))
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _open(self) -> pq.ParquetWriter:
+        values = {column: self._keys_expected if column == "keys" else self._values_expected for column in LOOKUP_COLUMNS}
+        return pq.ParquetWriter(
+            self._sink,
+            MESSAGE_SCHEMA,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+            write_page_checksum=True,
+            store_schema=False,
+            bloom_filter_options={
+                path: {"ndv": values[column], "fpp": _BLOOM_FALSE_POSITIVES} for column, path in LOOKUP_COLUMNS.items()
+            },
+        )
 
 
 def write_segment(rows: pa.Table, fresh_id: str) -> tuple[TableFile, bytes]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import islice
 
 import pyarrow as pa
 import pytest
 
 from penstock.log.errors import DataDamaged
+from penstock.log.files import ROW_GROUP_ROWS
 from penstock.log.messages import MESSAGE_SCHEMA
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table import segment_reader
-from penstock.log.table.lookup import Lookup, lookup
+from penstock.log.table.lookup import Lookup, _in_filter, lookup
 from penstock.log.table.scan import offset_at, scan_queue
+from penstock.log.table.segment_reader import SegmentReader
 from penstock.log.table.segments import SegmentWriter, write_segment
 from penstock.log.table.snapshot import Snapshot
 from tests.log.topics import START_MS, LogWriter
@@ -152,6 +155,47 @@ def test_looking_for_what_is_not_there_reads_footers_and_a_block_a_row_group(
         costs.append((counting.statistics() - before).get.bytes)
     assert sorted(costs)[4] <= 3 * segment_reader._FOOTER_GUESS_BYTES + 5 * 32
     assert max(costs) < snapshot.files[0][0].size_bytes / 4
+
+
+def with_keys(rows: pa.Table, counts: list[int]) -> pa.Table:
+    keys = [[f"key-{row}-{n}" for n in range(count)] for row, count in enumerate(counts)]
+    return rows.set_column(rows.schema.get_field_index("keys"), MESSAGE_SCHEMA.field("keys"), pa.array(keys, pa.list_(pa.string())))
+
+
+@pytest.mark.parametrize(
+    ("counts", "groups"),
+    [([1] * 5000, 1), ([2] * 5000, 1), ([8] * 5000, 1), ([0] * 2500 + [8] * 2500, 1), ([0] * ROW_GROUP_ROWS + [3] * 2000, 2)],
+)
+def test_the_filter_of_keys_is_made_for_all_keys_of_its_rows(counts: list[int], groups: int) -> None:
+    async def test() -> None:
+        file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
+        store = MemoryStore()
+        await store.put(file.path, data, mode=Put.CREATE)
+        reader = await SegmentReader(store, "", file).open()
+        assert reader.row_groups == groups
+        for group in range(groups):
+            admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for n in range(1000)]
+            assert sum(admitted) < 100, "of a filter that is made for 5 %"
+        rows = (row for row in range(len(counts)) if counts[row])
+        assert all([await _in_filter(reader, groups - 1, "keys", f"key-{row}-0") for row in islice(rows, 500)])
+
+    asyncio.run(test())
+
+
+def test_a_row_group_with_more_keys_than_the_first_is_cut() -> None:
+    """So that its filter, of the first one's size, is not too full."""
+
+    async def test() -> None:
+        counts = [1] * ROW_GROUP_ROWS + [4] * ROW_GROUP_ROWS
+        file, data = write_segment(with_keys(rows_of(0, 0, len(counts)), counts), "id")
+        store = MemoryStore()
+        await store.put(file.path, data, mode=Put.CREATE)
+        reader = await SegmentReader(store, "", file).open()
+        assert reader.row_groups == 5
+        admitted = [await _in_filter(reader, group, "keys", f"absent-{n}") for group in range(5) for n in range(400)]
+        assert sum(admitted) < 200
+
+    asyncio.run(test())
 
 
 def test_a_damaged_byte_is_never_read_as_data() -> None:
