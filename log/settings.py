@@ -97,14 +97,28 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
                 hint="upgrade this process",
             )
         if document.pop("digest") != _digest({"format": version, **document}):
-            raise DataDamaged("the topic's settings are not what was written", object=where)
+            raise _damaged("the topic's settings are not what was written", where, "another digest")
         values = document.pop("settings")
         seconds = values.pop("retention")
         limits = TopicLimits(**values.pop("limits"))
         retention = None if seconds is None else timedelta(seconds=seconds)
         return TopicRecord(settings=TopicSettings(**values, retention=retention, limits=limits), **document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataDamaged("the object is not a topic's settings", object=where, observed=repr(error)) from error
+    except KeyError as error:
+        raise _damaged("the object is not a topic's settings", where, f"no field {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _damaged("the object is not a topic's settings", where, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(message: str, where: str, observed: str) -> DataDamaged:
+    return DataDamaged(
+        message,
+        operation="read the settings",
+        object=where,
+        expected="settings as Penstock writes them",
+        observed=observed,
+        hint="put an earlier version of it back, from a backup or the store's versions; log and table are untouched, and any Delta "
+        "reader still reads the table",
+    )
 
 
 def _digest(document: dict[str, Any]) -> str:

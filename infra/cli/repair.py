@@ -11,7 +11,7 @@ from ...log.stores import probe_conditional_writes
 from . import output
 from .endings import DAMAGED
 from .session import Session, command_options, confirm_options, confirmed
-from .stored import records, run_async
+from .stored import run_async, stored_topic
 
 
 @click.command()
@@ -40,7 +40,7 @@ def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
 
 
 async def _repair(lake: Lake, topic: str, *, dry_run: bool) -> RepairReport:
-    await records(lake.store, [topic])
+    await stored_topic(lake.store, topic)
     if not dry_run:
         await probe_conditional_writes(lake.store, lake.runtime)
     return await repair(lake.store, TopicPaths.of(topic), lake.runtime, dry_run=dry_run)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from ...log import Lake, TopicNotFound, TopicRecord
+from ...log import DataDamaged, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ...log.paths import TOPICS, TopicPaths, topic_name
 from ...log.portal import Portal
 from ...log.stores import ObjectStore
@@ -29,16 +30,43 @@ def run_async(session: Session, work: Callable[[Lake], Awaitable[T]], *, read_on
         portal.stop()
 
 
-async def records(store: ObjectStore, names: Sequence[str] = (), *, deleted: bool = False) -> dict[str, TopicRecord]:
-    """The settings of these topics, or of all. With ``deleted`` also those of deleted ones.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What lies among the topics of a lake."""
 
-    Raises `TopicNotFound` for a name that is not there, `ForeignObject` for a folder among the topics that is none.
+    records: dict[str, TopicRecord]
+    """The settings, by topic."""
+    unreadable: dict[str, PenstockError]
+    """Topics whose settings cannot be read, and folders that are no topic's, each with the reason."""
+
+
+async def stored(store: ObjectStore, names: Sequence[str] = (), *, deleted: bool = False) -> Stored:
+    """These topics, or all. With ``deleted`` also deleted ones. Raises `TopicNotFound` for a name that is not there.
+
+    One that cannot be read must not keep the others from being looked after.
     """
-    found: dict[str, TopicRecord] = {}
-    for name in names or [topic_name(folder) for folder in await store.list_folders(TOPICS)]:
-        record = await read_record(store, TopicPaths.of(name))
+    found = Stored({}, {})
+    for name in names or await store.list_folders(TOPICS):
+        try:
+            topic = name if names else topic_name(name)
+            record = await read_record(store, TopicPaths.of(topic))
+        except (DataDamaged, NewerFormatError) as error:
+            found.unreadable[name] = error
+            continue
         if record is not None and (deleted or not record[0].deleted):
-            found[name] = record[0]
+            found.records[topic] = record[0]
         elif names:
-            raise TopicNotFound("there is no such topic", object=name, hint="`penstock topic list` names those that are there")
+            raise _not_found(name)
     return found
+
+
+async def stored_topic(store: ObjectStore, name: str) -> TopicRecord:
+    """The settings of one topic. Raises `TopicNotFound`, or why they cannot be read."""
+    found = await read_record(store, TopicPaths.of(name))
+    if found is None or found[0].deleted:
+        raise _not_found(name)
+    return found[0]
+
+
+def _not_found(name: str) -> TopicNotFound:
+    return TopicNotFound("there is no such topic", object=name, hint="`penstock topic list` names those that are there")

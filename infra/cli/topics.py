@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
 
-from ...log import DataDamaged, MessageType, NewerFormatError, TopicDescription, TopicLimits, TopicNotFound, TopicSettings
+from ...log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
 from . import output
 from .session import Session, command_options, confirm_options, confirmed
+from .stored import run_async, stored, stored_topic
 from .values import FOREVER, Retention, Size
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -73,21 +75,19 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
 @click.pass_obj
 def list_topics(session: Session) -> None:
     """List the topics of the lake. When the settings of one are damaged, the others are listed all the same."""
-    damage = None
-    with session.connect(read_only=True) as lake:
-        try:
-            found = lake.topics()
-        except (DataDamaged, NewerFormatError) as error:
-            found, damage = lake.topics(damaged="skip"), error
+    found = run_async(session, lambda lake: stored(lake.store), read_only=True)
+    topics = sorted(found.records.items())
     if session.as_json:
-        for name, record in found.items():
+        for name, record in topics:
             output.emit({"topic": name, **_settings(record.settings)})
     else:
-        rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in found.items()]
+        rows = [(name, r.settings.message_type, r.settings.queues, _kept(r.settings)) for name, r in topics]
         output.table(("topic", "type", "queues", "kept"), rows)
-    if damage is not None:
-        damage.hint = None
-        raise damage
+    damaged = [error for error in found.unreadable.values() if not isinstance(error, ForeignObject)]
+    for error in damaged[:-1]:
+        output.note(f"error: {error}")
+    if damaged:
+        raise damaged[-1]
 
 
 @command.command()
@@ -115,8 +115,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 @click.pass_obj
 def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Change what may be changed. Keeping less asks first, as maintenance then drops what is older or more."""
-    with session.connect(read_only=True) as lake:
-        before = _settings_of(lake.topics(), topic)
+    before = run_async(session, lambda lake: stored_topic(lake.store, topic), read_only=True).settings
     changes = _changes(before.limits, settings)
     if not changes:
         raise click.UsageError("Change what? See penstock topic alter --help.")
@@ -126,7 +125,10 @@ def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings:
         if getattr(before, name) != value
     ]
     if dry_run:
-        output.say("\n".join(lines) or "Nothing would change.")
+        if session.as_json:
+            output.emit({"topic": topic, "dry_run": True, **_settings(replace(before, **changes))})
+        else:
+            output.say("\n".join(lines) or "Nothing would change.")
         return
     if _keeps_less(before, changes):
         confirmed(f"{topic}: {'; '.join(lines)}. Messages beyond that will be dropped for good. Go on?", yes=yes)
@@ -148,7 +150,10 @@ def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
         kept = sum(end - start for start, end in reader.offsets().values())
     if dry_run:
-        output.say(f"Would delete topic {topic} with {kept:,} messages.")
+        if session.as_json:
+            output.emit({"topic": topic, "dry_run": True, "deleted": False, "messages": kept})
+        else:
+            output.say(f"Would delete topic {topic} with {kept:,} messages.")
         return
     confirmed(f"Delete topic {topic} with {kept:,} messages, for good?", yes=yes)
     with session.connect() as lake:
@@ -180,13 +185,6 @@ def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
         return new is not None and (old is None or new < old)
 
     return less("retention") or less("retention_bytes")
-
-
-def _settings_of(topics: dict[str, Any], topic: str) -> TopicSettings:
-    if topic not in topics:
-        raise TopicNotFound("there is no such topic", object=topic, hint="`penstock topic list` names those that are there")
-    settings: TopicSettings = topics[topic].settings
-    return settings
 
 
 def _settings(settings: TopicSettings) -> dict[str, object]:

@@ -13,7 +13,7 @@ from ...log.header import Action
 from ...log.paths import TopicPaths
 from ...log.stores import probe_conditional_writes
 from ...log.table.maintenance import Maintenance, MaintenanceOptions
-from .stored import records
+from .stored import stored
 
 Report: TypeAlias = Callable[[str, str, object], None]
 """Called with topic, step, and the step's result or error."""
@@ -27,7 +27,7 @@ _DELETED = timedelta(hours=1)
 async def maintain_once(lake: Lake, names: Sequence[str], report: Report) -> None:
     """Every step of every topic once."""
     await probe_conditional_writes(lake.store, lake.runtime)
-    for name, record in (await records(lake.store, names, deleted=True)).items():
+    for name, record in (await _look(lake, names, report)).items():
         await _maintenance(lake, name, record, report, MaintenanceOptions()).run_once()
 
 
@@ -39,7 +39,7 @@ async def maintain_forever(
     options = MaintenanceOptions(publish_interval=publish_interval)
     running: dict[str, _Running] = {}
     try:
-        found = await records(lake.store, names, deleted=True)
+        found = await _look(lake, names, report)
         while not stop.is_set():
             for name, record in found.items():
                 if name in running and running[name].record == record:
@@ -49,11 +49,19 @@ async def maintain_forever(
                 running[name] = _Running(record, _maintenance(lake, name, record, report, options))
             await _pause(stop, _LOOK)
             try:
-                found = await records(lake.store, names, deleted=True)
+                found = await _look(lake, names, report)
             except PenstockError as error:
                 report("-", "look", error)
     finally:
         await asyncio.gather(*(one.end() for one in running.values()))
+
+
+async def _look(lake: Lake, names: Sequence[str], report: Report) -> dict[str, TopicRecord]:
+    """The topics to maintain; those that cannot be read are reported, and keep no other from its maintenance."""
+    found = await stored(lake.store, names, deleted=True)
+    for name, error in found.unreadable.items():
+        report(name, "look", error)
+    return found.records
 
 
 class _Running:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from ...log import Lake
+from ...log import DataDamaged, ForeignObject, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ...log.paths import TopicPaths
 from ...log.verify import Finding, VerifyReport, verify
 from . import output
 from .endings import DAMAGED
 from .session import Session, command_options
-from .stored import records, run_async
+from .stored import run_async, stored
 
 
 @click.command()
@@ -24,16 +24,35 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
     """
 
     async def check(lake: Lake) -> bool:
+        found = await stored(lake.store, topics)
+        if not found.records and not found.unreadable:
+            hint = "check the lake's URL; `penstock topic list` names what is there"
+            raise TopicNotFound("there are no topics to verify", operation="verify", object=lake.store.url, hint=hint)
         ok = True
-        found = await records(lake.store, topics)
-        for name, record in found.items():
-            report = await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
+        for name, error in found.unreadable.items():
+            _show(session, VerifyReport(name, findings=(_finding(error),)))
+            ok = False
+        for name, record in found.records.items():
+            report = await _verified(lake, name, record)
             _show(session, report)
             ok = ok and report.ok
         return ok
 
     with output.progress("verifying"):
         return 0 if run_async(session, check, read_only=True) else DAMAGED
+
+
+async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
+    """What was found; damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    try:
+        return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
+    except (DataDamaged, NewerFormatError) as error:
+        return VerifyReport(name, findings=(_finding(error),))
+
+
+def _finding(error: PenstockError) -> Finding:
+    kind = "foreign" if isinstance(error, ForeignObject) else "damaged"
+    return Finding(kind, error.object or "-", f"{error.message}. {error.hint}" if error.hint else error.message)
 
 
 def _show(session: Session, report: VerifyReport) -> None:

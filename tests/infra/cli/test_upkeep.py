@@ -105,3 +105,44 @@ def test_requirements_are_compared() -> None:
     assert not parsed.fits("5.2.4")
     assert not parsed.fits("6.0.0")
     assert Requirement.parse("delta-spark==4.4.0").fits("4.4.0")
+
+
+@pytest.mark.parametrize("harm", ["settings", "folder"])
+def test_one_bad_topic_stops_the_upkeep_of_no_other(orders: Penstock, lake: Path, harm: str) -> None:
+    orders("topic", "create", "bad")
+    if harm == "settings":
+        name, where = "bad", "topics/bad/topic.json"
+        (lake / where).write_text("{}")
+    else:
+        name = where = "old.backup"
+        (lake / "topics" / name).mkdir()
+        (lake / "topics" / name / "topic.json").write_text("{}")
+    reports = {row["topic"]: row for row in orders("verify", "--json", code=4).rows}
+    assert (reports["orders"]["ok"], reports["orders"]["log_rows"]) == (True, 3)
+    assert not reports[name]["ok"]
+    assert where in reports[name]["findings"][0]["object"]
+    steps = orders("maintain", "--once", "--json", code=4).rows
+    assert [row["topic"] for row in steps if row["step"] == "look"] == [name]
+    assert [row["rows"] for row in steps if (row["topic"], row["step"]) == ("orders", "publish")] == [3]
+    orders("topic", "alter", "orders", "--retention", "30d")
+    assert "orders" in orders("topic", "list", code=4 if harm == "settings" else 0).out
+
+
+def test_damaged_settings_say_what_can_be_done(orders: Penstock, lake: Path) -> None:
+    (lake / "topics" / "orders" / "topic.json").write_text("{}")
+    for command in (["describe"], ["alter", "--retention", "1d"], ["delete", "--yes"], ["create"]):
+        said = orders("topic", command[0], "orders", *command[1:], code=4).err
+        assert "expected:  settings as Penstock writes them" in said
+        assert "observed:  no field 'format'" in said
+        assert "put an earlier version of it back" in said
+
+
+def test_verifying_a_lake_without_topics_is_a_wrong_call(penstock: Penstock) -> None:
+    assert "there are no topics to verify" in penstock("verify", code=2).err
+
+
+def test_a_dry_run_speaks_json_too(orders: Penstock) -> None:
+    (altered,) = orders("topic", "alter", "orders", "--retention", "1d", "--dry-run", "--json").rows
+    assert (altered["dry_run"], altered["retention_s"]) == (True, 86_400)
+    (deleted,) = orders("topic", "delete", "orders", "--dry-run", "--json").rows
+    assert (deleted["deleted"], deleted["messages"]) == (False, 3)
