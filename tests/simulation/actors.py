@@ -105,7 +105,9 @@ class Sender(Role):
             await producer.close()
         except PenstockError:
             await _abandon(producer)
+            world.history.closed(session)
             raise
+        world.history.closed(session)
 
     def _send(self, producer: Producer, session: Session, rng: random.Random) -> None:
         self._number += 1
@@ -127,7 +129,7 @@ class Source:
         self._groups = groups
         self._gap = gap
         self.copied: dict[int, int] = {}
-        """How far each generation of the topic is known to have it."""
+        """How far each routing generation of the topic is known to have it."""
 
     def position(self, index: int) -> int:
         return index * self._gap + 1
@@ -196,10 +198,12 @@ class Copier(Role):
             source.copied[session.generation] = producer.last_sequence
         except PenstockError as error:
             await _abandon(producer)
+            world.history.closed(session)
             if error.kind == "fenced":
                 world.counts["fenced"] += 1
                 await asyncio.sleep(log_uniform(rng, *self._takeover_s))
             raise
+        world.history.closed(session)
 
 
 class Follower(Role):
@@ -245,9 +249,9 @@ class Follower(Role):
             rows = await entry_rows(lake.store, world.paths, folded, data)
             queues, offsets = rows.table["queue"].to_pylist(), rows.table["offset"].to_pylist()
             for queue, offset, body in zip(queues, offsets, rows.table["body"].to_pylist(), strict=True):
-                world.history.read(self.name, (folded.state.generation, queue, offset), body)
+                world.history.read(self.name, (folded.state.created_entry, queue, offset), body)
             if rows.lost and await read_floor(lake.store, world.paths) < folded.number:
-                world.history.wrong.append(f"I9 {self.name}: rows of entry {folded.number} are lost: {rows.lost[0]}")
+                world.history.wrong.append(f"I11 {self.name}: rows of entry {folded.number} are lost: {rows.lost[0]}")
         self._unread.clear()
 
 
@@ -269,13 +273,14 @@ class Replayer(Role):
         topic = await lake.topic(TOPIC)
         reader = await lake.reader(TOPIC)
         queue = rng.randrange(reader.queues)
-        generation, expected = topic.tail.state.generation, 0
+        life = topic.tail.state.created_entry
+        expected = 0 if world.settings.retention is None else None
         async for batch in reader.read(queue=queue, columns=["offset", "body"]):
             for offset, body in zip(batch["offset"].to_pylist(), batch["body"].to_pylist(), strict=True):
-                if offset != expected:
+                if offset != expected and expected is not None:
                     world.history.wrong.append(f"I6 {self.name} read offset {offset} of queue {queue} behind {expected - 1}")
                 expected = offset + 1
-                world.history.read(self.name, (generation, queue, offset), body)
+                world.history.read(self.name, (life, queue, offset), body)
         world.counts["replay"] += 1
 
 

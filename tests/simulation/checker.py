@@ -1,20 +1,22 @@
 """The judge of a run: from what applications were told and readers saw, and from every object that ever was, whether the log kept its word.
 
-The invariants:
+What it finds wrong begins with the number of an invariant of ``docs/0001-the-log-protocol.md``. What is checked of each:
 
-I1  An acknowledged message is in the log exactly once, at the queue and offset that were acknowledged.
-I2  A message whose send failed is not in the log, nor will be.
-I3  A message whose outcome is unknown is in the log at most once.
-I4  Order: in every queue, and so in every message group, the messages of one producer lie in the order of their sends; those of a
-    producer's name in the order of its sequences, through all its lives. A source that is copied by name is there whole, exactly once.
-I5  Nothing overtakes: what one open producer has in the log is a beginning of what it sent.
-I6  Offsets are dense from 0 and stable: every (queue, offset) is one message for ever, for every reader at any time.
-I7  The state in any checkpoint that was ever written equals the state folded from the log's start.
-I8  A key above the floor is used once, and every entry was built on the state of the one before.
-I9  What is still needed is there: the floor's checkpoint, every entry above the floor, every staged object that these link.
-I10 The table equals the log: the same rows at the same offsets, none twice, none missing below what is published.
-I11 A name's batches are of the opening that stands before them, and no opening counts twice; sequences rise; store times never go back.
-I12 Progress: once faults have ended, every actor reaches its goal.
+I1  Every entry's key above the floor was created once, and there is no gap.
+I2  Every entry was built on the state of the one before; every checkpoint that was ever written is the state folded from the start.
+I3  An acknowledged message is in the log exactly once, where it was acknowledged; one whose outcome is unknown, at most once.
+I4  A message whose send failed is not in the log.
+I5  In every queue the messages of one producer lie in the order of their sends, and what it has in the log is a beginning of what it
+    sent; a source that is copied by name is there from its beginning, each message once, through all lives of its copiers.
+I6  Offsets are dense from 0 and stable: every (queue, offset) is one message, for every reader at any time. Store times never go back.
+I7  A name's batches are of the opening that stands before them, and no opening counts twice.
+I8  What was sent to one life of the topic is in no other.
+I9  The floor's checkpoint and every entry above the floor are there.
+I10 A reader of table and log sees every row once; none is missing but what retention took, in its time, and what was named as lost. A
+    data file is written once.
+I11 Every staged object that an entry above the floor links is there.
+I12 What was named as lost lay in damaged objects.
+I13 Everything sent has an outcome; once faults have ended, every actor reaches its goal.
 """
 
 from __future__ import annotations
@@ -22,17 +24,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from penstock.log.checkpoints import decode_checkpoint
 from penstock.log.entries import read_header
 from penstock.log.errors import DataDamaged
 from penstock.log.fold import Folded, Void, fold
 from penstock.log.header import Epoch
-from penstock.log.paths import TopicPaths
-from penstock.log.rows import entry_rows
+from penstock.log.rows import entry_rows, runs_of
 from penstock.log.state import State, row_sum
+from tests.simulation.counts import count
 from tests.simulation.history import Past, Place, Send, Session
 from tests.simulation.world import World
 
@@ -43,83 +46,98 @@ class Truth:
 
     states: dict[int, State] = field(default_factory=lambda: {0: State()})
     rows: dict[Place, bytes] = field(default_factory=dict)
+    times_ms: dict[Place, int] = field(default_factory=dict)
+    """The store time of every row."""
     places: dict[tuple[int, bytes], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Generation and body to (queue, offset)."""
+    """Life and body to (queue, offset)."""
+    lives: dict[int, int] = field(default_factory=dict)
+    """Routing generation to the life it belongs to."""
+    inside: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
+    """The rows of each entry and of each object it links."""
     folded: list[Folded] = field(default_factory=list)
     end: int = 0
 
+    def life(self, session: Session) -> int:
+        """The life of the topic that a producer was opened for; -1: the log knows of none."""
+        return self.lives.get(session.generation, -1)
+
 
 def check(world: World) -> list[str]:
-    """Everything that is wrong with a run that has settled, in words; each begins with the invariant's number."""
+    """Everything that is wrong with a run that has settled, in words."""
     wrong = list(world.history.wrong)
     truth = Truth()
     try:
-        asyncio.run(_replay(world, truth))
+        wrong += asyncio.run(_replay(world, truth))
     except DataDamaged as error:
-        return [*wrong, f"I8 {error}"]
+        return [*wrong, f"I2 {error}"]
     wrong += _keys(world, truth)
     wrong += _checkpoints(world, truth)
     wrong += _needed(world, truth)
     wrong += _offsets(world, truth)
+    wrong += _table(world, truth)
+    wrong += _lost(world, truth)
     wrong += _order_of_names(truth)
     for session in world.history.sessions:
         wrong += _session(session, truth)
     wrong += _bodies(world, truth)
     wrong += _sources(world, truth)
-    _count(world, truth)
+    count(world, truth.folded, _floor(world))
     return wrong
 
 
-async def _replay(world: World, truth: Truth) -> None:
-    past, paths = Past(world.archive), world.paths
+async def _replay(world: World, truth: Truth) -> list[str]:
+    past, paths, wrong = Past(world.archive), world.paths, list[str]()
     state = State()
     while (stored := world.archive.first.get(paths.entry(state.entry + 1))) is not None:
         where = paths.entry(state.entry + 1)
         folded = fold(state, read_header(stored.data, where=where), where=where)
-        state = folded.state
+        time_ms, state = state.store_time_ms, folded.state
         truth.states[state.entry] = state
         truth.folded.append(folded)
+        truth.lives[state.generation] = life = state.created_entry
+        if state.store_time_ms < time_ms:
+            wrong.append(f"I6 the store time goes back at entry {state.entry}")
         rows = await entry_rows(past, paths, folded, stored.data)
-        if rows.lost:
-            raise DataDamaged("rows of an accepted batch never were on the store", object=where, observed=rows.lost[0])
-        for queue, offset, body in _rows(rows.table):
-            place = (state.generation, queue, offset)
+        wrong += [f"I11 rows that entry {state.entry} links never were on the store: {lost}" for lost in rows.lost]
+        columns = (rows.table[name].to_pylist() for name in ("queue", "offset", "body"))
+        for queue, offset, body in zip(*columns, strict=True):
+            place = (life, queue, offset)
             if place in truth.rows:
-                raise DataDamaged("an offset is given twice", object=where, observed=place)
-            truth.rows[place] = body
-            truth.places[state.generation, body].append((queue, offset))
+                wrong.append(f"I6 entry {state.entry} gives {place} out a second time")
+            truth.rows[place], truth.times_ms[place] = body, state.store_time_ms
+            truth.places[life, body].append((queue, offset))
+        for run in runs_of(folded):
+            offsets = range(run.first_offset, run.first_offset + run.count)
+            for key in {where, paths.root + (run.key or "")}:
+                truth.inside[key].update((life, run.queue, offset) for offset in offsets)
     truth.end = state.entry
-
-
-def _rows(table: object) -> Iterator[tuple[int, int, bytes]]:
-    columns = [table[name].to_pylist() for name in ("queue", "offset", "body")]  # type: ignore[index]
-    return zip(*columns, strict=True)
+    return wrong
 
 
 def _keys(world: World, truth: Truth) -> Iterator[str]:
-    """I8: an entry's key that is created again lies at or below the floor, where nobody believes it."""
+    """I1: an entry's key that is created again lies at or below the floor, where nobody believes it."""
     floor = _floor(world)
     times = Counter(number for key in world.archive.created if (number := world.paths.entry_number(key)) is not None)
-    for number, count in times.items():
-        if count > 1 and number > floor:
-            yield f"I8 entry {number} was created {count} times, and the floor is {floor}"
-        if count > 1:
+    for number, created in times.items():
+        if created > 1 and number > floor:
+            yield f"I1 entry {number} was created {created} times, and the floor is {floor}"
+        if created > 1:
             world.counts["entry created again below the floor"] += 1
         if number > truth.end:
-            yield f"I8 entry {number} stands beyond a gap: the log ends at {truth.end}"
+            yield f"I1 entry {number} stands beyond a gap: the log ends at {truth.end}"
 
 
 def _checkpoints(world: World, truth: Truth) -> Iterator[str]:
-    """I7, of all that were ever written."""
+    """I2, of all that were ever written."""
     for key, stored in world.archive.first.items():
         number = world.paths.checkpoint_entry(key) if key.startswith(world.paths.checkpoints) else None
         if number is None:
             continue
         state = decode_checkpoint(stored.data, where=key)
         if state != truth.states.get(number):
-            yield f"I7 checkpoint {number} is not the state folded from the start"
+            yield f"I2 checkpoint {number} is not the state folded from the start"
         if row_sum(state) != state.sum:
-            yield f"I7 checkpoint {number}: the running sum has gone wrong"
+            yield f"I2 checkpoint {number}: the running sum has gone wrong"
 
 
 def _floor(world: World) -> int:
@@ -128,7 +146,7 @@ def _floor(world: World) -> int:
 
 
 def _needed(world: World, truth: Truth) -> Iterator[str]:
-    """I9, at the end of the run; followers watch it during the run."""
+    """I9 and I11, at the end of the run; followers watch them during the run."""
     floor, archive, paths = _floor(world), world.archive, world.paths
     if floor and not archive.holds(paths.checkpoint(floor)):
         yield f"I9 the floor is {floor}, and its checkpoint is gone"
@@ -138,72 +156,95 @@ def _needed(world: World, truth: Truth) -> Iterator[str]:
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
             for part in batch.parts if not isinstance(verdict, Void) else ():
                 if not archive.holds(paths.root + part.key):
-                    yield f"I9 {part.key}, linked by entry {folded.number} above the floor {floor}, is gone"
+                    yield f"I11 {part.key}, linked by entry {folded.number} above the floor {floor}, is gone"
 
 
 def _offsets(world: World, truth: Truth) -> Iterator[str]:
-    """I6."""
+    """I6; behind a lost entry offsets may go on above all that it can have given out, and the repair names what is between."""
     ends: dict[tuple[int, int], int] = {}
-    for generation, queue, offset in sorted(truth.rows):
-        expected = ends.get((generation, queue), 0)
-        if offset != expected:
-            yield f"I6 queue {queue} of generation {generation} goes from {expected - 1} to {offset}"
-        ends[generation, queue] = offset + 1
-    generation = truth.states[truth.end].generation
-    alive = {place: body for place, body in truth.rows.items() if place[0] == generation}
-    if world.history.audit != alive:
-        differing = sorted(place for place, _ in alive.items() ^ world.history.audit.items())
-        yield f"I10 a reader in the end sees other rows than the log had: {differing[:10]} of {len(differing)}"
+    for life, queue, offset in sorted(truth.rows):
+        expected = ends.get((life, queue), 0)
+        if offset != expected and not world.history.is_lost(life, queue, expected, offset):
+            yield f"I6 queue {queue} of life {life} goes from {expected - 1} to {offset}"
+        ends[life, queue] = offset + 1
     for place, body in world.history.seen.items():
         if truth.rows.get(place) != body:
             yield f"I6 {body[:40]!r} was read at {place}, where the log has {(truth.rows.get(place) or b'nothing')[:40]!r}"
 
 
+def _table(world: World, truth: Truth) -> Iterator[str]:
+    """I10: what a reader of table and log sees in the end, and that retention takes nothing before its time."""
+    history, retention = world.history, world.settings.retention
+    alive = {place: body for place, body in truth.rows.items() if place[0] == truth.states[truth.end].created_entry}
+    for place in sorted(place for place, _ in alive.items() ^ history.audit.items())[:10]:
+        _, queue, offset = place
+        expired = offset < history.starts[queue] and retention is not None
+        if place in history.audit or not (expired or history.is_lost(*place, offset + 1)):
+            seen, held = history.audit.get(place), alive.get(place)
+            yield f"I10 a reader in the end sees {(seen or b'nothing')[:40]!r} at {place}, where the log had {(held or b'nothing')[:40]!r}"
+    if retention is not None:
+        kept_ms = world.now_ms() - retention // timedelta(milliseconds=1)
+        early = [place for place in alive if place[2] < history.starts[place[1]] and truth.times_ms[place] >= kept_ms]
+        yield from (f"I10 retention took {place} before its time" for place in early)
+    written = Counter(call.key for call in world.store.calls if call.verb in {"put", "put_large"} and "/queue=" in call.key)
+    yield from (f"I10 {key} was written {times} times" for key, times in written.items() if times > 1)
+
+
+def _lost(world: World, truth: Truth) -> Iterator[str]:
+    """I12: what a repair or the table named as lost lay in a damaged object, or behind one whose verdicts nobody can know."""
+    explained: set[Place] = set()
+    for key, damage in world.history.damaged.items():
+        number = world.paths.entry_number(key)
+        explained |= truth.inside[key]
+        for later in truth.folded[number or truth.end :] if damage.footer else ():
+            explained |= truth.inside[world.paths.entry(later.number)]
+    for place in truth.rows:
+        if place not in explained and world.history.is_lost(*place, place[2] + 1):
+            yield f"I12 {place} was named as lost, and nothing that held it is damaged"
+
+
 def _order_of_names(truth: Truth) -> Iterator[str]:
-    """I11, without the fold's help."""
+    """I5 and I7 of names, without the fold's help."""
     epochs: dict[tuple[int, str], Epoch] = {}
     sequences: dict[tuple[int, str], int] = {}
     opened: set[str] = set()
-    time_ms = 0
     for folded in truth.folded:
-        if folded.store_time_ms < time_ms:
-            yield f"I11 the store time goes back at entry {folded.number}"
-        time_ms = folded.store_time_ms
+        generation = folded.state.generation
         for opening, epoch in zip(folded.header.openings, folded.epochs, strict=True):
             if isinstance(epoch, Epoch):
                 if opening.write_id in opened:
-                    yield f"I11 entry {folded.number}: an opening of {opening.producer} counts a second time"
+                    yield f"I7 entry {folded.number}: an opening of {opening.producer} counts a second time"
                 opened.add(opening.write_id)
-                epochs[folded.state.generation, opening.producer] = epoch
+                epochs[generation, opening.producer] = epoch
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
             if isinstance(verdict, Void) or not batch.named:
                 continue
-            name = (folded.state.generation, batch.producer)
-            if batch.epoch != epochs.get(name):
-                yield f"I11 entry {folded.number}: {batch.producer} of epoch {batch.epoch}, where {epochs.get(name)} is open"
+            if batch.epoch != (open_ := epochs.get((generation, batch.producer))):
+                yield f"I7 entry {folded.number}: {batch.producer} of epoch {batch.epoch}, where {open_} is open"
+            name = (folded.state.created_entry, batch.producer)
             if batch.last - batch.row_count < sequences.get(name, -1):
-                yield f"I11 entry {folded.number}: {batch.producer} sequences to {batch.last} behind {sequences[name]}"
+                yield f"I5 entry {folded.number}: {batch.producer} sequences to {batch.last} behind {sequences[name]}"
             sequences[name] = batch.last
 
 
 def _session(session: Session, truth: Truth) -> Iterator[str]:
-    """I1 to I5 of one open producer."""
+    """I3 and I5 of one open producer."""
     who = f"{session.process}, producer {session.producer}"
     missing: bytes | None = None
     last: dict[int, int] = {}
     for send in session.sends:
-        outcome, places = send.outcome, truth.places.get((session.generation, send.body), [])
+        outcome, places = send.outcome, truth.places.get((truth.life(session), send.body), [])
         label = f"{send.body[:40]!r} of {who}"
         if isinstance(outcome, tuple) and outcome.duplicate:
             continue  # another life of the name sent it, with a mark of its own: see `_sources`
         if len(places) > 1:
-            yield f"I{3 if send.is_unknown else 1} {label} is in the log {len(places)} times: {places}"
+            yield f"I3 {label} is in the log {len(places)} times: {places}"
         if isinstance(outcome, tuple):
             expected = (outcome.queue, outcome.offset)
             if not places:
-                yield f"I1 {label} was acknowledged at {expected} and is not in the log"
+                yield f"I3 {label} was acknowledged at {expected} and is not in the log"
             elif outcome.offset is not None and places[0] != expected:
-                yield f"I1 {label} was acknowledged at {expected} and is at {places[0]}"
+                yield f"I3 {label} was acknowledged at {expected} and is at {places[0]}"
         if session.named:
             continue  # another life of the name may have sent what this one could not: see `_bodies` and `_sources`
         if not places:
@@ -213,18 +254,21 @@ def _session(session: Session, truth: Truth) -> Iterator[str]:
             yield f"I5 {label} is in the log, {missing[:40]!r} before it is not"
         queue, offset = places[0]
         if offset <= last.get(queue, -1):
-            yield f"I4 {label} is at {queue}/{offset}, behind {last[queue]}"
+            yield f"I5 {label} is at {queue}/{offset}, behind {last[queue]}"
         last[queue] = offset
 
 
 def _bodies(world: World, truth: Truth) -> Iterator[str]:
-    """I2 and I3 over all lives: what is in the log is there once, and somebody was not told that it failed."""
-    hopeful = {(s.generation, send.body) for s in world.history.sessions for send in s.sends if _may_be_there(send)}
-    for (generation, body), places in truth.places.items():
+    """I3, I4 and I8 over all producers: what is in the log is there once, and was sent to this life by one that was not told it failed."""
+    sent = [(truth.life(session), send) for session in world.history.sessions for send in session.sends]
+    hopeful = {(life, send.body) for life, send in sent if _may_be_there(send)}
+    elsewhere = {send.body for _, send in sent if _may_be_there(send)}
+    for (life, body), places in truth.places.items():
         if len(places) > 1:
-            yield f"I3 {body[:40]!r} is in the log of generation {generation} {len(places)} times: {places}"
-        if (generation, body) not in hopeful:
-            yield f"I2 {body[:40]!r} failed and is in the log of generation {generation} at {places[0]}"
+            yield f"I3 {body[:40]!r} is in the log of life {life} {len(places)} times: {places}"
+        if (life, body) not in hopeful:
+            what = "I8 {} was sent to another life" if body in elsewhere else "I4 {} failed"
+            yield f"{what.format(repr(body[:40]))}, and is in the log of life {life} at {places[0]}"
 
 
 def _may_be_there(send: Send) -> bool:
@@ -232,58 +276,26 @@ def _may_be_there(send: Send) -> bool:
 
 
 def _sources(world: World, truth: Truth) -> Iterator[str]:
-    """I1, I4 and I5 of names: the log has a beginning of the source, each message once, each queue in its order."""
+    """I3 and I5 of names: the log has a beginning of the source, each message once, each queue in its order."""
     for source in world.sources:
         found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for (generation, queue, offset), body in truth.rows.items():
+        for (life, queue, offset), body in truth.rows.items():
             if (index := source.index_of(body)) is not None:
-                found[generation].append((queue, offset, index))
-        for generation, places in found.items():
+                found[life].append((queue, offset, index))
+        for life, places in found.items():
             for queue in {queue for queue, _, _ in places}:
                 indexes = [index for _, index in sorted((offset, index) for at, offset, index in places if at == queue)]
                 if indexes != sorted(indexes):
-                    yield f"I4 queue {queue} of generation {generation}: {source.name} is out of order: {indexes}"
+                    yield f"I5 queue {queue} of life {life}: {source.name} is out of order: {indexes}"
             present = sorted(index for _, _, index in places)
             if present != list(range(len(present))):
-                yield f"I5 {source.name} in generation {generation} has gaps, or something twice: {present}"
+                yield f"I5 {source.name} in life {life} has gaps, or something twice: {present}"
         for generation, copied in source.copied.items():
-            if copied >= source.last and len(found[generation]) != source.count:
-                yield f"I1 {source.name} was copied whole, and generation {generation} has {len(found[generation])} of {source.count}"
+            life = truth.lives.get(generation, -1)
+            if copied >= source.last and len(found[life]) != source.count:
+                yield f"I3 {source.name} was copied whole, and life {life} has {len(found[life])} of {source.count}"
         for session in world.history.sessions:
             for send in session.sends if session.producer == source.name else ():
                 duplicate = isinstance(send.outcome, tuple) and send.outcome.duplicate
-                if duplicate and all(index != source.index_of(send.body) for _, _, index in found[session.generation]):
-                    yield f"I1 {send.body!r} of {session.process} was called a duplicate, and the log has nothing of it"
-
-
-def _count(world: World, truth: Truth) -> None:
-    """What the run met, by name, for the sweep's table."""
-    paths, trace = world.paths, world.store.trace.events
-    writers = {event.key: event.process for event in trace if event.verb == "put" and " bytes " in event.outcome}
-    world.counts.update(what for folded in truth.folded for what in _met(folded, paths, writers))
-    world.counts.update("lost race" for event in trace if event.outcome == "conflict" and paths.entry_number(event.key) is not None)
-    prefixes = {paths.handed: "collected hand-over", paths.jobs: "collected job object"}
-    for key in world.archive.deleted:
-        if paths.entry_number(key) is not None:
-            world.counts["trimmed entry"] += 1
-        world.counts.update(what for prefix, what in prefixes.items() if key.startswith(prefix))
-    world.counts["trim"] += bool(_floor(world))
-    for session in world.history.sessions:
-        outcomes = (send.outcome for send in session.sends)
-        world.counts.update("ack" if isinstance(one, tuple) else f"send: {getattr(one, 'kind', 'died')}" for one in outcomes)
-
-
-def _met(folded: Folded, paths: TopicPaths, writers: Mapping[str, str]) -> Iterator[str]:
-    yield "entry"
-    for epoch in folded.epochs:
-        yield "void opening" if isinstance(epoch, Void) else "opening"
-    for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
-        if isinstance(verdict, Void):
-            yield "void batch"
-            yield f"void: {verdict.name.lower()}"
-            continue
-        if batch.job is not None:
-            yield "job linked"
-        for key in (paths.root + part.key for part in batch.parts):
-            if key.startswith(paths.handed):
-                yield "step-in" if writers.get(key) == writers.get(paths.entry(folded.number)) else "hand-over"
+                if duplicate and all(index != source.index_of(send.body) for _, _, index in found[truth.life(session)]):
+                    yield f"I3 {send.body!r} of {session.process} was called a duplicate, and the log has nothing of it"

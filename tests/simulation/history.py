@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.log.errors import UnknownOutcome
 from penstock.log.receipts import Receipt, SendResult
 from penstock.log.runtime import Clock
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Buffer, ObjectMissing, PutMode, StoredObject, Version
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """An entry's key that came into being, and where the floor stood."""
-
-    number: int
-    floor: int
-    data: bytes
 
 
 class Archive(MemoryStore):
@@ -73,7 +65,7 @@ class Send:
 
     @property
     def outcome(self) -> SendResult | BaseException | None:
-        """What the receipt says in the end; None: the process died before it knew."""
+        """What the receipt says in the end; None: the process died before it knew (`History.closed` sees to that)."""
         if not self.receipt.done():
             return None
         error = self.receipt.exception()
@@ -98,7 +90,16 @@ class Session:
 
 
 Place = tuple[int, int, int]
-"""Routing generation, queue, offset."""
+"""The entry that created this life of the topic, queue, offset."""
+Lost = tuple[int, int, int, int]
+"""The same of a range: life, queue, first offset, limit offset (exclusive)."""
+
+
+class Damage(NamedTuple):
+    """What befell an object on the store."""
+
+    footer: bool
+    """Whether its footer cannot be read either; else only its rows are gone."""
 
 
 @dataclass(slots=True)
@@ -110,6 +111,12 @@ class History:
     """What stands at each place, as the first reader to see it saw it."""
     audit: dict[Place, bytes] = field(default_factory=dict)
     """The last life of the topic as a user read it in the end, table and log joined."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """The earliest offset that was kept of each queue then."""
+    lost: list[Lost] = field(default_factory=list)
+    """What repairs, and in the end the table, named as lost."""
+    damaged: dict[str, Damage] = field(default_factory=dict)
+    """Objects that were damaged on purpose."""
     wrong: list[str] = field(default_factory=list)
     """What an actor saw itself that must never be."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -119,3 +126,17 @@ class History:
         first = self.seen.setdefault(place, body)
         if first != body:
             self.wrong.append(f"I6 {who} read {body!r} at {place}, where {first!r} was read before")
+
+    def is_lost(self, life: int, queue: int, first: int, limit: int) -> bool:
+        """Whether all offsets of a range were named as lost."""
+        for *place, start, end in sorted(self.lost):
+            if place == [life, queue] and start <= first:
+                first = max(first, end)
+        return first >= limit
+
+    def closed(self, session: Session) -> None:
+        """The producer of a session was closed by a process that lives on: so everything sent has an outcome."""
+        for send in session.sends:
+            if not send.receipt.done():
+                label = f"{send.body[:40]!r} of {session.process}"
+                self.wrong.append(f"I13 {label} was left without an outcome by the closing of producer {session.producer}")

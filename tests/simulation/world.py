@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.log.contention import Pace
 from penstock.log.errors import CallError, DataDamaged, InternalError, PenstockError, StoreUnavailable
@@ -55,6 +56,7 @@ class World:
         drift: float = 0.0,
         offset_ms: int = 0,
         faults_end_s: float = 600.0,
+        retention: timedelta | None = None,
         nemesis: Nemesis | None = None,
         shuffle: bool = True,
         max_steps: int = 600_000,
@@ -65,7 +67,7 @@ class World:
         self.archive = Archive(name="simulated", clock=SimClock(self.kernel.loop))
         self.store.memory = self.archive
         self.paths = TopicPaths.of(TOPIC)
-        self.settings = TopicSettings(message_type=MessageType.FIFO, queues=queues, retention=None)
+        self.settings = TopicSettings(message_type=MessageType.FIFO, queues=queues, retention=retention)
         self.pace = pace
         self.history = History()
         self.sources: list[Source] = []
@@ -77,6 +79,10 @@ class World:
         self._machines: list[Machine] = []
         self.quiet = False
         """Faults have ended."""
+
+    def now_ms(self) -> int:
+        """By the store's clock."""
+        return SimClock(self.kernel.loop).wall_ms()
 
     @property
     def counts(self) -> Counter[str]:
@@ -112,7 +118,7 @@ class World:
         await lake.close()
 
     def run(self) -> World:
-        """Play to the end. Raises the kernel's errors; `Stuck` when an actor does not reach its goal in quiet (I12)."""
+        """Play to the end. Raises the kernel's errors; `Stuck` when an actor does not reach its goal in quiet (I13)."""
         self.kernel.run(self._main())
         return self
 
@@ -144,7 +150,7 @@ class World:
         done, late = await asyncio.wait(lives, timeout=QUIET_DAYS * 86_400.0) if lives else (set(), set())
         if late:
             stuck = [machine.name for machine in self._machines if not machine.endless and not machine.done]
-            raise Stuck(f"I12 no progress in {QUIET_DAYS} quiet days: {', '.join(stuck)}\n{self.kernel.loop.pending()}")
+            raise Stuck(f"I13 no progress in {QUIET_DAYS} quiet days: {', '.join(stuck)}\n{self.kernel.loop.pending()}")
         await asyncio.gather(*done)
         for machine in self._machines:
             machine.stop()
@@ -159,10 +165,14 @@ class World:
 
     async def _read_all(self, process: SimProcess) -> dict[Place, bytes]:
         lake = Lake(self.store.client(process), runtime=process.runtime, read_only=True)
-        topic = await lake.topic(TOPIC)
-        table = await (await lake.reader(TOPIC)).to_arrow(columns=["queue", "offset", "body"])
+        topic, reader = await lake.topic(TOPIC), await lake.reader(TOPIC)
+        life = topic.tail.state.created_entry
+        self.history.starts = {queue: start for queue, (start, _) in (await reader.offsets()).items()}
+        # What is damaged must be named: without damage nothing may be passed over.
+        damaged: Literal["raise", "skip"] = "skip" if self.history.damaged else "raise"
+        table = await reader.to_arrow(columns=["queue", "offset", "body"], damaged=damaged)
         rows = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
-        return {(topic.tail.state.generation, queue, offset): body for queue, offset, body in rows}
+        return {(life, queue, offset): body for queue, offset, body in rows}
 
     async def _strike(self) -> None:
         """Pauses, suspends, crashes and clock steps, whatever the processes are doing."""
