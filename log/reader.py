@@ -33,7 +33,7 @@ class Reader:
         self._topic = topic
         self._store = topic.store
         self._paths = topic.paths
-        self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime)
+        self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
         self._closed = asyncio.Event()
 
     @property

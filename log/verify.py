@@ -79,7 +79,7 @@ class _Verification:
         self._paths = paths
         self._record = record
         self._runtime = runtime
-        self._delta = DeltaLog(store, paths, record.table, runtime)
+        self._delta = DeltaLog(store, paths, record.table, runtime, keep_removes=False)
         self._snapshot = Snapshot(record.table)
         self._findings: list[Finding] = []
         self._report = VerifyReport(paths.topic)

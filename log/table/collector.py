@@ -6,12 +6,12 @@ link them is left. Staged jobs: an entry closes an old one first, so that no lat
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..damage import read_header_at
+from ..errors import InternalError
 from ..fold import may_forget
 from ..header import Action, CloseJob, ForgetJob
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
@@ -20,12 +20,12 @@ from ..runtime import Runtime
 from ..state import State
 from ..stores.protocol import ObjectInfo, ObjectStore
 from ..view import View
+from .deletes import delete_all
 from .delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
 from .snapshot import Snapshot
 from .trimmer import Floor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
-_DELETES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Collector:
     def __init__(
         self, store: ObjectStore, paths: TopicPaths, delta: DeltaLog, runtime: Runtime, append_actions: AppendActions
     ) -> None:
+        if not delta.keeps_removes:
+            raise InternalError("a collector that does not know what was taken out lately would delete it under its readers")
         self._store = store
         self._paths = paths
         self._delta = delta
@@ -68,33 +70,34 @@ class Collector:
         """Delete table files that no snapshot of the last days names; returns how many went."""
         now_ms = await self._store.clock_ms()
         listed, snapshot = await self.list_then_snapshot()
-        orphans = [info.key for info in listed if self.is_orphan(info, snapshot, now_ms)]
-        await self._delete(orphans)
-        return len(orphans)
+        return await delete_all(self._store, self.orphans(listed, snapshot, now_ms))
 
     async def list_then_snapshot(self) -> tuple[list[ObjectInfo], Snapshot]:
         """The files on the store, and then what the table refers to: in the other order a file committed between them would go."""
         listed = await self._store.list(f"{self._delta.root}queue=")
         return listed, await self._delta.refresh()
 
-    def is_orphan(self, info: ObjectInfo, snapshot: Snapshot, now_ms: int) -> bool:
-        """Older than any commit can still want to use, not in the table, and not taken out of it lately."""
-        path = info.key.removeprefix(self._delta.root)
-        removed_ms = snapshot.removed.get(path)
-        return (
-            now_ms - info.last_modified_ms > ORPHAN_AGE_MS
-            and path not in snapshot.paths
-            and (removed_ms is None or now_ms - removed_ms > REMOVED_KEPT_MS)
-        )
+    def orphans(self, listed: Iterable[ObjectInfo], snapshot: Snapshot, now_ms: int) -> list[str]:
+        """Of the listed files, those older than any commit can still want to use, not in the table, and not taken out of it lately."""
+        live = snapshot.paths  # made once: a table has thousands of files, and a LIST as many
+
+        def is_orphan(info: ObjectInfo) -> bool:
+            path = info.key.removeprefix(self._delta.root)
+            removed_ms = snapshot.removed.get(path)
+            return (
+                now_ms - info.last_modified_ms > ORPHAN_AGE_MS
+                and path not in live
+                and (removed_ms is None or now_ms - removed_ms > REMOVED_KEPT_MS)
+            )
+
+        return [info.key for info in listed if is_orphan(info)]
 
     # --- handed objects
 
     async def collect_handed(self, floor: Floor) -> int:
         """Delete handed batches, linked or not, whose last possible entry lies below a floor that has stood."""
         listed = await self._store.list(self._paths.handed)
-        gone = [info.key for info in listed if self.is_past(info.key, floor)]
-        await self._delete(gone)
-        return len(gone)
+        return await delete_all(self._store, [info.key for info in listed if self.is_past(info.key, floor)])
 
     def is_past(self, key: str, floor: Floor) -> bool:
         """Whether every entry that may link a handed object is below the floor."""
@@ -117,8 +120,8 @@ class Collector:
         for job, objects in jobs.items():
             if job in state.closed_jobs and await self.may_delete(job, state, floor):
                 # The record last: while it is there, the job is found again.
-                await self._delete(sorted((info.key for info in objects), key=lambda key: key == self._paths.job_record(job)))
-                deleted += len(objects)
+                record = self._paths.job_record(job)
+                deleted += await delete_all(self._store, sorted((info.key for info in objects), key=lambda key: key == record))
         close = [CloseJob(job) for job, objects in jobs.items() if job not in state.closed_jobs and is_old(objects, now_ms)]
         forget = [
             ForgetJob(job)
@@ -139,11 +142,6 @@ class Collector:
             return True
         header = await read_header_at(self._store, self._paths, closed_by)
         return header is not None and CloseJob(job) in header.actions
-
-    async def _delete(self, keys: Iterable[str]) -> None:
-        waiting = list(keys)
-        for start in range(0, len(waiting), _DELETES_AT_ONCE):
-            await asyncio.gather(*(self._store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))
 
 
 def is_old(objects: Sequence[ObjectInfo], now_ms: int) -> bool:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from ..errors import DataDamaged, RetryError, StoreUnavailable
+from ..errors import DataDamaged, InternalError, RetryError, StoreUnavailable
 from ..paths import TopicPaths, padded, parse_padded
 from ..runtime import Runtime
 from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .actions import Action, Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
+from .deletes import delete_all
 from .delta_checkpoint import (
     decode_delta_checkpoint,
     decode_last_checkpoint,
@@ -34,13 +35,20 @@ REMOVED_KEPT_MS = 7 * DAY_MS
 LOG_KEPT_MS_MIN = 2 * DAY_MS
 CHECKPOINT_VERSIONS = 100
 _READ_BACKS = 4
+_HITS_IN_A_ROW = 4
+"""After so many versions one by one, those that follow are listed and fetched side by side."""
 _FETCHED_AT_ONCE = 16
 
 
 class DeltaLog:
-    """One process's view of a topic's table."""
+    """One process's view of a topic's table.
 
-    def __init__(self, store: ObjectStore, paths: TopicPaths, folder: str, runtime: Runtime) -> None:
+    With ``keep_removes`` its snapshots know what was taken out of the table in the last days, which the collector and checkpoints
+    need and nobody else: on an old table that is most of what there is to know.
+    """
+
+    def __init__(self, store: ObjectStore, paths: TopicPaths, folder: str, runtime: Runtime, *, keep_removes: bool = True) -> None:
+        self.keeps_removes = keep_removes
         self._store = store
         self._runtime = runtime
         self._folder = folder
@@ -57,6 +65,7 @@ class DeltaLog:
         """The newest snapshot; `Snapshot.exists` is false when there is no table. Raises `DataDamaged`."""
         if not self.snapshot.exists or self.is_stale():
             self.snapshot = await self._load()
+        hits = 0
         while True:
             sent_s = self.now_s
             version = self.snapshot.version + 1
@@ -67,7 +76,19 @@ class DeltaLog:
                 self._read_s = sent_s
                 return self.snapshot
             if self.snapshot.version == version - 1:
-                self.snapshot = apply(self.snapshot, [(version, decode_commit(data, where=key))], where=self.root)
+                self.snapshot = self._apply(self.snapshot, [(version, data)])
+            hits += 1
+            if hits % _HITS_IN_A_ROW == 0:
+                await self._leap()
+
+    async def _leap(self) -> None:
+        """Go on by many versions at once, from a checkpoint when one lies far ahead."""
+        start, hinted = self.snapshot, await self._hinted()
+        if hinted is not None and hinted - start.version > CHECKPOINT_VERSIONS:
+            start = await self._read_checkpoint(hinted) or start
+        ahead = await self._follow(start)
+        if ahead.version > self.snapshot.version:  # another task may have been faster
+            self.snapshot = ahead
 
     def is_stale(self) -> bool:
         """Whether the snapshot is so old that the next version's JSON may have been cleaned up, and so its key be free again."""
@@ -104,7 +125,7 @@ class DeltaLog:
                     return False
                 data = stored
             if self.snapshot.version == on.version:
-                self.snapshot = apply(on, [(version, decode_commit(data, where=key))], where=self.root)
+                self.snapshot = self._apply(on, [(version, data)])
             return True
         raise StoreUnavailable("the commit's outcome is unknown", operation="commit", object=key, hint="the next try finds out")
 
@@ -128,11 +149,11 @@ class DeltaLog:
 
     async def write_checkpoint(self) -> None:
         """Write the current snapshot as a Delta checkpoint; harmless when there is one."""
-        snapshot = self.snapshot
-        now_ms = await self._store.clock_ms()
-        encoded = await self._runtime.offload(
-            lambda: encode_delta_checkpoint(snapshot, forget_removes_before_ms=now_ms - REMOVED_KEPT_MS)
-        )
+        if not self.keeps_removes:
+            raise InternalError("a checkpoint without removes would have their files deleted under their readers")
+        before_ms = await self._store.clock_ms() - REMOVED_KEPT_MS
+        self.snapshot = snapshot = self.snapshot.forget_removes(before_ms)
+        encoded = await self._runtime.offload(lambda: encode_delta_checkpoint(snapshot))
         with suppress(Conflict):
             await self._store.put(self._checkpoint_key(snapshot.version), encoded[0], mode=Put.CREATE)
         hinted = await self._hinted()
@@ -152,9 +173,7 @@ class DeltaLog:
             return 0
         anchor = max(checkpoints)
         gone = [info.key for info in listed if (v := _version(info.key, "")) is not None and v < anchor]
-        for key in gone:
-            await self._store.delete(key)
-        return len(gone)
+        return await delete_all(self._store, gone)
 
     # --- loading
 
@@ -185,9 +204,13 @@ class DeltaLog:
         for start in range(0, len(versions), _FETCHED_AT_ONCE):
             some = versions[start : start + _FETCHED_AT_ONCE]
             read = await asyncio.gather(*(self._store.get(self._commit_key(version)) for version in some))
-            commits = [(v, decode_commit(o.data, where=self._commit_key(v))) for v, o in zip(some, read, strict=True)]
-            snapshot = apply(snapshot, commits, where=self.root)
+            commits = [(v, found.data) for v, found in zip(some, read, strict=True)]
+            snapshot = await self._runtime.offload(lambda before=snapshot, commits=commits: self._apply(before, commits))  # type: ignore[misc]
         return snapshot
+
+    def _apply(self, snapshot: Snapshot, commits: list[tuple[int, bytes]]) -> Snapshot:
+        decoded = [(version, decode_commit(data, where=self._commit_key(version))) for version, data in commits]
+        return apply(snapshot, decoded, where=self.root, keep_removes=self.keeps_removes)
 
     async def _hinted(self) -> int | None:
         try:
@@ -199,7 +222,11 @@ class DeltaLog:
         key = self._checkpoint_key(version)
         try:
             data = (await self._store.get(key)).data
-            return decode_delta_checkpoint(data, folder=self._folder, version=version, where=key)
+            return await self._runtime.offload(
+                lambda: decode_delta_checkpoint(
+                    data, folder=self._folder, version=version, where=key, keep_removes=self.keeps_removes
+                )
+            )
         except (ObjectMissing, DataDamaged):
             return None
 

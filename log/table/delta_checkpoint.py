@@ -49,8 +49,8 @@ _SCHEMA = pa.schema(
 )
 
 
-def encode_delta_checkpoint(snapshot: Snapshot, *, forget_removes_before_ms: int) -> tuple[bytes, int]:
-    """(the checkpoint, number of its actions); removes older than this are left out."""
+def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
+    """(the checkpoint, number of its actions)."""
     rows: list[dict[str, Any]] = [
         {"protocol": PROTOCOL},
         {
@@ -68,7 +68,6 @@ def encode_delta_checkpoint(snapshot: Snapshot, *, forget_removes_before_ms: int
         *(
             {"remove": {"path": path, "deletionTimestamp": time_ms, "dataChange": False}}
             for path, time_ms in snapshot.removed.items()
-            if time_ms >= forget_removes_before_ms
         ),
     ]
     sink = pa.BufferOutputStream()
@@ -78,11 +77,13 @@ def encode_delta_checkpoint(snapshot: Snapshot, *, forget_removes_before_ms: int
     return sink.getvalue().to_pybytes(), len(rows)
 
 
-def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: str) -> Snapshot:
+def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: str, keep_removes: bool = True) -> Snapshot:
     """The snapshot a checkpoint holds, whoever wrote it. Raises `DataDamaged`."""
+    wanted = ("protocol", "metaData", "txn", "add", *(("remove",) if keep_removes else ()))
     try:
-        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
-        names = [name for name in ("protocol", "metaData", "txn", "add", "remove") if name in table.column_names]
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        names = [name for name in wanted if name in file.schema_arrow.names]
+        table = file.read(columns=names)
         actions = []
         for name in names:
             for fields in table.column(name).drop_null().to_pylist():

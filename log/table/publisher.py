@@ -85,7 +85,7 @@ class Publisher:
         self._paths = paths
         self._record = record
         self._runtime = runtime
-        self._delta = delta or DeltaLog(store, paths, record.table, runtime)
+        self._delta = delta or DeltaLog(store, paths, record.table, runtime, keep_removes=False)
         self._cache = cache
         self._commit_bytes = commit_bytes
         self._view: View | None = None

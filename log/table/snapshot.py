@@ -22,7 +22,7 @@ class Snapshot:
     """Of every queue, in offset order."""
     txns: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Files taken out, with the time by the store's clock, for as long as checkpoints remember it."""
+    """Files taken out, with the time by the store's clock, for as long as checkpoints remember it; readers keep none."""
     time_ms: int = 0
     """Of the newest commit; the next one's is later."""
 
@@ -48,6 +48,10 @@ class Snapshot:
         named = ((parse_lost(app_id), limit) for app_id, limit in self.txns.items())
         return sorted((place[1], limit) for place, limit in named if place is not None and place[0] == queue)
 
+    def forget_removes(self, before_ms: int) -> Snapshot:
+        """The same without what was taken out before this time, which nobody need know any more."""
+        return replace(self, removed={path: time_ms for path, time_ms in self.removed.items() if time_ms >= before_ms})
+
     @property
     def all_files(self) -> list[TableFile]:
         return [file for files in self.files.values() for file in files]
@@ -61,7 +65,9 @@ class Snapshot:
         return sum(file.size_bytes for file in self.all_files)
 
 
-def apply(snapshot: Snapshot, commits: Iterable[tuple[int, list[Action]]], *, where: str = "") -> Snapshot:
+def apply(
+    snapshot: Snapshot, commits: Iterable[tuple[int, list[Action]]], *, where: str = "", keep_removes: bool = True
+) -> Snapshot:
     """The snapshot after these commits (version, actions), which follow it in order. Raises `ForeignObject` for others' adds."""
     files: dict[str, TableFile] = {}
     gone: set[str] = set()
@@ -78,7 +84,8 @@ def apply(snapshot: Snapshot, commits: Iterable[tuple[int, list[Action]]], *, wh
                 time_ms = max(time_ms, file.modified_ms)
             elif "remove" in action:
                 path = action["remove"]["path"]
-                removed[path] = action["remove"].get("deletionTimestamp") or 0
+                if keep_removes:
+                    removed[path] = action["remove"].get("deletionTimestamp") or 0
                 files.pop(path, None)
                 gone.add(path)
             elif "txn" in action:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..checkpoints import decode_checkpoint, encode_checkpoint
@@ -14,8 +13,8 @@ from ..paths import TopicPaths
 from ..runtime import Runtime
 from ..state import State
 from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+from .deletes import delete_all
 
-_DELETES_AT_ONCE = 16
 _LISTED_AT_ONCE = 1000
 
 
@@ -112,21 +111,14 @@ class Trimmer:
         """Delete entries up to the floor and checkpoints below it, oldest first; (entries, checkpoints) deleted."""
         entries = 0
         while numbers := await self._oldest_entries(floor):
-            await self._delete(self._paths.entry(number) for number in numbers)
-            entries += len(numbers)
+            entries += await delete_all(self._store, map(self._paths.entry, numbers))
         listed = await self._store.list(self._paths.checkpoints)
         old = [info.key for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None and n < floor]
-        await self._delete(old)
-        return entries, len(old)
+        return entries, await delete_all(self._store, old)
 
     async def _oldest_entries(self, floor: int) -> list[int]:
         listed = await self._store.list(self._paths.log, max_keys=_LISTED_AT_ONCE)
         return [n for info in listed if (n := self._paths.entry_number(info.key)) is not None and n <= floor]
-
-    async def _delete(self, keys: Iterable[str]) -> None:
-        waiting = list(keys)
-        for start in range(0, len(waiting), _DELETES_AT_ONCE):
-            await asyncio.gather(*(self._store.delete(key) for key in waiting[start : start + _DELETES_AT_ONCE]))
 
 
 async def read_floor_object(store: ObjectStore, paths: TopicPaths) -> Floor:

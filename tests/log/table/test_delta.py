@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import deltalake
 import duckdb
@@ -14,16 +15,21 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.log.errors import DataDamaged, ForeignObject, RetryError, StoreUnavailable
+from penstock.log.errors import DataDamaged, ForeignObject, InternalError, RetryError, StoreUnavailable
 from penstock.log.messages import MESSAGE_SCHEMA
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
+from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit
+from penstock.log.table.collector import Collector
+from penstock.log.table.compactor import compact_once
 from penstock.log.table.delta import COMMIT_LIFE_S, DAY_MS, DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.snapshot import Snapshot
 from tests.log.table.readers import copy_to_folder, queue_rows
 from tests.log.topics import LogWriter
+
+T = TypeVar("T")
 
 
 async def published(commits: int = 3, *, topic: str = "orders") -> LogWriter:
@@ -132,6 +138,106 @@ def test_old_versions_go_behind_an_old_checkpoint_and_a_stale_process_notices() 
         assert names == [f"{4:020d}.checkpoint.parquet", f"{4:020d}.json", f"{5:020d}.json"]
         assert (await stale.refresh()).version == 5
         assert (await delta_of(log).refresh()).files == stale.snapshot.files
+
+    run(test)
+
+
+class Deep(StoreWrapper):
+    """Counts GETs, and how many calls were under way at once."""
+
+    gets = calls = most = 0
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        self.gets += call.verb == "get"
+        self.calls += 1
+        self.most = max(self.most, self.calls)
+        try:
+            await asyncio.sleep(0)
+            return await run()
+        finally:
+            self.calls -= 1
+
+
+def test_who_is_behind_follows_side_by_side_and_who_is_far_behind_from_a_checkpoint() -> None:
+    async def test() -> None:
+        log = await published(1)
+        store = Deep(log.store)
+        near, far = delta_of(log, store), delta_of(log, store)
+        await far.refresh()
+        publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+        for n in range(160):
+            if n == 120:
+                await near.refresh()
+            if n == 155:
+                newest = delta_of(log)
+                await newest.refresh()
+                await newest.write_checkpoint()
+            await log.send({0: 1})
+            await publisher.publish_once()
+        store.gets = store.most = 0
+        assert (await near.refresh()).version == 161
+        assert store.most == 16
+        assert store.gets < 45
+        store.gets = 0
+        assert await far.refresh() == near.snapshot == await delta_of(log).refresh()
+        assert store.gets < 15
+
+    run(test)
+
+
+def test_a_far_checkpoint_that_is_damaged_is_not_needed_to_follow() -> None:
+    async def test() -> None:
+        log = await published(1)
+        behind = delta_of(log)
+        await behind.refresh()
+        publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+        for _ in range(110):
+            await log.send({0: 1})
+            await publisher.publish_once()
+        newest = delta_of(log)
+        await newest.refresh()
+        await newest.write_checkpoint()
+        await log.store.put(newest._checkpoint_key(111), b"damaged", mode=Put.REPLACE)
+        assert await behind.refresh() == newest.snapshot
+
+    run(test)
+
+
+def test_what_was_taken_out_long_ago_is_forgotten_by_a_running_process_too() -> None:
+    async def test() -> None:
+        log = await published(9)
+        running = delta_of(log)
+        assert (await compact_once(log.store, running, log.runtime, fan_in=3)).files > 0
+        removed = set(running.snapshot.removed)
+        await running.write_checkpoint()
+        assert set(running.snapshot.removed) == removed
+        log.clock.advance(hours=24 * 7 + 1)
+        await log.send({0: 1})
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        await running.refresh()
+        await running.write_checkpoint()
+        assert running.snapshot.removed == {}
+        assert await delta_of(log).refresh() == running.snapshot
+
+    run(test)
+
+
+def test_a_reader_keeps_nothing_of_what_was_taken_out_and_deletes_nothing() -> None:
+    async def test() -> None:
+        log = await published(9)
+        keeper = delta_of(log)
+        await compact_once(log.store, keeper, log.runtime, fan_in=3)
+        following = DeltaLog(log.store, log.paths, "table", log.runtime, keep_removes=False)
+        assert (await following.refresh()).removed == {}
+        await keeper.write_checkpoint()
+        loading = DeltaLog(log.store, log.paths, "table", log.runtime, keep_removes=False)
+        assert (await loading.refresh()).removed == {}
+        assert loading.snapshot.files == following.snapshot.files == keeper.snapshot.files
+        assert keeper.snapshot.removed != {}
+        with pytest.raises(InternalError, match="under its readers"):
+            Collector(log.store, log.paths, loading, log.runtime, log.append_actions)  # type: ignore[arg-type]
+        with pytest.raises(InternalError, match="under their readers"):
+            await loading.write_checkpoint()
 
     run(test)
 

@@ -278,7 +278,7 @@ def test_a_file_committed_between_list_and_snapshot_is_seen_as_live() -> None:
         await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
         log.clock.advance(hours=60)
         now_ms = await log.store.clock_ms()
-        assert not any(of.is_orphan(info, snapshot, now_ms) for info in listed)
+        assert of.orphans(listed, snapshot, now_ms) == []
 
     run(test)
 
