@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import DataDamaged
+from ..errors import DataDamaged, PenstockError
 from ..limits import KIB, MIB
 from ..runtime import Runtime
 from ..stores.protocol import ObjectStore
@@ -80,20 +80,35 @@ def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in
 async def compact_once(
     store: ObjectStore, delta: DeltaLog, runtime: Runtime, *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN
 ) -> Compacted:
-    """Merge one run of files of every queue that has one, in one commit. Raises `DataDamaged` when a source cannot be read."""
+    """Merge one run of files of every queue that has one, in one commit.
+
+    What goes wrong in one queue keeps no other from being merged: the first error is raised when the others' files are committed.
+    """
     started_s = runtime.clock.monotonic_s()
     snapshot = await delta.refresh()
     runs = [run for files in snapshot.files.values() if (run := plan(files, target_bytes=target_bytes, fan_in=fan_in))]
-    if not runs:
-        return Compacted()
-    merged = [await _merge(store, delta.root, runtime, run) for run in runs]
-    sources = tuple(file for run in runs for file in run)
-    while sources_stand(snapshot, sources):
-        commit = Commit("OPTIMIZE", adds=tuple(merged), removes=sources, data_change=False, removed_ms=await store.clock_ms())
+    merged: list[TableFile] = []
+    sources: list[TableFile] = []
+    errors: list[PenstockError] = []
+    for run in runs:
+        try:
+            merged.append(await _merge(store, delta.root, runtime, run))
+        except PenstockError as error:
+            errors.append(error)
+        else:
+            sources += run
+    done = Compacted()
+    while merged and sources_stand(snapshot, sources):
+        commit = Commit(
+            "OPTIMIZE", adds=tuple(merged), removes=tuple(sources), data_change=False, removed_ms=await store.clock_ms()
+        )
         if await delta.commit(commit, on=snapshot, started_s=started_s):
-            return Compacted(len(sources), sum(file.rows for file in merged), sum(file.size_bytes for file in merged))
+            done = Compacted(len(sources), sum(file.rows for file in merged), sum(file.size_bytes for file in merged))
+            break
         snapshot = await delta.refresh()
-    return Compacted()
+    if errors:
+        raise errors[0]
+    return done
 
 
 def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
