@@ -42,7 +42,7 @@ class ProducerOptions:
     """What ``send`` does when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
     block_timeout: timedelta = timedelta(seconds=60)
     delivery_timeout: timedelta = timedelta(seconds=120)
-    """After this a batch ends as not written, where that is proved, or as unknown."""
+    """After this a batch ends as not written, where that is proved, or as unknown; one of more than 8 MiB, after 24 hours at most."""
 
     def __post_init__(self) -> None:
         for name in ("linger", "linger_max", "block_timeout", "delivery_timeout"):

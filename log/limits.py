@@ -32,6 +32,9 @@ TRIM_GRACE_MS = 3600 * 1000
 CLOCK_SKEW_MAX_MS = 5 * 60 * 1000
 JOB_AGE_MAX_MS = 48 * 3600 * 1000
 """A staged upload that nothing linked for this long is closed."""
+JOB_LINK_MAX_S = 24 * 3600.0
+"""Nothing that links a staged upload leaves a process later than this after the upload began; far below JOB_AGE_MAX_MS, so that no
+process can come by a jump to a state that has forgotten the job, and link it all the same."""
 
 # --- Sizes -------------------------------------------------------------------------------------------------------------------
 ENTRY_INLINE_BYTES_MAX = 1 * MIB

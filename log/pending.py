@@ -98,7 +98,7 @@ def before_any(pending: Pending, state: State) -> PenstockError | None:
         return _gone(pending.opening.generation, state)
     if pending.batch is not None:
         batch = pending.batch
-        return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state)
+        return _hopeless(batch, state)
     return None
 
 
@@ -116,7 +116,7 @@ def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
     for other, verdict in zip(folded.header.batches, folded.verdicts, strict=True):
         if not isinstance(verdict, Void) and is_same(other, batch):
             return Written(folded.number, folded.store_time_ms, verdict)
-    return _gone(batch.generation, folded.state) or _fenced(batch, folded.state) or _closed(batch, folded.state)
+    return _hopeless(batch, folded.state)
 
 
 def after_jump(pending: Pending, state: State) -> Outcome | None:
@@ -131,7 +131,7 @@ def after_jump(pending: Pending, state: State) -> Outcome | None:
         if row.last >= batch.last:
             return Written(row.entry, row.time_ms, None)
         if row.last == batch.previous:
-            return None
+            return _hopeless(batch, state)
     return _unknown("the log was trimmed past this process, and no row of this producer's epoch is left to tell")
 
 
@@ -179,9 +179,23 @@ def _row(state: State, batch: Batch) -> ProducerRow | None:
     return (state.named if batch.named else state.unnamed).get(batch.producer)
 
 
+def _hopeless(batch: Batch, state: State) -> PenstockError | None:
+    """Why no entry after ``state`` can bring a batch that none brought so far, if that is known: the fold would void it."""
+    return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
+
+
 def _gone(generation: int, state: State) -> PenstockError | None:
-    if not state.alive or state.generation != generation:
+    if not state.alive:
         return TopicDeleted("the topic was deleted", operation="append", hint="open it anew if it was created again")
+    if state.generation != generation:
+        return TopicDeleted(
+            "the topic is not as it was when it was opened: it was deleted and created again, or a repair of its log voids what was "
+            "under way",
+            operation="append",
+            expected=f"routing generation {generation}",
+            observed=state.generation,
+            hint="open it anew",
+        )
     return None
 
 

@@ -355,15 +355,15 @@ class Producer:
             return await self._appender.append_batch(batch, rows.table, size_bytes=size_bytes, deadline_s=deadline_s)
         while True:
             try:
-                job, parts = await stage(self._store, self._paths, self._runtime, rows, producer=self.id)
+                staged = await stage(self._store, self._paths, self._runtime, rows, producer=self.id)
             except StoreUnavailable:
                 if self._runtime.clock.monotonic_s() >= deadline_s:
                     raise
                 await asyncio.sleep(_STAGE_AGAIN_S)
                 continue
-            return await self._appender.append_batch(
-                replace(batch, job=job, parts=parts), None, size_bytes=0, deadline_s=deadline_s
-            )
+            batch = replace(batch, job=staged.job, parts=staged.parts)
+            deadline_s = min(deadline_s, staged.link_until_s)
+            return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
 
     def _built(self, gathering: Gathering) -> BatchRows:
         rows = self._rows(gathering)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass
 
 from .batching import BatchRows
 from .entries import encode_rows
 from .files import digest
 from .header import Part
-from .limits import MIB
+from .limits import JOB_LINK_MAX_S, MIB
 from .paths import TopicPaths
 from .runtime import Runtime
 from .stores.protocol import ObjectStore, Put
@@ -20,15 +22,25 @@ PART_BYTES_MIN = PART_BYTES // 4
 _PARTS_AT_ONCE = 4
 
 
-async def stage(
-    store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str
-) -> tuple[str, tuple[Part, ...]]:
-    """Upload ``rows`` under a fresh job; returns its id and its parts in order.
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A job whose rows are all there."""
+
+    job: str
+    parts: tuple[Part, ...]
+    """In order."""
+    link_until_s: float
+    """By the monotonic clock. What links it must leave this process before: later the collector may have given it up."""
+
+
+async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> Staged:
+    """Upload ``rows`` under a fresh job.
 
     The job's record comes before its first part, so that the collector can find whatever a crash leaves. Parts are built and encoded side
     by side too.
     """
     job = runtime.new_id()
+    link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
     await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)
     size_bytes = max(1, rows.size_bytes)
@@ -43,8 +55,20 @@ async def stage(
             await store.put_large(key, data)
             return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
 
-    parts = -(-rows.count // rows_per_part)
-    return job, tuple(await asyncio.gather(*(upload(number) for number in range(parts))))
+    parts = await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])
+    return Staged(job, tuple(parts), link_until_s)
+
+
+async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
+    """What they return. The first that fails ends the others, and is raised once they have ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(upload) for upload in uploads]
+    except ExceptionGroup as failed:
+        error = failed.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise error
 
 
 def _encode(rows: BatchRows, start: int, count: int) -> tuple[bytes, dict[int, int]]:

@@ -75,6 +75,31 @@ def test_a_job_that_was_given_up_is_not_linked_any_more(loop: asyncio.AbstractEv
     assert isinstance(after_fold(sent(loop, link), step(topic(), actions=[CloseJob("j")])), NotWritten)
 
 
+@pytest.mark.parametrize("exposed_until", [0, 99])
+def test_a_job_that_was_given_up_ends_its_batch_after_a_jump_too(loop: asyncio.AbstractEventLoop, exposed_until: int) -> None:
+    """Whether the batch never left this process, or a row proves that it is not written yet."""
+    before = step(topic(), batches=[batch(rows={0: 3})]).state
+    link = batch(previous=2, parts=(Part("k", 0, {0: 1}, 1, "d"),), job="j")
+    assert after_jump(sent(loop, link, exposed_until=exposed_until), before) is None
+    closed = step(before, actions=[CloseJob("j")]).state
+    assert isinstance(after_jump(sent(loop, link, exposed_until=exposed_until), closed), NotWritten)
+
+
+def test_a_name_that_leaves_the_state_ends_what_is_pending(loop: asyncio.AbstractEventLoop) -> None:
+    """It does not poll until its deadline: whoever opens the name again has another epoch."""
+    mine = batch("n", named=True, epoch=opened(topic()).epochs[0])
+    outcome = after_fold(sent(loop, mine), step(topic(), batches=[batch("other")]))
+    assert isinstance(outcome, NotWritten)
+    assert "left the state" in outcome.message
+
+
+def test_another_generation_is_not_said_to_be_a_deletion_only(loop: asyncio.AbstractEventLoop) -> None:
+    """A repair that had to guess raises it too."""
+    outcome = after_jump(sent(loop, batch(generation=0), exposed_until=0), topic())
+    assert isinstance(outcome, TopicDeleted)
+    assert "or a repair of its log" in outcome.message
+
+
 # ----------------------------------------------------------------------------------------------- after a jump over entries
 
 
