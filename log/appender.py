@@ -233,7 +233,7 @@ class Appender:
                 raise
             else:
                 await view.confirm(number - 1)
-                view.prove(sent_s)
+                view.prove(number - 1, sent_s)
                 await view.take(number, data)
                 return self._write_ids.get(number) == write_id
             first = False

@@ -3,6 +3,9 @@
 An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof, and an
 answer that comes when the proof is too old counts only after a read of the floor that was sent after the answer came (DESIGN §3, "Views age").
 Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
+
+The tasks of a process share a view. A proof says something of the place where the view stands, so an answer about a place that it has left
+meanwhile, because another task folded on or reopened it, counts for nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ from .stores.protocol import ObjectMissing, ObjectStore, StoredObject
 
 
 class EntryCache:
-    """Bytes of the entries read last, shared by all views of a topic in this process."""
+    """Bytes of the entries read last, shared by all views of a topic in this process.
+
+    Only answers that count are put in, by the proof of the view that asked. They stay true: a view folds them whatever its own proof.
+    """
 
     def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
         self._entries: OrderedDict[int, bytes] = OrderedDict()
@@ -75,9 +81,9 @@ class View:
         self._proof_s = float("-inf")
         self.state = State()
         self._highest = 0
+        """The highest entry seen to exist: an absent one below it is lost, and not the tail."""
         self._last_bytes = 1
         self.rhythm = Rhythm()
-        """The highest entry seen to exist: an absent one below it is lost, and not the tail."""
         self.skipped = False
         """Whether this fold ever passed an entry over; if so it writes no checkpoints."""
         self.on_fold: Callable[[Folded, bytes], None] | None = None
@@ -141,13 +147,15 @@ class View:
             except ObjectMissing:
                 data = None
             await self.confirm(v)
+            if not self.is_ahead(v + 1):
+                return True
             if data is None and v + 1 < highest:
                 await self._lead_around(v + 1, self._missing(v + 1))
                 return True
             if data is None:
                 self.rhythm.silent(self._clock.wall_ms())
-                self._proof_s = max(self._proof_s, sent_s)
-                return self.state.entry > v
+                self.prove(v, sent_s)
+                return False
         await self.take(v + 1, data)
         return True
 
@@ -174,18 +182,24 @@ class View:
         return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
 
     async def confirm(self, v: int) -> None:
-        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be believed."""
+        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be believed, as long as the view stands at ``v``."""
         if not self.is_aged:
             return
         now_s = self._clock.monotonic_s()
         floor = await read_floor(self._store, self._paths)
-        if floor > v:
-            raise ViewLost("the log was trimmed past this view", object=self._paths.log, expected=f"floor <= {v}", observed=floor)
+        at = max(v, self.state.entry)  # another task may have reopened the view meanwhile
+        if floor > at:
+            raise ViewLost("the log was trimmed past this view", object=self._paths.log, expected=f"floor <= {at}", observed=floor)
         self._proof_s = max(self._proof_s, now_s)
 
-    def prove(self, sent_s: float) -> None:
-        """Note that a request sent at ``sent_s`` showed where the tail is."""
-        self._proof_s = max(self._proof_s, sent_s)
+    def is_ahead(self, number: int) -> bool:
+        """Whether an answer about this entry counts, once `confirm` has passed: the view has not gone past it."""
+        return number > self.state.entry
+
+    def prove(self, v: int, sent_s: float) -> None:
+        """Note that a request sent at ``sent_s`` showed that the tail is at ``v``, if the view still stands there."""
+        if self.is_ahead(v + 1):
+            self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
         """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side."""
@@ -221,10 +235,10 @@ class View:
         answers = await asyncio.gather(*reads, return_exceptions=True)
         await self.confirm(v)
         for number, answer in zip(numbers, answers, strict=True):
-            if isinstance(answer, StoredObject):
+            if isinstance(answer, StoredObject) and self.is_ahead(number):
                 self._cache.put(number, answer.data)
                 self._highest = max(self._highest, number)
-            elif not isinstance(answer, ObjectMissing | StoreUnavailable):
+            elif not isinstance(answer, StoredObject | ObjectMissing | StoreUnavailable):
                 raise answer
 
     def _missing(self, number: int) -> DataDamaged:
