@@ -17,9 +17,10 @@ _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one row."""
+    """One change of one row; or a truncate of a table, or a message that an application wrote into the source's log."""
 
     table: str
+    """Of a message, its prefix."""
     schema: str | None
     """The schema (Postgres), or the database (MySQL)."""
     op: str
@@ -50,6 +51,8 @@ def parse_change(event: object) -> Change | None:
             "this is no Debezium envelope", expected="an object with source and op", observed=f"fields {sorted(envelope)[:8]}"
         )
     table = source.get("table")
+    if op == "m":  # of no table
+        table = table or _fields(envelope.get("message") or {}).get("prefix")
     if not isinstance(table, str):
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(table))
     return Change(

@@ -6,17 +6,35 @@ import errno
 import gzip
 import io
 import os
+import shutil
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, BinaryIO, Literal, NoReturn, cast
-from urllib.parse import urlsplit
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Literal, NoReturn, Protocol, cast
+from urllib.parse import unquote, urlsplit
 
-from ..log.errors import InvalidArgument, PermissionDenied, StorageFull, StoreUnavailable
+from ..log.errors import InvalidArgument, PenstockError, PermissionDenied, StorageFull, StoreUnavailable
 
 _OBJECT_STORES = {"s3", "gs", "az"}
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""As lakes take them."""
 _BUFFER_BYTES = 1024 * 1024
+
+
+def is_packed(url: str) -> bool:
+    """Whether a file's name says that it is a gzip file."""
+    return plain_name(url) != _name(url)
+
+
+def plain_name(url: str) -> str:
+    """The name of a file in small letters, without what a URL asks and without ``.gz``: its end tells the format."""
+    return _name(url).removesuffix(".gz")
+
+
+def _name(url: str) -> str:
+    return (url.partition("?")[0] if "://" in url else url).lower()
 
 
 @contextmanager
@@ -24,70 +42,201 @@ def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
     """The bytes of a file to read (``rb``) or write (``wb``), for as long as the ``with`` block.
 
     ``url`` is a path, ``-`` for standard input or output, or any URL that fsspec opens (``https://…``, ``s3://…``). A name that
-    ends with ``.gz`` is unpacked or packed on the way. What is written is complete only when the block has ended.
+    ends with ``.gz`` is unpacked or packed on the way. What is written stands under its name only once the block has ended well:
+    after an error, or Ctrl-C, there is no file, or the one that was there before.
 
     ``s3://``, ``gs://`` and ``az://`` go through obstore, with credentials from the environment; other schemes may need a package
     that the error names. Raises `InvalidArgument` when there is no such file, scheme or package or it is no gzip file,
     `PermissionDenied`, `StorageFull`, and `StoreUnavailable` when it cannot be reached. Other errors of the block pass through.
     """
     try:
-        raw = _open_raw(url, mode)
+        target = _open_source(url) if mode == "rb" else _open_target(url)
     except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
         _raise_translated(error, url, mode)
     try:
-        if url.endswith(".gz"):
-            with gzip.GzipFile(fileobj=raw, mode=mode) as unpacked:
+        if is_packed(url):
+            if mode == "rb":
+                _refuse_empty(target.file)
+            with gzip.GzipFile(fileobj=target.file, mode=mode) as unpacked:
                 yield cast("BinaryIO", unpacked)
         else:
-            yield raw
-        if mode == "wb":
-            raw.flush()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        if not url.endswith(".gz"):
-            raise
-        raise InvalidArgument("not a whole gzip file", operation="read", object=url, observed=str(error)) from error
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # the reader of our output has seen enough, which is the program's matter
-            raise
-        _raise_translated(error, url, mode)
-    finally:
-        if url != "-":  # the standard streams are the process's, and go on
-            raw.close()
+            yield target.file
+        target.finish()
+    except BaseException as error:
+        target.give_up()
+        if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error) and is_packed(url):
+            raise InvalidArgument("not a whole gzip file", operation="read", object=url, observed=str(error)) from error
+        # That the reader of our output has seen enough is the program's matter.
+        if isinstance(error, Exception) and _is_files(error) and not isinstance(error, BrokenPipeError):
+            _raise_translated(error, url, mode)
+        raise
 
 
-def _open_raw(url: str, mode: Literal["rb", "wb"]) -> BinaryIO:
+class _Opened(Protocol):
+    """A file, and how it ends."""
+
+    @property
+    def file(self) -> BinaryIO: ...
+
+    def finish(self) -> None:
+        """All went well: what was written counts from now on."""
+        ...
+
+    def give_up(self) -> None:
+        """Let go of it, also after a failed `finish`; what was written must not be taken for a whole file."""
+        ...
+
+
+class _Stream:
+    """A standard stream, which is the process's and goes on; or a device, whose bytes nobody can take back."""
+
+    def __init__(self, file: BinaryIO, *, ours: bool = False) -> None:
+        self.file = file
+        self._ours = ours
+
+    def finish(self) -> None:
+        if self.file.writable():
+            self.file.flush()
+        if self._ours:
+            self.file.close()
+
+    def give_up(self) -> None:
+        if self._ours:
+            with suppress(OSError):  # what could not be written is known already
+                self.file.close()
+
+
+class _LocalTarget:
+    """A local file, written beside its name and moved there at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)  # a link stays a link
+        folder, name = os.path.split(self._path)
+        self._temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
+        if not os.path.isdir(folder):
+            raise InvalidArgument("there is no such folder", operation="write", object=path, hint=f"make it first: {folder}")
+        if os.path.isdir(self._path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        self.file: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 - closed by finish or give_up
+
+    def finish(self) -> None:
+        self.file.close()
+        if os.path.exists(self._path):
+            shutil.copymode(self._path, self._temporary)
+        os.replace(self._temporary, self._path)
+
+    def give_up(self) -> None:
+        with suppress(OSError):  # what could not be written is known already
+            self.file.close()
+        if os.path.exists(self._temporary):
+            os.unlink(self._temporary)
+
+
+class _RemoteTarget:
+    """A file of fsspec: closing completes it."""
+
+    def __init__(self, files: Any, path: str) -> None:  # noqa: ANN401 - fsspec is not typed
+        self._files = files
+        self._path = path
+        self.file = cast("BinaryIO", files.open(path, "wb"))
+
+    def finish(self) -> None:
+        self.file.close()
+
+    def give_up(self) -> None:
+        from fsspec.spec import AbstractBufferedFile
+
+        file: Any = self.file
+        if file.closed:
+            return
+        if isinstance(file, AbstractBufferedFile):
+            file.closed = True  # else the garbage collector would close, and so complete it
+            file.discard()
+        else:
+            file.close()
+            self._files.rm(self._path)
+
+
+def _open_source(url: str) -> _Opened:
     if url == "-":
-        return sys.stdin.buffer if mode == "rb" else sys.stdout.buffer
-    parts = urlsplit(url) if "://" in url else None
-    if parts is None:
-        return open(os.path.expanduser(url), mode)
-    import fsspec
+        return _Stream(_standard("input", sys.stdin))
+    if (path := _local_path(url)) is not None:
+        return _Stream(open(path, "rb"), ours=True)  # noqa: SIM115 - closed by the stream
+    files, path = _file_system(url)
+    if urlsplit(url).scheme in _OBJECT_STORES:
+        files.info(path)  # says cleanly what is missing; a file that failed to open complains again when it is collected
+    # Those of fsspec cannot read a line of limited length.
+    return _Stream(cast("BinaryIO", io.BufferedReader(files.open(path, "rb"), _BUFFER_BYTES)), ours=True)
 
-    if parts.scheme in _OBJECT_STORES:
+
+def _open_target(url: str) -> _Opened:
+    if url == "-":
+        return _Stream(_standard("output", sys.stdout))
+    if (path := _local_path(url)) is None:
+        return _RemoteTarget(*_file_system(url))
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+        return _Stream(open(path, "wb"), ours=True)  # noqa: SIM115 - closed by the stream
+    return _LocalTarget(path)
+
+
+def _standard(name: str, stream: Any) -> BinaryIO:  # noqa: ANN401 - None where the process was started without it
+    if stream is None:
+        raise InvalidArgument(f"standard {name} is closed", operation="open a file", hint="name a file instead of -")
+    return cast("BinaryIO", stream.buffer)
+
+
+def _local_path(url: str) -> str | None:
+    if "://" not in url:
+        return os.path.expanduser(url)
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else None
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    scheme = urlsplit(url).scheme
+    if scheme in _OBJECT_STORES:
         from obstore import fsspec as adapter
 
         make: Any = adapter.FsspecStore
-        plain = os.environ.get("AWS_ENDPOINT_URL_S3", "").startswith("http://")
-        files = make(parts.scheme, client_options={"allow_http": plain})
-        if mode == "rb":
-            files.info(url)  # says cleanly what is missing; a file that failed to open complains again when it is collected
-        return _buffered(files.open(url, mode), mode)
-    return _buffered(fsspec.open(url, mode).open(), mode)
+        endpoint = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), "")
+        # Not one of its cache, which has the endpoint of an earlier environment.
+        return make(scheme, client_options={"allow_http": endpoint.startswith("http://")}, skip_instance_cache=True), url
+    import fsspec
+
+    files, path = fsspec.core.url_to_fs(url)
+    return files, path
 
 
-def _buffered(file: Any, mode: str) -> BinaryIO:  # noqa: ANN401 - fsspec is not typed
-    """A file with all that files have: those of fsspec cannot read a line of limited length."""
-    return cast("BinaryIO", io.BufferedReader(file, _BUFFER_BYTES) if mode == "rb" else file)
+def _refuse_empty(file: BinaryIO) -> None:
+    """gzip takes a file without a byte for a whole one."""
+    if not cast("io.BufferedReader", file).peek(1):
+        raise EOFError("the file is empty")
+
+
+def _is_files(error: Exception) -> bool:
+    """Whether it is the file's error, and not one of whoever uses it."""
+    from obstore.exceptions import BaseError
+
+    return isinstance(error, OSError | BaseError)
 
 
 def _raise_translated(error: Exception, url: str, mode: str) -> NoReturn:
+    from obstore.exceptions import BaseError
+
+    from ..log.stores.remote_errors import translate
+
     operation = "read" if mode == "rb" else "write"
-    shown = url.partition("?")[0]  # a query may hold a signature
+    shown = url.partition("?")[0] if "://" in url else url  # a query may hold a signature
     observed = str(error).partition("\n")[0][:300]
     facts: dict[str, str] = {"operation": operation, "object": shown, "observed": observed}
     match error:
-        case FileNotFoundError():
+        case PenstockError():
+            raise error
+        case FileNotFoundError() if mode == "rb":
             raise InvalidArgument("there is no such file", **facts) from error
+        case OSError() | BaseError() if urlsplit(url).scheme in _OBJECT_STORES:  # its writer makes an OSError of everything
+            raise translate(error, operation=operation, object=shown, bucket=shown, answered=False) from error
         case IsADirectoryError() | NotADirectoryError():
             raise InvalidArgument("not a file", **facts) from error
         case PermissionError():

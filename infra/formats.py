@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import csv
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, BinaryIO, TypeAlias
 
@@ -15,6 +17,8 @@ from .labels import Labels, Record
 
 _LINE_BYTES_MAX = 64 * 1024 * 1024
 _PARQUET_ROWS = 4096
+_ARRAY_HINT = "Write one object a line, without brackets and commas around them: `jq -c '.[]'` makes that of an array"
+_NO_KEY_HINT = "Its events have no key: name the columns of the primary key, such as --group '{table}-{id}' and --key '{table}-{id}'"
 
 Skip: TypeAlias = Callable[[InvalidArgument], None]
 
@@ -30,6 +34,8 @@ class Format(StrEnum):
 
 DEBEZIUM_LABELS = Labels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
 """A row is a message group: its changes stay in order."""
+_NO_ROW = "tm"
+"""Operations that are of no row: a truncate is of its table, a message of its prefix."""
 
 
 def read_records(
@@ -42,6 +48,8 @@ def read_records(
     - Parquet: the body is a JSON object; bytes in it are base64. The file must be seekable.
     - Debezium: as JSON lines. Fields besides the row's columns: ``table``, ``schema``, ``op``, ``key`` (the values of the key
       columns joined by ``-``) and ``position`` (see `position_of`); these five win over columns of the same name.
+      A truncate, and a message of the log, are of no row: by the default labels their group and key are the table, or the message's
+      prefix, so no order is kept between them and changes of rows.
 
     ``record_number``, from 1, is a field too, unless the record has one. ``labels`` default to none, for Debezium to
     `DEBEZIUM_LABELS`. A record that cannot be read raises `InvalidArgument` naming ``name`` and the line; with ``skip`` that
@@ -55,6 +63,8 @@ def read_records(
             record = make(row, number, labels)
         except (ValueError, RecursionError) as error:
             bad = _located(error, name, place)
+            if isinstance(row, bytes) and row.startswith(b"["):
+                bad.hint = _ARRAY_HINT
             if skip is None:
                 raise bad from None
             skip(bad)
@@ -89,7 +99,14 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
         "key": "-".join(map(str, change.key.values())),
         "position": change.position,
     }
-    return labels.record(fields, whole)
+    if change.op in _NO_ROW and labels.message_group == DEBEZIUM_LABELS.message_group:
+        labels = replace(labels, message_group="table", keys=("table",))
+    try:
+        return labels.record(fields, whole)
+    except InvalidArgument as error:
+        if not change.key and error.expected == "key":
+            error.hint = _NO_KEY_HINT
+        raise
 
 
 def _opened(row: _Row) -> tuple[Any, bytes]:
@@ -103,11 +120,15 @@ def _opened(row: _Row) -> tuple[Any, bytes]:
 
 def _json_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
     for number, line in enumerate(_lines(file, name), 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if stripped := line.strip():
             yield f"line {number}", stripped
 
 
 def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
+    # The module's own limit is 128 KiB. It is the process's, so it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), _LINE_BYTES_MAX))
     # Bytes that are no UTF-8 become lone surrogates, so that one bad record does not end the reading.
     reader = csv.reader((line.decode("utf-8", "surrogateescape") for line in _lines(file, name)), strict=True)
     header: list[str] | None = None
@@ -120,9 +141,17 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
         if values is None:
             return
         if header is None:
-            header = [values[0].removeprefix("\ufeff").removeprefix("\udcef\udcbb\udcbf"), *values[1:]] if values else []
+            header = _csv_header(values, name)
         elif values:
             yield f"line {reader.line_num}", _csv_row(header, values)
+
+
+def _csv_header(values: list[str], name: str) -> list[str]:
+    header = [values[0].removeprefix("\ufeff").removeprefix("\udcef\udcbb\udcbf"), *values[1:]] if values else []
+    twice = sorted({column for column in header if header.count(column) > 1})
+    if twice:  # one of them would be lost
+        raise _unreadable(name, "the header names a column twice", expected="a name for each column", observed=", ".join(twice))
+    return header
 
 
 def _csv_row(header: list[str], values: list[str]) -> _Row:

@@ -102,7 +102,7 @@ def _text(spec: str | None, fields: Mapping[str, Any]) -> str | None:
 
 def _texts(spec: str, fields: Mapping[str, Any]) -> list[str]:
     if "{" not in spec and isinstance(values := _value(spec, fields), list):
-        return [text_of(value) for value in values if value not in {None, ""}]
+        return [text_of(value) for value in values if value is not None and value != ""]
     text = _text(spec, fields)
     return [] if text is None else [text]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...log import MESSAGE_SCHEMA, InvalidArgument, MessageView, views
-from ..files import open_file
+from ..files import is_packed, open_file, plain_name
 from . import output
 
 _ROW_GROUP_BYTES = 64 * 2**20
@@ -92,15 +92,15 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
 @contextmanager
 def export(url: str, topic: str) -> Iterator[Sink]:
     """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output); complete when the block has ended."""
-    name = url.partition("?")[0].lower()
+    name = plain_name(url)
     if url == "-":
         yield JsonLines(topic)
-    elif name.endswith((".parquet", ".pq")):
+    elif name.endswith((".parquet", ".pq")) and not is_packed(url):
         with open_file(url, "wb") as file, pq.ParquetWriter(file, MESSAGE_SCHEMA, compression="zstd") as writer:
             gathering = _RowGroups(writer)
             yield gathering
             gathering.flush()
-    elif name.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json")):
+    elif name.endswith((".jsonl", ".ndjson", ".json")):
         with open_file(url, "wb") as file:
             yield _JsonFile(topic, file)
     else:

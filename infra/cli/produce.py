@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ...log import InvalidArgument
+from ..files import plain_name
 from ..formats import DEBEZIUM_LABELS, Format
 from ..labels import Labels
 from . import output
@@ -73,7 +74,7 @@ def _format(file: str, form: str | None) -> Format:
         return Format(form)
     if file == "-":
         return Format.JSONL
-    name = file.partition("?")[0].lower().removesuffix(".gz")
+    name = plain_name(file)
     if "debezium" in os.path.basename(name):
         return Format.DEBEZIUM
     suffix = os.path.splitext(name)[1]

@@ -4,6 +4,7 @@ import io
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,6 +90,37 @@ def test_debezium_events_are_grouped_by_row_unless_told_otherwise() -> None:
     assert (record.message_group, record.sequence) == ("shop.users-7", 3 << 44 | 484 << 12 | 1)
 
 
+@pytest.mark.parametrize(
+    ("event", "group"),
+    [
+        ({**POSTGRES, "op": "t", "after": None}, "users"),
+        ({**POSTGRES, "op": "m", "after": None, "source": {"table": ""}, "message": {"prefix": "audit", "content": "eA=="}}, "audit"),
+    ],
+)
+def test_events_of_no_row_are_grouped_by_table_or_prefix(event: dict[str, Any], group: str) -> None:
+    [record] = read(json.dumps({"key": None, "value": event}).encode(), Format.DEBEZIUM)
+    assert (record.message_group, record.tag, record.keys, record.properties) == (group, group, (group,), {"op": event["op"]})
+
+
+def test_a_csv_field_may_be_as_large_as_a_body() -> None:
+    [record] = read(b"a\n" + b"x" * 4 * 2**20 + b"\n", Format.CSV, Labels(body="a"))
+    assert len(record.body) == 4 * 2**20
+
+
+def test_a_header_that_names_a_column_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"names a column twice.*input.*observed: a"):
+        list(read_records(io.BytesIO(b"a,b,a\n1,2,3\n"), Format.CSV, name="input", skip=lambda _: None))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_body() -> None:
+    assert [record.body for record in read(b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', Format.JSONL)] == [b'{"a": 1}', b'{"a": 2}']
+
+
+def test_a_list_in_a_list_of_keys_is_spelt_as_json() -> None:
+    [record] = read(b'{"tags": [["a"], {"b": 1}, null, ""]}', Format.JSONL, Labels(keys=("tags",)))
+    assert record.keys == ('["a"]', '{"b": 1}')
+
+
 def test_tombstones_are_passed_over() -> None:
     assert read(b'{"key": {"id": 7}, "value": null}\nnull\n', Format.DEBEZIUM) == []
 
@@ -107,7 +139,8 @@ def test_tombstones_are_passed_over() -> None:
         (Format.CSV, b'a,b\n1,2\n"x"y,2\n', Labels(), r"no CSV.*input, line 3"),
         (Format.CSV, b"a,b\n1,2\n\xff,2\n", Labels(), r"no UTF-8.*input, line 3"),
         (Format.DEBEZIUM, b'{"op": "c"}', None, r"no Debezium envelope.*input, line 1"),
-        (Format.DEBEZIUM, json.dumps(MYSQL).encode(), None, r"field key, which is empty.*input, line 1"),
+        (Format.DEBEZIUM, json.dumps(MYSQL).encode(), None, r"field key, which is empty.*input, line 1.*--group '{table}-{id}'"),
+        (Format.JSONL, b'{"a": 1}\n[{"a": 1},\n', Labels(), r"no JSON.*input, line 2.*one object a line"),
     ],
 )
 def test_a_bad_record_is_named_or_skipped(format: Format, data: bytes, labels: Labels | None, message: str) -> None:
