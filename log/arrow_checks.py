@@ -9,11 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch
+from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
 from .limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
-from .messages import SEND_SCHEMA, MessageType
+from .messages import SEND_SCHEMA, MessageType, limit_hint
 
 _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
+
+_NOTHING_SENT = "nothing of the batch was sent"
 
 
 def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
@@ -26,9 +28,11 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
     if not isinstance(data, pa.Table):
         raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
     unknown = sorted(set(data.column_names) - set(SEND_SCHEMA.names))
-    if unknown or "body" not in data.column_names:
+    twice = sorted({name for name in data.column_names if data.column_names.count(name) > 1})
+    if unknown or twice or "body" not in data.column_names:
+        wrong = f"unknown columns {unknown}" if unknown else f"columns {twice} are there twice"
         raise InvalidArgument(
-            f"unknown columns {unknown}" if unknown else "the column body is missing",
+            wrong if unknown or twice else "the column body is missing",
             operation="send_batch",
             expected=", ".join(SEND_SCHEMA.names),
             observed=", ".join(data.column_names),
@@ -66,7 +70,8 @@ def _check_bodies(bodies: pa.ChunkedArray, limits: TopicLimits) -> None:
         _refuse(pc.is_null(bodies), "column body is null", InvalidArgument)
     lengths = pc.binary_length(bodies)
     if (pc.max(lengths).as_py() or 0) > limits.body_bytes:
-        _refuse(pc.greater(lengths, limits.body_bytes), f"the body is over {limits.body_bytes} bytes", LimitExceeded)
+        said = f"the body is over {limits.body_bytes} bytes"
+        _refuse(pc.greater(lengths, limits.body_bytes), said, LimitExceeded, setting="body_bytes")
 
 
 def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: TopicLimits) -> None:
@@ -76,7 +81,7 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
     if topic_type is not MessageType.FIFO and groups.null_count < len(groups):
         said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
         _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
-    _check_texts("the message group", groups, limits.group_bytes)
+    _check_texts("the message group", groups, limits.group_bytes, setting="group_bytes")
 
 
 def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
@@ -84,18 +89,22 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
     _check_texts("the tag", tags, TAG_BYTES_MAX)
     _refuse(pc.match_substring(table["tag"], "|"), "a tag must not contain '|', which separates tags in filters", InvalidArgument)
     keys, properties = table["keys"].combine_chunks(), table["properties"].combine_chunks()
-    for lists, count_max, what in ((keys, KEYS_MAX, "keys"), (properties, limits.properties, "properties")):
-        _refuse(pa.array(np.diff(np.asarray(lists.offsets)) > count_max), f"more than {count_max} {what}", LimitExceeded)
+    for lists, count_max, what, setting in (
+        (keys, KEYS_MAX, "keys", None),
+        (properties, limits.properties, "properties", "properties"),
+    ):
+        too_many = pa.array(np.diff(np.asarray(lists.offsets)) > count_max)
+        _refuse(too_many, f"more than {count_max} {what}", LimitExceeded, setting=setting)
     _check_list("a key", keys, keys.values)
     _check_list("a property's name", properties, properties.keys)
     _check_list("a property's value", properties, properties.items, may_be_empty=True)
     sizes = _list_bytes(properties, properties.keys) + _list_bytes(properties, properties.items)
     sizes = sizes + _list_bytes(keys, keys.values) + pc.binary_length(table["tag"]).combine_chunks().fill_null(0).to_numpy()
     said = f"properties, tag and keys together are over {limits.properties_bytes} bytes"
-    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded)
+    _refuse(pa.array(sizes > limits.properties_bytes), said, LimitExceeded, setting="properties_bytes")
 
 
-def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int) -> None:
+def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int, *, setting: str | None = None) -> None:
     """Look at every distinct text once."""
     texts = column.dictionary
     for bad, message, error in (
@@ -103,7 +112,7 @@ def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int) -> None:
         (_invisible(texts), f"{what} must be visible characters", InvalidArgument),
     ):
         if (number := pc.index(bad, True).as_py()) >= 0:
-            _refuse(pc.equal(column.indices, number), message, error)
+            _refuse(pc.equal(column.indices, number), message, error, setting=setting if error is LimitExceeded else None)
 
 
 def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bool = False) -> None:
@@ -122,13 +131,31 @@ def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
     return pc.fill_null(bad, True)
 
 
-def _refuse(bad: pa.ChunkedArray | pa.Array, message: str, error: _Refusal) -> None:
+def check_rising(sequences: npt.NDArray[np.int64]) -> None:
+    """Raise `SequenceError`, naming the first row whose sequence is not above the one before it."""
+    stuck = np.flatnonzero(sequences[1:] <= sequences[:-1])
+    if len(stuck):
+        row = int(stuck[0]) + 1
+        raise SequenceError(
+            "the sequences do not rise from row to row",
+            operation="send_batch",
+            object=f"row {row}",
+            expected=f"above {sequences[row - 1]}",
+            observed=sequences[row],
+            hint=_NOTHING_SENT,
+        )
+
+
+def _refuse(bad: pa.ChunkedArray | pa.Array, message: str, error: _Refusal, *, setting: str | None = None) -> None:
     if (row := pc.index(bad, True).as_py()) >= 0:
-        raise _refusal(row, message, error)
+        raise _refusal(row, message, error, setting=setting)
 
 
-def _refusal(row: int, message: str, error: _Refusal) -> InvalidArgument | LimitExceeded | MessageTypeMismatch:
-    return error(message, operation="send_batch", object=f"row {row}", hint="nothing of the batch was sent")
+def _refusal(
+    row: int, message: str, error: _Refusal, *, setting: str | None = None
+) -> InvalidArgument | LimitExceeded | MessageTypeMismatch:
+    hint = _NOTHING_SENT if setting is None else f"{_NOTHING_SENT}; {limit_hint(setting)}"
+    return error(message, operation="send_batch", object=f"row {row}", hint=hint)
 
 
 def _distinct(texts: pa.Array | pa.ChunkedArray) -> pa.DictionaryArray:

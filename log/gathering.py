@@ -221,7 +221,7 @@ class Buffer:
             self.heard = True
             raise failed_before(self.failure)
         if self.closed:
-            raise ClosedError("the producer is closed", operation="send")
+            raise ClosedError("the producer is closed", operation="send", hint="open another: lake.producer(…)")
         if self.size_bytes >= limit:
             raise BackPressureError(
                 "too much waits to be written",

@@ -22,6 +22,9 @@ class Epoch:
     entry: int
     position: int
 
+    def __str__(self) -> str:
+        return f"opened by entry {self.entry}" + (f", position {self.position}" if self.position else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -185,9 +185,11 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
         raise InvalidArgument(
             "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
         )
-    _at_most("the body", body.nbytes if isinstance(body, memoryview) else len(body), limits.body_bytes, "bytes")
+    _at_most(
+        "the body", body.nbytes if isinstance(body, memoryview) else len(body), limits.body_bytes, "bytes", setting="body_bytes"
+    )
     if group is not None:
-        _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes")
+        _at_most("the message group", len(_text("the message group", group)), limits.group_bytes, "bytes", setting="group_bytes")
     _check_labels(tag, keys, properties, limits)
 
 
@@ -221,10 +223,10 @@ def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str
         raise InvalidArgument(
             "properties must be a mapping of strings to strings", operation="send", observed=type(properties).__name__
         )
-    _at_most("the number of properties", len(properties), limits.properties, "properties")
+    _at_most("the number of properties", len(properties), limits.properties, "properties", setting="properties")
     for name, value in properties.items():
         size += len(_text("a property's name", name)) + len(_text(f"property {name!r}", value, may_be_empty=True))
-    _at_most("properties, tag and keys together", size, limits.properties_bytes, "bytes")
+    _at_most("properties, tag and keys together", size, limits.properties_bytes, "bytes", setting="properties_bytes")
 
 
 def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
@@ -235,11 +237,18 @@ def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
     return value.encode()
 
 
-def _at_most(what: str, observed: int, limit: int, unit: str) -> None:
+def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | None = None) -> None:
+    """``setting`` is the topic's, if it is one."""
     if observed > limit:
         raise LimitExceeded(
             f"{what} is over the limit",
             operation="send",
             expected=f"at most {limit} {unit}",
             observed=f"{observed} {unit}",
+            hint=None if setting is None else limit_hint(setting),
         )
+
+
+def limit_hint(setting: str) -> str:
+    """How a limit of a topic is raised."""
+    return f"send less, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"

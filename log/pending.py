@@ -208,6 +208,7 @@ def _fenced(batch: Batch, state: State) -> PenstockError | None:
             object=batch.producer,
             expected=batch.epoch,
             observed=row.epoch,
+            hint="leave the name to the newer instance; or open it anew, which fences that one, and go on from last_sequence",
         )
     return None
 

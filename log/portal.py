@@ -84,7 +84,7 @@ class Portal:
     def _submit(self, start: Callable[[], object]) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._stopped:
-                raise ClosedError("the lake is closed")
+                raise ClosedError("the lake is closed", hint="open it anew: penstock.connect(…)")
             if self._loop is None:
                 self._loop = self._start()
             elif self._thread is threading.current_thread():

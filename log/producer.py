@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .appender import Appender
-from .arrow_checks import check_arrow
+from .arrow_checks import check_arrow, check_rising
 from .batching import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
-from .errors import ClosedError, InternalError, InvalidArgument, PenstockError, SequenceError, StoreUnavailable, UnknownOutcome
+from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
@@ -69,7 +69,7 @@ class Producer:
         self._unsequenced = False
         self._checked_groups: set[str | None] = set()
         self._durable = (0, 0)
-        self._flushing = False
+        self._flushes = 0
         self._on_its_way: Gathering | None = None
         self._failed: Gathering | None = None
         self._room = asyncio.Event()
@@ -177,15 +177,12 @@ class Producer:
         if not given:
             if table["sequence"].null_count < table.num_rows:
                 raise InvalidArgument("give a sequence to all rows, or to none", operation="send_batch")
-            return self._send_gathering(Gathering(0, 0.0, table=table), table.get_total_buffer_size(), duplicates=0)
+            return self._send_gathering(Gathering(0, 0.0, table=table), table.nbytes, duplicates=0)
         sequences = table["sequence"].to_numpy()
-        if (sequences[1:] <= sequences[:-1]).any():
-            raise SequenceError("the sequences do not rise from row to row", operation="send_batch")
+        check_rising(sequences)
         fresh = table.filter(pc.greater(table["sequence"], self._accepted_at_opening))
         gathering = Gathering(0, 0.0, table=fresh, last_sequence=int(sequences[-1]))
-        return self._send_gathering(
-            gathering, fresh.get_total_buffer_size(), first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows
-        )
+        return self._send_gathering(gathering, fresh.nbytes, first=int(sequences[0]), duplicates=table.num_rows - fresh.num_rows)
 
     def _send_gathering(self, gathering: Gathering, size_bytes: int, *, duplicates: int, first: int | None = None) -> BatchReceipt:
         buffer = self._buffer
@@ -234,13 +231,13 @@ class Producer:
             futures = [gathering.future for gathering in self._buffer.queue if gathering.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
             )
-        self._flushing = True
+        self._flushes += 1
         self._news.set()
         try:
             for future in futures:
                 await asyncio.wrap_future(future)
         finally:
-            self._flushing = False
+            self._flushes -= 1
         if self._buffer.failure is not None:
             self._buffer.heard = True
             raise self._buffer.failure
@@ -285,6 +282,7 @@ class Producer:
                     UnknownOutcome("the producer was stopped while the send was on its way", operation="append")
                 )
             self._buffer.fail(ClosedError("the producer was stopped before the send was tried", operation="send"))
+            self._room.set()
             raise
 
     async def _append_all(self) -> None:
@@ -294,11 +292,8 @@ class Producer:
                 outcome = await self._append(gathering)
             except PenstockError as error:
                 outcome = error
-            except Exception as error:  # noqa: BLE001 - a bug must reach the caller, not vanish in a task
-                outcome = InternalError(
-                    "a send failed in an unforeseen way; please report it", operation="append", observed=repr(error)
-                )
-                outcome.__cause__ = error
+            except Exception as error:  # noqa: BLE001 - a bug must reach the caller
+                outcome = unforeseen(error, operation="append")
             self._on_its_way = None
             self._buffer.release(gathering)
             self._room.set()
@@ -322,7 +317,7 @@ class Producer:
                 continue
             self._appender.expect()
             wait_s = head.started_s + linger_s(self._options, self._buffer.bytes_per_s) - self._now_s()
-            if head.full or head.closed or self._flushing or self._buffer.closed or wait_s <= 0:
+            if head.full or head.closed or self._flushes or self._buffer.closed or wait_s <= 0:
                 return self._buffer.take()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):  # `wait_for` of Python 3.11 may lose a cancellation

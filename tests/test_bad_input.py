@@ -145,9 +145,17 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (Message("text", message_group="g"), penstock.InvalidArgument, r"the body must be bytes.*str.*Message.json\(...\) encodes"),  # type: ignore[arg-type]
     (Message(None, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*NoneType"),  # type: ignore[arg-type]
     (Message(7, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*int"),  # type: ignore[arg-type]
-    (Message(b"x" * 11, message_group="g"), penstock.LimitExceeded, "the body is over the limit.*at most 10 bytes.*11 bytes"),
+    (
+        Message(b"x" * 11, message_group="g"),
+        penstock.LimitExceeded,
+        "the body is over the limit.*at most 10 bytes.*11 bytes.*body_bytes=",
+    ),
     (Message(memoryview(b"abcdefghijkl").cast("I"), message_group="g"), penstock.LimitExceeded, "the body is over.*12 bytes"),  # type: ignore[arg-type]
-    (Message(b"x", "1234567"), penstock.LimitExceeded, "the message group is over the limit.*at most 6 bytes.*7 bytes"),
+    (
+        Message(b"x", "1234567"),
+        penstock.LimitExceeded,
+        "the message group is over the limit.*at most 6 bytes.*7 bytes.*group_bytes=",
+    ),
     (Message(b"x", "üüüü"), penstock.LimitExceeded, "the message group is over the limit.*8 bytes"),
     (Message(b"x", ""), penstock.InvalidArgument, "the message group must be visible characters.*''"),
     (Message(b"x", " "), penstock.InvalidArgument, "the message group must be visible characters"),
@@ -241,7 +249,12 @@ BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (table(message_group=["g", None]), penstock.MessageTypeMismatch, "takes FIFO messages.*row 1"),
     (table(message_group=None), penstock.MessageTypeMismatch, "takes FIFO messages.*row 0"),
     (table(message_group=["g", ""]), penstock.InvalidArgument, "the message group must be visible characters.*row 1"),
-    (table(message_group=["g", "1234567"]), penstock.LimitExceeded, "the message group is over 6 bytes.*row 1"),
+    (table(message_group=["g", "1234567"]), penstock.LimitExceeded, "the message group is over 6 bytes.*row 1.*group_bytes="),
+    (
+        pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"]), pa.array(["g"])], ["body", "body", "message_group"]),
+        penstock.InvalidArgument,
+        r"columns \['body'\] are there twice",
+    ),
     (table(body=[b"a", b"x" * 11]), penstock.LimitExceeded, "the body is over 10 bytes.*row 1"),
     (table(queue=pa.array([0, 2], pa.int32())), penstock.InvalidArgument, "the topic has queues 0 to 1.*row 1"),
     (table(queue=pa.array([-1, 0], pa.int32())), penstock.InvalidArgument, "the topic has queues 0 to 1.*row 0"),
@@ -323,11 +336,11 @@ def test_offsets_out_of_range_say_what_there_is() -> None:
         send_all(lake, [Message(b"x")] * 3)
         reader = lake.reader("orders")
         new = (
-            r"no such offset.*orders, queue 0.*expected: offset 4.*the next one to be written is 3.*'earliest', 'latest' or a time"
+            r"no such offset.*orders, queue 0.*the next one to be written is 3.*observed: offset 4.*'earliest', 'latest' or a time"
         )
         with pytest.raises(penstock.OffsetOutOfRange, match=new):
             next(reader.messages(start=4))
-        with pytest.raises(penstock.OffsetOutOfRange, match=r"expected: offset -1.*the earliest kept is 0"):
+        with pytest.raises(penstock.OffsetOutOfRange, match=r"the earliest kept is 0.*observed: offset -1"):
             next(reader.messages(start=-1))
         for start in ("first", 1.5, None, True):
             with pytest.raises(penstock.InvalidArgument, match="an offset, a datetime, 'earliest' or 'latest'"):
