@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,8 @@ class TagFilter:
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
         """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`."""
+        if expression is not None and not is_unicode(expression):
+            raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
         if expression is None or expression.strip() in ("", "*"):
             return cls(None)
         tags = [tag.strip() for tag in expression.split("||")]
@@ -34,3 +37,14 @@ class TagFilter:
         if self.tags is None:
             return rows
         return rows.filter(pc.is_in(rows.column("tag"), value_set=pa.array(sorted(self.tags), pa.string())))
+
+
+def is_unicode(value: object) -> TypeGuard[str]:
+    """Whether it is a text that can be stored: lone surrogates cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 from penstock.log import Lake, MessageView
 from penstock.log.errors import DataDamaged
+from penstock.log.repair import repair
 from penstock.log.settings import encode_record
 from penstock.log.stores.protocol import Put
+from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.table.actions import Commit
+from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
+from penstock.log.table.segments import write_segment
+from tests.log.table.readers import queue_rows
 from tests.log.topics import LogWriter
+
+T = TypeVar("T")
 
 
 async def topic(*, staged_at: int | None = None, entries: int = 6) -> LogWriter:
@@ -76,16 +87,158 @@ def test_rows_that_the_table_lacks_without_saying_so_are_noticed() -> None:
     asyncio.run(main())
 
 
-def test_a_reader_that_stands_before_a_missing_entry_says_so_instead_of_waiting() -> None:
+@pytest.mark.parametrize("missing", [2, 4, 7])
+def test_a_reader_that_stands_before_a_missing_entry_says_so_instead_of_waiting(missing: int) -> None:
+    """Entry 7 is the last one: only this process's memory tells that it was there."""
+
     async def main() -> None:
         log = await topic()
-        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+        async with Lake(Patience(log.store), runtime=log.runtime, read_only=True) as lake:
             await lake.topic("orders")  # this process has folded past the entry before somebody deletes it
             reader = await lake.reader("orders")
             (await lake.topic("orders")).tail.cache.clear()
-            await log.store.delete(log.paths.entry(4))
+            await log.store.delete(log.paths.entry(missing))
             with pytest.raises(DataDamaged, match="missing") as caught:
                 _ = [message async for message in reader.messages(queue=0)]
-            assert log.paths.entry(4) in str(caught.value)
+            assert log.paths.entry(missing) in str(caught.value)
+
+    asyncio.run(main())
+
+
+class Patience(StoreWrapper):
+    """Ends a test that asks for ever without waiting for anything, which no time-out of asyncio's does."""
+
+    calls = 0
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        self.calls += 1
+        if self.calls > 2000:
+            pytest.fail(f"it asks for ever, at last for {call.key}")
+        return await run()
+
+
+async def break_byte(log: LogWriter, entry: int, at: int) -> None:
+    data = bytearray((await log.store.get(log.paths.entry(entry))).data)
+    data[at] ^= 1
+    await log.store.put(log.paths.entry(entry), bytes(data), mode=Put.REPLACE)
+
+
+@pytest.mark.parametrize("at", [10, -100], ids=["rows", "footer"])
+@pytest.mark.parametrize("published", [False, True])
+def test_rows_lost_at_the_end_of_a_queue_are_named(at: int, published: bool) -> None:
+    async def main() -> None:
+        log = await topic()
+        await break_byte(log, 7, at)
+        report = await repair(log.store, log.paths, log.runtime)
+        assert report.exact == (at == 10)
+        if published:
+            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        found, error = await read(log, 0)
+        assert [message.offset for message in found] == list(range(10))
+        ends = {queue: limit for queue, _, limit in report.lost}
+        assert f"offsets 10 to {ends[0] - 1} of queue 0 cannot be read" in str(error)
+        around, error = await read(log, 0, damaged="skip")
+        assert error is None
+        assert [message.offset for message in around] == list(range(10))
+
+    asyncio.run(main())
+
+
+def test_a_follower_is_told_of_rows_lost_at_the_end() -> None:
+    async def main() -> None:
+        log = await topic()
+        await break_byte(log, 7, 10)
+        await repair(log.store, log.paths, log.runtime)
+        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+            reader = await lake.reader("orders")
+            with pytest.raises(DataDamaged, match=rf"offsets 10 to 11 of queue 0 .*{log.paths.entry(7)}"):
+                _ = [message async for message in reader.messages(queue=0, follow=True)]
 
     asyncio.run(asyncio.wait_for(main(), 20))
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_damaged_entry_costs_its_own_rows_and_not_those_up_to_the_next_checkpoint(published: bool) -> None:
+    async def main() -> None:
+        log = await topic(entries=70)
+        await break_byte(log, 40, -100)
+        if published:
+            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        before, error = await read(log, 0)
+        assert [message.offset for message in before] == list(range(76))
+        assert "offsets 76 to 77 of queue 0 cannot be read" in str(error)
+        around, _ = await read(log, 0, damaged="skip")
+        assert [message.offset for message in around] == [*range(76), *range(78, 140)]
+        assert [message.body for message in around] == [log.sent[0, message.offset] for message in around]
+
+    asyncio.run(main())
+
+
+def test_a_lost_range_behind_the_end_that_was_asked_for_is_none_of_the_readers_business() -> None:
+    async def main() -> None:
+        log = await topic(staged_at=3)
+        await log.send({0: 2, 1: 1}, staged=True)
+        for info in await log.store.list(log.paths.jobs):
+            await log.store.delete(info.key)
+        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+            reader = await lake.reader("orders")
+            assert [one.offset async for one in reader.messages(queue=0, end=6)] == list(range(6))
+            with pytest.raises(DataDamaged, match="offsets 6 to 7 of queue 0"):
+                _ = [one async for one in reader.messages(queue=0, end=7)]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [((0, 1), None), ((2, 5), "offsets 2 to 4"), ((0, 4), "offsets 0 to 3"), ((9, 12), "9 to 11")]
+)
+def test_rows_that_a_table_file_lacks_are_named_exactly(rows: tuple[int, int], said: str | None) -> None:
+    """The file is replaced by one without them, as no compaction of ours would do."""
+
+    async def main() -> None:
+        log = await topic()
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        if said is not None:
+            await replace_rows(log, 0, lambda table: pa.concat_tables([table.slice(0, rows[0]), table.slice(rows[1])]))
+        found, error = await read(log, 0)
+        if said is None:
+            assert error is None
+            assert len(found) == 12
+        else:
+            assert [message.offset for message in found] == list(range(rows[0])), "what stands before the hole"
+            assert said in str(error)
+            around, error = await read(log, 0, damaged="skip")
+            assert error is None
+            assert [message.offset for message in around] == [*range(rows[0]), *range(rows[1], 12)]
+
+    asyncio.run(main())
+
+
+async def replace_rows(log: LogWriter, queue: int, change: Callable[[pa.Table], pa.Table]) -> None:
+    delta = DeltaLog(log.store, log.paths, "table", log.runtime)
+    snapshot = await delta.refresh()
+    file, data = write_segment(change(await queue_rows(log, queue)), "changed")
+    await log.store.put_large(delta.root + file.path, data)
+    commit = Commit("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
+    assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
+
+
+def test_a_queue_whose_table_files_are_all_gone_is_not_empty() -> None:
+    async def main() -> None:
+        log = await topic()
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        await remove_files(log, 0)
+        found, error = await read(log, 0)
+        assert found == []
+        assert "offsets 0 to 11 of queue 0 cannot be read any more: the table does not have all its rows" in str(error)
+        assert len((await read(log, 1))[0]) == 6
+        assert await read(log, 0, damaged="skip") == ([], None)
+
+    asyncio.run(main())
+
+
+async def remove_files(log: LogWriter, queue: int) -> None:
+    delta = DeltaLog(log.store, log.paths, "table", log.runtime)
+    snapshot = await delta.refresh()
+    commit = Commit("DELETE", removes=tuple(snapshot.files[queue]))
+    assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)

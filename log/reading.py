@@ -1,0 +1,264 @@
+"""Rows of a topic: from its table what that has, then from its log. What both have lost is named, or left out if that is wanted.
+
+Damage is told from what other processes do meanwhile: rows that retention took are out of range, and what was trimmed from the log while
+a reader looked is in the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from .arrivals import Arrivals
+from .errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
+from .fold import Folded
+from .rows import LostRange, entry_pieces
+from .salvage import fold_known
+from .table.delta import DeltaLog
+from .table.scan import scan_queue
+from .table.segments import queue_slices
+from .table.snapshot import Snapshot
+from .topics import Topic
+from .view import View, read_floor
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Span:
+    """What is still to be read."""
+
+    position: dict[int, int]
+    """Of every queue to be read, the next offset; moves along."""
+    limits: Mapping[int, int] | None
+    """The offsets to stop before; None: there is no end."""
+    follow: bool = False
+    skip_damaged: bool = False
+    movable: bool = False
+    """Whether a queue of which nothing was read yet may begin at a later offset, because retention took the first ones."""
+
+    @property
+    def queues(self) -> list[int]:
+        """Those that are not at their end yet."""
+        return [queue for queue, at in self.position.items() if self.limits is None or at < self.limits[queue]]
+
+    def limit(self, queue: int, end: int) -> int:
+        """``end``, or where the queue's reading stops before it."""
+        return end if self.limits is None else min(end, self.limits[queue])
+
+
+class Rows:
+    """Reads the rows of one topic; until ``closed`` is set, if it follows."""
+
+    def __init__(self, topic: Topic, closed: asyncio.Event) -> None:
+        self._topic = topic
+        self._store = topic.store
+        self._paths = topic.paths
+        self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
+        self._closed = closed
+
+    async def refresh(self) -> Snapshot:
+        """The newest table, and the tail at least as new. Raises `TopicDeleted`."""
+        snapshot = await self._delta.refresh()
+        await self._topic.tail.catch_up()
+        if not self._topic.is_current:
+            raise self._deleted()
+        return snapshot
+
+    async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
+        """What ``use`` makes of the newest table; once more with a newer one, when the log was trimmed past it meanwhile."""
+        snapshot = await self.refresh()
+        while True:
+            try:
+                return await use(snapshot)
+            except ViewLost as lost:
+                snapshot = await self._behind_the_trim(lost)
+
+    async def joined(self, snapshot: Snapshot, span: Span, columns: list[str]) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of ``span``: from the table what it has, queue by queue, then from the log."""
+        begun = dict(span.position)
+        while True:
+            for queue in span.queues:
+                self._check_kept(snapshot, span, queue, begun)
+                limit = span.limit(queue, snapshot.end(queue))
+                if span.position[queue] < limit:
+                    async for batch in self._table(snapshot, span, queue, limit, columns):
+                        span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
+                        yield batch
+                    span.position[queue] = limit
+            try:
+                async for batch in self.log(snapshot, span):
+                    yield batch.select(columns)
+                return
+            except ViewLost as lost:
+                snapshot = await self._behind_the_trim(lost)
+
+    async def log(self, snapshot: Snapshot, span: Span) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of entries that the table has not; when one is yielded, the position is behind it. Raises `ViewLost`."""
+        if not span.queues:
+            return
+        tail = self._topic.tail
+        view = View(self._store, self._paths, self._topic.runtime, cache=tail.cache)
+        await view.open(at_most=max(snapshot.published, tail.state.created_entry))
+        arrivals = Arrivals(self._store, self._paths, view)
+        while True:
+            await self._account(arrivals, span)
+            if not span.queues:
+                return
+            if view.state.entry >= tail.state.entry:
+                if not self._topic.is_current:
+                    raise self._deleted()
+                if not span.follow or self._closed.is_set():
+                    return
+                await self._wait_past(view.state.entry)
+                continue
+            arrivals.begin(view.state)
+            await fold_known(view, self._store, self._paths, view.state.entry + 1)
+            for folded, data in await arrivals.entries():
+                if folded.number > snapshot.published and folded.state.incarnation == self._topic.record.incarnation:
+                    async for batch in self._entry(folded, data, span, after=arrivals.before.entry):
+                        yield batch
+
+    async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
+        """The table now that the log was trimmed, which has what the log has not any more. Raises `DataDamaged` if it does not."""
+        floor = await read_floor(self._store, self._paths)
+        snapshot = await self.refresh()
+        if floor > max(snapshot.published, self._topic.tail.state.created_entry):
+            raise DataDamaged(
+                "the log is trimmed further than the table reaches, so rows are lost",
+                operation="read",
+                object=self._paths.table(snapshot.folder),
+                expected=f"entries up to {floor}",
+                observed=f"entries up to {snapshot.published}" if snapshot.exists else "no table",
+                hint="put the table's folder back as it was",
+            ) from lost
+        return snapshot
+
+    # --- The table
+
+    def _check_kept(self, snapshot: Snapshot, span: Span, queue: int, begun: dict[int, int]) -> None:
+        at, earliest = span.position[queue], snapshot.start(queue)
+        if at >= earliest:
+            return
+        if not span.movable or at != begun[queue]:
+            raise out_of_range(self._paths.topic, queue, at, f"the earliest kept is {earliest}")
+        span.position[queue] = begun[queue] = earliest
+
+    async def _table(
+        self, snapshot: Snapshot, span: Span, queue: int, limit: int, columns: list[str]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The table's rows of a queue; where some are missing, those before them and then the error that names them."""
+        start, folder = span.position[queue], self._paths.table(snapshot.folder)
+        named = (
+            None if span.skip_damaged else next((one for one in snapshot.lost(queue) if one[0] < limit and one[1] > start), None)
+        )
+        stop = limit if named is None else max(start, named[0])
+        expected = start
+        async for batch in scan_queue(self._store, self._paths, snapshot, queue, start, stop, columns, runtime=self._topic.runtime):
+            edges = np.concatenate(([expected - 1], batch.column("offset").to_numpy()))
+            holes = np.flatnonzero(np.diff(edges) > 1)
+            if len(holes) and not span.skip_damaged:
+                at = int(holes[0])
+                if at:
+                    yield batch.slice(0, at)
+                raise _damaged(LostRange(queue, int(edges[at]) + 1, int(edges[at + 1]), folder, _NOT_IN_TABLE))
+            expected = int(edges[-1]) + 1
+            yield batch
+        if expected < stop and not span.skip_damaged:
+            raise _damaged(LostRange(queue, expected, stop, folder, _NOT_IN_TABLE))
+        if named is not None:
+            raise _damaged(LostRange(queue, stop, named[1], folder, "its rows were lost before they were published"))
+
+    # --- The log
+
+    async def _entry(self, folded: Folded, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
+        """An entry's rows from the positions on, which move behind them."""
+        runtime = self._topic.runtime
+        async for piece in entry_pieces(self._store, self._paths, folded, data, queues=span.queues, runtime=runtime):
+            for lost in piece.lost:
+                await self._lose(lost, span, after=after)
+            for queue, rows in queue_slices(piece.table):
+                offsets = rows.column("offset").to_numpy()
+                limit = span.limit(queue, int(offsets[-1]) + 1)
+                first, last = offsets.searchsorted([span.position[queue], limit])
+                if last > first:
+                    await self._lose(self._gap(queue, span, int(offsets[first]), after), span, after=after)
+                    span.position[queue] = int(offsets[last - 1]) + 1
+                    for batch in rows.slice(first, last - first).combine_chunks().to_batches():
+                        yield batch
+
+    async def _account(self, arrivals: Arrivals, span: Span) -> None:
+        """See that all that had been given out when the view's last step began was read, up to where the view is now."""
+        after, state = arrivals.before.entry, arrivals.after
+        if state.incarnation != self._topic.record.incarnation:
+            return  # of an earlier topic of this name
+        for queue in span.queues:
+            reached = span.limit(queue, state.next_offsets[queue])
+            if span.position[queue] < reached:
+                await self._lose(self._gap(queue, span, reached, after), span, after=after)
+                span.position[queue] = reached
+
+    async def _lose(self, lost: LostRange, span: Span, *, after: int) -> None:
+        """Name offsets that no entry behind ``after`` could give, if they are wanted.
+
+        Raises `ViewLost` when the log was trimmed meanwhile: then they were taken away rightly, and are in the table.
+        """
+        limit = span.limit(lost.queue, lost.limit_offset)
+        if lost.first_offset >= limit or span.position[lost.queue] >= limit:
+            return
+        if (floor := await read_floor(self._store, self._paths)) > after:
+            raise ViewLost(
+                "the log was trimmed past this view", object=self._paths.log, expected=f"floor <= {after}", observed=floor
+            )
+        if not span.skip_damaged:
+            raise _damaged(lost)
+
+    def _gap(self, queue: int, span: Span, limit: int, after: int) -> LostRange:
+        return LostRange(queue, span.position[queue], limit, self._paths.entry(after + 1), "its entries cannot be read")
+
+    async def _wait_past(self, entry: int) -> None:
+        """Return when there is an entry behind this one, or the reader was closed."""
+        moved = asyncio.ensure_future(self._topic.tail.wait_past(entry))
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait((moved, closed), return_when=asyncio.FIRST_COMPLETED)
+            if moved.done():
+                moved.result()
+        finally:
+            moved.cancel()
+            closed.cancel()
+            await asyncio.gather(moved, closed, return_exceptions=True)
+
+    def _deleted(self) -> TopicDeleted:
+        return TopicDeleted(
+            "the topic was deleted", operation="read", object=self._paths.topic, hint="open it anew if it was created again"
+        )
+
+
+_NOT_IN_TABLE = "the table does not have all its rows"
+
+
+def out_of_range(topic: str, queue: int, offset: int, there_is: str) -> OffsetOutOfRange:
+    """The error of a reader that asks for what is not there any more, or not yet."""
+    return OffsetOutOfRange(
+        "the queue has no such offset",
+        operation="read",
+        object=f"{topic}, queue {queue}",
+        expected=there_is,
+        observed=f"offset {offset}",
+        hint="start at 'earliest', 'latest' or a time",
+    )
+
+
+def _damaged(lost: LostRange) -> DataDamaged:
+    return DataDamaged(
+        f"offsets {lost.first_offset} to {lost.limit_offset - 1} of queue {lost.queue} cannot be read any more: {lost.reason}",
+        operation="read",
+        object=lost.object,
+        hint=f"start at {lost.limit_offset}, or read with damaged='skip'",
+    )
