@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from penstock.log import Lake, ObjectStore, Producer, Reader, Runtime, TopicSettings, open_store
+from penstock.log import InvalidArgument, Lake, NotSupported, ObjectStore, Producer, Reader, Runtime, TopicSettings, open_store
 
 __all__ = ["Lake", "Producer", "Reader", "TopicSettings", "connect"]
 
@@ -22,9 +22,21 @@ def connect(
     *,
     store: ObjectStore | None = None,
     read_only: bool = False,
+    coordination: str | None = None,
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
 ) -> Lake:
     """Open a lake on the running event loop; the arguments are those of `penstock.connect`."""
+    if coordination is not None:
+        raise NotSupported("there are no consumer groups yet, so nothing to coordinate", operation="connect", observed=coordination)
     runtime = runtime or Runtime()
-    return Lake(store or open_store(url or "", runtime=runtime, options=options), runtime=runtime, read_only=read_only)
+    if store is None:
+        store = open_store(url or "", runtime=runtime, options=options)
+    elif url is not None or options is not None:
+        raise InvalidArgument(
+            "a store is given, so there is nothing for a URL or for options to say",
+            operation="connect",
+            expected="either a URL or a store",
+            observed=f"both, and the URL is {os.fspath(url)}" if url is not None else "options beside a store",
+        )
+    return Lake(store, runtime=runtime, read_only=read_only)

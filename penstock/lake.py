@@ -16,7 +16,6 @@ from penstock.log import (
     Message,
     MessageType,
     MessageView,
-    NotSupported,
     ObjectStore,
     PenstockError,
     ProducerOptions,
@@ -26,13 +25,14 @@ from penstock.log import (
     TopicLimits,
     TopicRecord,
     TopicSettings,
-    open_store,
     views,
 )
 from penstock.log import Lake as AsyncLake
 from penstock.log import Producer as AsyncProducer
 from penstock.log import Reader as AsyncReader
 from penstock.log.portal import Portal
+
+from . import aio
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,10 +55,7 @@ def connect(
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
     `penstock.log.stores.MemoryStore` that several lakes share. Raises `InvalidArgument` for an unknown scheme or option.
     """
-    if coordination is not None:
-        raise NotSupported("there are no consumer groups yet, so nothing to coordinate", operation="connect", observed=coordination)
-    runtime = runtime or Runtime()
-    return Lake(AsyncLake(store or open_store(url or "", runtime=runtime, options=options), runtime=runtime, read_only=read_only))
+    return Lake(aio.connect(url, store=store, read_only=read_only, coordination=coordination, options=options, runtime=runtime))
 
 
 class Lake:
@@ -273,18 +270,16 @@ class Reader:
             yield from views(self._core.topic, batch)
 
     def to_arrow(self, **where: Any) -> pa.Table:  # noqa: ANN401 - the arguments of read
-        """All that `read` would yield, as one table."""
+        """All that `read` would yield, as one table, by queue and offset."""
         return self._portal.run(lambda: self._core.to_arrow(**where))
 
     def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - pandas is optional
-        """All that `read` would yield, as a pandas DataFrame."""
-        return self.to_arrow(**where).to_pandas()
+        """All that `read` would yield, as a pandas DataFrame, by queue and offset."""
+        return self._portal.run(lambda: self._core.to_pandas(**where))
 
     def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - polars is optional
-        """All that `read` would yield, as a Polars DataFrame."""
-        import polars as pl
-
-        return pl.from_arrow(self.to_arrow(**where))
+        """All that `read` would yield, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        return self._portal.run(lambda: self._core.to_polars(**where))
 
     def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None

@@ -38,6 +38,8 @@ def test_send_await_read_and_close() -> None:
             reader = await lake.reader("orders")
             assert [one.body async for one in reader.messages()] == [*(b"%d" % n for n in range(10)), b"batch"]
             assert (await reader.to_arrow()).num_rows == 11
+            assert (await reader.to_pandas(columns=["offset"]))["offset"].tolist() == list(range(11))
+            assert (await reader.to_polars(columns=["offset"]))["offset"].to_list() == list(range(11))
             assert list(await lake.topics()) == ["orders"]
             assert (await lake.describe_topic("orders")).messages == 11
 

@@ -63,9 +63,23 @@ def test_a_lake_that_is_a_file(tmp_path: Path) -> None:
     assert place.read_text() == "not a folder"
 
 
-def test_a_coordinator_is_not_there_yet() -> None:
+@pytest.mark.parametrize("connect", [penstock.connect, penstock.aio.connect])
+def test_a_coordinator_is_not_there_yet(connect: Any) -> None:
     with pytest.raises(penstock.NotSupported, match="no consumer groups yet"):
-        penstock.connect("memory://", coordination="dynamodb://table")
+        connect("memory://", coordination="dynamodb://table")
+
+
+@pytest.mark.parametrize("connect", [penstock.connect, penstock.aio.connect])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": "./lake"}, r"either a URL or a store.*both, and the URL is ./lake"),
+        ({"options": {"region": "x"}}, "options beside a store"),
+    ],
+)
+def test_two_places_at_once(connect: Any, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(penstock.InvalidArgument, match=said):
+        connect(store=MemoryStore(), **given)
 
 
 @pytest.fixture
@@ -352,6 +366,27 @@ def test_offsets_out_of_range_say_what_there_is() -> None:
             next(reader.messages(tags="a | b"))
         with pytest.raises(penstock.InvalidArgument):
             reader.lookup()
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_reader_that_is_asked_for_what_cannot_be(store: MemoryStore, published: bool) -> None:
+    if published:
+        publish(store, Runtime())
+    with penstock.connect(store=store, read_only=True) as lake:
+        reader = lake.reader("orders")
+        for name, value in (("message_id", 5), ("key", b"x"), ("message_group", "\ud800")):
+            with pytest.raises(penstock.InvalidArgument, match=rf"{name} is not a text.*operation: lookup.*observed: "):
+                reader.lookup(**{name: value})  # type: ignore[arg-type]
+        for tags in (5, b"a", ["a"], "\ud800"):
+            with pytest.raises(penstock.InvalidArgument, match="a tag filter is a text"):
+                next(reader.read(tags=tags))  # type: ignore[arg-type]
+        for damaged in ("ignore", None, True):
+            with pytest.raises(penstock.InvalidArgument, match="'raise' or 'skip'"):
+                next(reader.read(damaged=damaged))  # type: ignore[arg-type]
+        for columns in ("body", 5, [5]):
+            with pytest.raises(penstock.InvalidArgument, match="columns are a list of names"):
+                next(reader.read(columns=columns))  # type: ignore[arg-type]
+        assert [one.body for one in reader.messages()] == [b"0", b"1", b"2"]
 
 
 # --- What lies in the bucket ------------------------------------------------------------------------------------------------------------
