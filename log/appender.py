@@ -1,7 +1,7 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
 The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait. Safety
-rests on the fold alone; everything here is about getting there soon and with few requests.
+rests on the fold alone; everything here is about getting there soon and with few requests. What is on its way is kept by `Outstanding`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 import pyarrow as pa
 
 from .checkpoints import CheckpointWriter
 from .compose import Composed, compose
-from .contention import Contention, Pace, Role
+from .contention import Backoff, Contention, Pace, Role
 from .entries import encode_entry
-from .errors import PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
+from .errors import ClosedError, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from .fold import Folded
 from .handover import prepare
 from .header import Action, Batch, Opening
 from .limits import ENTRY_INLINE_BYTES_MAX, MIB, VALIDITY_ENTRIES
+from .outstanding import Outstanding, expose
 from .paths import TopicPaths
-from .pending import Outcome, Pending, after_fold, after_jump, at_deadline, before_any, is_expired
+from .pending import Outcome, Pending, at_deadline, before_any
 from .runtime import Runtime
 from .state import State
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
@@ -34,8 +34,6 @@ from .waiting import Waiting
 ALONE_INLINE_TIMES = 8
 """Where nobody else appends, an entry may hold so much more: one request instead of two, and who reads it wants its rows."""
 _PUT_LARGE_BYTES = 8 * MIB
-_LISTING_MS = 100
-"""A hand-over is not passed over by an entry that was composed so soon after it: its writer may have listed before."""
 
 
 class Appender:
@@ -59,7 +57,9 @@ class Appender:
         self._race = Contention(runtime.new_id(), self._pace, self._clock.monotonic_s())
         self._waiting = Waiting(store, paths)
         self._checkpoints = CheckpointWriter(store, paths)
-        self._pending: list[Pending] = []
+        self._pending = Outstanding()
+        self._backoff = Backoff(self._pace)
+        """After turns that failed."""
         self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
@@ -97,12 +97,14 @@ class Appender:
         rows: pa.Table | None = None,
         size_bytes: int = 0,
     ) -> Outcome:
+        if self._closing:
+            return ClosedError("the topic was closed before the send was tried", operation="append", object=self._paths.topic)
         loop = asyncio.get_running_loop()
         pending = Pending(deadline_s, loop.create_future(), batch, opening, actions, rows, size_bytes)
         pending.valid_from(self._tail.state.entry)
         if (refusal := before_any(pending, self._tail.state)) is not None:
             return refusal
-        self._pending.append(pending)
+        self._pending.add(pending)
         timer = loop.call_later(max(0.0, deadline_s - self._now_s()), self._time_out, pending)
         self._news.set()
         if self._task is None or self._task.done():
@@ -122,36 +124,41 @@ class Appender:
         if self._look is not None:
             self._look.cancel()
             await asyncio.gather(self._look, return_exceptions=True)
-        for pending in self._pending:
-            pending.settle(at_deadline(pending, self._tail.state))
+        self._pending.end(self._tail.state)
         self._tail.fold_listeners.remove(self._on_fold)
         self._tail.jump_listeners.remove(self._on_jump)
 
     async def _run(self) -> None:
-        while not self._closing:
-            self._pending = [pending for pending in self._pending if not pending.done]
-            if not self._pending and not self._race.in_charge(self._now_s()):
-                return
+        """Take turns until nothing is pending; what waiting will not mend ends all that is."""
+        while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
             try:
                 await self._turn()
-            except (ViewLost, StoreUnavailable) as error:
-                await self._recover(error)
-            except PenstockError as error:
-                self._fail_all(error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever sent something must hear of it
+                fault = error if isinstance(error, PenstockError) else unforeseen(error, operation="append")
+                self._pending.fail(fault, self._tail.state)
+                return
 
     async def _turn(self) -> None:
+        try:
+            await self._take_step()
+        except (ViewLost, StoreUnavailable) as error:
+            await self._recover(error)
+        else:
+            self._backoff = Backoff(self._pace)
+
+    async def _take_step(self) -> None:
         if self._tail.view.is_aged:  # on such a view an append would end as unknown if the log has been trimmed past it
             await self._catch_up()
             return
-        role = self._race.role(self._now_s(), self._tail.state.entry, self._pending)
-        if any(pending.actions for pending in self._pending):
+        pending = self._pending.open
+        role = self._race.role(self._now_s(), self._tail.state.entry, pending)
+        if any(one.actions for one in pending):
             role = Role.APPEND
         match role:
             case Role.LOOK:
                 await self._catch_up()
             case Role.FOLLOW:
-                unhanded = [pending for pending in self._pending if pending.handed_tail is None]
-                await asyncio.gather(self._hand_over(unhanded), self._follow())
+                await self._hand_over_and_follow([one for one in pending if one.handed_tail is None])
             case Role.APPEND:
                 await self._append_entry()
 
@@ -171,16 +178,17 @@ class Appender:
     async def _append_entry(self) -> None:
         race = self._race
         limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
-        await self._hand_over([p for p in self._pending if p.rows is not None and p.size_bytes > limit])
+        await self._hand_over([p for p in self._pending.open if p.rows is not None and p.size_bytes > limit])
         now_s = self._now_s()
-        race.begin_append(now_s)
+        if self._pending:  # a process in charge that has nothing to append itself goes on only as long as it finds something
+            race.begin_append(now_s)
         if collected := race.combines(now_s) and (race.leading or not self._pending):
             await asyncio.sleep(max(race.moved_s, race.listed_s) + self._pace.combine_s - now_s)
             await self._list()
         self._end_overdue()
         state = self._tail.state
         # What is large and came while this waited is handed over by the next turn.
-        fit = [p for p in self._pending if p.rows is None or p.size_bytes <= limit or p.exposed_until]
+        fit = [p for p in self._pending.open if p.rows is None or p.size_bytes <= limit or p.exposed_until]
         composed = compose(
             state,
             fit,
@@ -204,6 +212,8 @@ class Appender:
         finally:
             if listing is not None:
                 await asyncio.gather(listing, return_exceptions=True)
+        if self._tail.state.entry > state.entry:  # it was folded, or another's stands in its place
+            self._own_ids.discard(composed.header.write_id)
         race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
@@ -212,11 +222,10 @@ class Appender:
         key = self._paths.entry(number)
         write_id = composed.header.write_id
         self._own_ids.add(write_id)
-        exposed_before = [(pending, pending.exposed_until) for pending in composed.put_in]
         for pending in composed.put_in:
             pending.write_ids.add(write_id)
-            pending.exposed_until = max(pending.exposed_until, number)
-        delay_s = self._pace.retry_s
+        take_back = expose(composed.put_in, number)
+        backoff = Backoff(self._pace)
         first = True
         while True:
             sent_s = self._now_s()
@@ -225,11 +234,10 @@ class Appender:
             except Conflict:
                 pass  # refused, or refused after our own success: only what stands there tells
             except StoreUnavailable:
-                await asyncio.sleep(delay_s)
+                await asyncio.sleep(backoff.next_s())
             except PenstockError:
-                if first:  # the store refused the only request there was: nothing can land later
-                    for pending, exposed_until in exposed_before:
-                        pending.exposed_until = exposed_until
+                if first:  # nothing can land later
+                    take_back()
                 raise
             else:
                 await view.confirm(number - 1)
@@ -243,25 +251,33 @@ class Appender:
                 await view.take(number, found)
             if self._tail.state.entry >= number:
                 return self._write_ids.get(number) == write_id
-            if all(pending.done for pending in self._pending) and not self._waiting:
+            if not self._pending and not self._waiting:
                 return False
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, 1.0)
+            await asyncio.sleep(backoff.next_s())
 
     async def _read_back(self, key: str) -> bytes | None:
-        delay_s = self._pace.retry_s
+        backoff = Backoff(self._pace)
         while True:
             try:
                 return (await self._store.get(key)).data
             except ObjectMissing:
                 return None
             except StoreUnavailable:
-                if all(pending.done for pending in self._pending):
+                if not self._pending:
                     raise
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, 1.0)
+                await asyncio.sleep(backoff.next_s())
 
     # --- Handing over and following ---------------------------------------------------------------------------------------------
+
+    async def _hand_over_and_follow(self, chosen: list[Pending]) -> None:
+        """Follow beside the request: what the next entries tell is the same. A hand-over that was begun is always seen to its end."""
+        following = asyncio.ensure_future(self._follow())
+        try:
+            await self._hand_over(chosen)
+            await following
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     async def _hand_over(self, chosen: list[Pending]) -> None:
         """Put these where any appender finds them, this one too."""
@@ -284,12 +300,17 @@ class Appender:
             openings=[p.opening for p in fresh if p.opening],
             batches=[(p.batch, p.rows if not p.batch.parts else None) for p in fresh if p.batch],
         )
-        for pending in fresh:
-            pending.exposed_until = pending.valid_until
-        if len(over.data) > _PUT_LARGE_BYTES:
-            await self._store.put_large(over.handed.key, over.data)
-        else:
-            await self._store.put(over.handed.key, over.data, mode=Put.REPLACE)
+        take_back = expose(fresh, tail + VALIDITY_ENTRIES)
+        try:
+            if len(over.data) > _PUT_LARGE_BYTES:
+                await self._store.put_large(over.handed.key, over.data)
+            else:
+                await self._store.put(over.handed.key, over.data, mode=Put.REPLACE)
+        except StoreUnavailable:
+            raise
+        except PenstockError:  # there is nothing that anybody could link
+            take_back()
+            raise
         placed = iter(over.handed.batches)
         for pending in fresh:
             batch = next(placed) if pending.batch else None
@@ -303,18 +324,23 @@ class Appender:
     async def _follow(self) -> None:
         """Look for the entry that brings what was handed over, until there is more to hand over or hope ends."""
         await self._pause(self._pace.follow_first_s)
-        while any(not pending.done for pending in self._pending):
+        while self._pending:
             await self._catch_up()
-            if any(pending.handed_tail is None or pending.passed_over for pending in self._pending):
+            pending = self._pending.open
+            if any(one.handed_tail is None or one.passed_over for one in pending):
                 return
-            if not self._race.served(self._now_s(), self._tail.state.entry, self._pending):
+            if not self._race.served(self._now_s(), self._tail.state.entry, pending):
                 return
             await self._pause(min(max(self._pace.follow_s, self._tail.next_s()), self._pace.follow_max_s))
 
     async def _list(self) -> None:
-        if await self._waiting.list(self._tail.state.entry):
-            self._waiting.review(self._tail.state)
-            self._race.note_listed(self._now_s(), found=bool(self._waiting))
+        found = False
+        try:
+            if await self._waiting.list(self._tail.state.entry):
+                self._waiting.review(self._tail.state)
+                found = bool(self._waiting)
+        finally:  # one that failed is followed by a pause too
+            self._race.note_listed(self._now_s(), found=found)
 
     # --- What the tail tells ----------------------------------------------------------------------------------------------------
 
@@ -330,50 +356,21 @@ class Appender:
         else:
             age_s = max(0, self._clock.wall_ms() - folded.header.append_time_ms) / 1000
             self._race.note_foreign(self._now_s(), age_s, folded.header)
-        for pending in self._pending:
-            outcome = after_fold(pending, folded)
-            if outcome is not None:
-                pending.settle(outcome)
-            elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms + _LISTING_MS:
-                pending.passed_over += 1
+        self._pending.folded(folded)
         self._waiting.review(folded.state)
-        self._renew_expired(folded.state)
 
     def _on_jump(self, state: State) -> None:
         self._race.leading = False
         self._waiting.clear()
-        for pending in self._pending:
-            outcome = after_jump(pending, state)
-            if outcome is not None:
-                pending.settle(outcome)
-        self._renew_expired(state)
-
-    def _renew_expired(self, state: State) -> None:
-        for pending in self._pending:
-            if not pending.done and is_expired(pending, state):
-                if pending.batch and pending.rows is not None:
-                    pending.batch = replace(pending.batch, parts=())
-                pending.valid_from(state.entry)
+        self._own_ids.clear()  # the entries they are of have been passed over
+        self._pending.jumped(state)
 
     def _end_overdue(self) -> None:
-        """Nothing leaves this process after its deadline, however the timer sleeps: staged rows it links may be gone by then."""
-        for pending in self._pending:
-            if self._now_s() >= pending.deadline_s:
-                self._time_out(pending)
+        self._pending.end_overdue(self._now_s(), self._tail.state)
 
     def _time_out(self, pending: Pending) -> None:
         pending.settle(at_deadline(pending, self._tail.state))
         self._news.set()
-
-    def _fail_all(self, error: PenstockError) -> None:
-        """A fault that waiting will not mend ends what is pending: with the fault itself where nothing can have been written."""
-        for pending in self._pending:
-            if self._tail.state.entry >= pending.exposed_until:
-                pending.settle(error)
-            else:
-                unknown = UnknownOutcome("the send may be in the log, and the store refuses to tell", observed=str(error))
-                unknown.__cause__ = error
-                pending.settle(unknown)
 
     async def write_missing_checkpoint(self) -> None:
         """Write the newest due checkpoint that this process passed, unless it is there."""
@@ -385,7 +382,7 @@ class Appender:
             with suppress(StoreUnavailable):
                 await self._tail.reopen()
                 return
-        await asyncio.sleep(self._pace.retry_s)
+        await asyncio.sleep(self._backoff.next_s())
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not longer than until something new is pending or known."""
@@ -393,7 +390,8 @@ class Appender:
             return
         self._news.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), seconds)
+            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
+                await self._news.wait()
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()

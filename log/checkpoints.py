@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-from .errors import DataDamaged, NewerFormatError, StoreUnavailable
+from .errors import DataDamaged, NewerFormatError, PenstockError
 from .files import digest
 from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
 from .paths import TopicPaths
 from .state import State, parse_state, state_document
-from .stores.protocol import Conflict, ObjectStore, Put
+from .stores.protocol import ObjectStore, Put
 
 _LARGE_BYTES = MIB
 
@@ -66,7 +66,9 @@ class CheckpointWriter:
         """Write this state's checkpoint unless it is there."""
         try:
             await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)
-        except (Conflict, StoreUnavailable):
+        except PenstockError:
+            # It is there, or the store is full, refuses or does not answer. Nothing rests on this one: whoever appends or opens next
+            # tries again, and a lasting fault of the store ends the sends themselves.
             return
 
     async def finish(self) -> None:

@@ -262,3 +262,10 @@ class InternalError(PenstockError):
     """A bug in Penstock; please report it with this text."""
 
     kind = "internal"
+
+
+def unforeseen(error: Exception, *, operation: str) -> InternalError:
+    """A bug, as an error that reaches the caller instead of vanishing in a task."""
+    internal = InternalError("something unforeseen went wrong; please report it", operation=operation, observed=repr(error))
+    internal.__cause__ = error
+    return internal

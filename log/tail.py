@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .errors import PenstockError, StoreUnavailable, ViewLost
+from .errors import PenstockError, StoreUnavailable, ViewLost, unforeseen
 from .fold import Folded
 from .limits import CHECKPOINT_ENTRIES
 from .paths import TopicPaths
@@ -122,8 +122,8 @@ class Tail:
                 await self.step()
             except StoreUnavailable:
                 interval_s = max(interval_s, max_s / 4)
-            except PenstockError as error:
-                self._failure = error
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for entries must hear of it
+                self._failure = error if isinstance(error, PenstockError) else unforeseen(error, operation="read the log")
                 self._wake()
                 return
             if self.state.entry > before:

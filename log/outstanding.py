@@ -1,0 +1,100 @@
+"""All that one process has on its way into the log, and what entries, jumps, time and faults make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .errors import PenstockError, UnknownOutcome
+from .fold import Folded
+from .pending import Pending, after_fold, after_jump, at_deadline, is_expired
+from .state import State
+
+_LISTING_MS = 100
+"""A hand-over is not passed over by an entry that was composed so soon after it: its writer may have listed before."""
+
+
+class Outstanding:
+    """The appends whose outcome is not known yet, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._appends: list[Pending] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.open)
+
+    @property
+    def open(self) -> list[Pending]:
+        """Those whose outcome is not known yet."""
+        self._appends = [one for one in self._appends if not one.done]
+        return list(self._appends)
+
+    def add(self, pending: Pending) -> None:
+        self._appends.append(pending)
+
+    def folded(self, folded: Folded) -> None:
+        """An entry was folded, right behind the one before."""
+        for pending in self.open:
+            outcome = after_fold(pending, folded)
+            if outcome is not None:
+                pending.settle(outcome)
+            elif pending.handed_tail is not None and folded.header.append_time_ms > pending.handed_ms + _LISTING_MS:
+                pending.passed_over += 1
+        self._renew_expired(folded.state)
+
+    def jumped(self, state: State) -> None:
+        """Entries were passed over."""
+        for pending in self.open:
+            outcome = after_jump(pending, state)
+            if outcome is not None:
+                pending.settle(outcome)
+        self._renew_expired(state)
+
+    def _renew_expired(self, state: State) -> None:
+        for pending in self.open:
+            if is_expired(pending, state):
+                if pending.batch and pending.rows is not None:
+                    pending.batch = replace(pending.batch, parts=())
+                pending.valid_from(state.entry)
+
+    def end_overdue(self, now_s: float, state: State) -> None:
+        """Nothing leaves this process after its deadline, however the timer sleeps: staged rows it links may be gone by then."""
+        for pending in self.open:
+            if now_s >= pending.deadline_s:
+                pending.settle(at_deadline(pending, state))
+
+    def end(self, state: State) -> None:
+        """Nobody goes on with any of it."""
+        for pending in self.open:
+            pending.settle(at_deadline(pending, state))
+
+    def fail(self, error: PenstockError, state: State) -> None:
+        """A fault that waiting will not mend ends all: with the fault itself where nothing can have been written."""
+        for pending in self.open:
+            if state.entry >= pending.exposed_until:
+                pending.settle(error)
+            else:
+                unknown = UnknownOutcome(
+                    "the send may be in the log, and a fault keeps this process from telling",
+                    operation="append",
+                    observed=str(error),
+                    hint="reopen the producer; a named producer's last_sequence says what was written",
+                )
+                unknown.__cause__ = error
+                pending.settle(unknown)
+
+
+def expose(chosen: Sequence[Pending], until: int) -> Callable[[], None]:
+    """Note that a request is about to leave which may bring these as late as entry ``until``.
+
+    Returns what takes the note back: for when that was the only request, and the store has refused it for good.
+    """
+    before = [(pending, pending.exposed_until) for pending in chosen]
+    for pending in chosen:
+        pending.exposed_until = max(pending.exposed_until, until)
+
+    def take_back() -> None:
+        for pending, exposed_until in before:
+            pending.exposed_until = exposed_until
+
+    return take_back
