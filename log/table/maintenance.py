@@ -274,7 +274,8 @@ async def _append_nothing(actions: object) -> None:
 
 async def _pause(stop: asyncio.Event, time: timedelta) -> None:
     with suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), time.total_seconds())
+        async with asyncio.timeout(time.total_seconds()):  # `wait_for` of Python 3.11 may lose a cancellation
+            await stop.wait()
 
 
 def _table_number(folder: str) -> int | None:
