@@ -8,6 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
+from tests.figures import Figures
 from tests.servers import VERSITYGW
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
@@ -16,6 +17,7 @@ TOOLS = {"versitygw": "go", "spark": "java"}
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
+    config.pluginmanager.register(Figures(), "penstock-figures")
 
 
 # The files with such tests take long: run first, they leave no worker alone with them at the end.

@@ -17,7 +17,8 @@ from penstock.log.errors import PenstockError, ViewLost
 from penstock.log.view import View
 from tests.simulation.checker import check
 from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
-from tests.simulation.mutants import MUTANTS, attribute
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.patches import attribute
 from tests.simulation.scenarios import build, of_seed, small_work
 from tests.simulation.small import small_log
 from tests.simulation.world import World
@@ -28,6 +29,7 @@ MUST_HAPPEN = (
     "late answer: refused", "a reader was trimmed past", "job linked", "collected hand-over", "collected job object",
     "topic created again", "restart", "clock step beyond 5 minutes", "refused by clock", "write landed after its caller was gone",
     "write landed twice", "send: unknown_outcome", "send: not_written", "send: producer_failed", "send: fenced", "replay",
+    "expired row", "large batch beside its entry",
 )  # fmt: skip
 """What a sweep must have met at least once; else it proves less than it seems to."""
 TEETH_STEPS = 60_000
@@ -40,22 +42,43 @@ class Run:
 
     scenario: str
     seed: int | str
+    again: str
+    """The command that plays it again."""
     wrong: tuple[str, ...]
     counts: Counter[str]
     digest: str
     seconds: float
+
+    def report(self) -> str:
+        """What is wrong with it, and how to see it again."""
+        lines = [line[:600] for line in self.wrong[:5]]
+        return "\n    ".join([f"WRONG {self.scenario}, seed {self.seed}: again with `{self.again}`", *lines])
 
 
 def play(
     scenario: str, seed: int | str, *, mutant: str | None = None, rate: float | None = None, max_steps: int | None = None
 ) -> Run:
     """Play a scenario and judge it; whatever stops the run is wrong too."""
-    return judge(scenario, seed, partial(build, scenario, seed, rate=rate), mutant=mutant, max_steps=max_steps)
+    again = replay_command(seed, scenario=scenario, mutant=mutant)
+    return judge(scenario, seed, again, partial(build, scenario, seed, rate=rate), mutant=mutant, max_steps=max_steps)[0]
+
+
+def replay_command(seed: int | str, **options: object) -> str:
+    """The command that plays a run again."""
+    given = " ".join(f"--{name} {value}" for name, value in options.items() if value is not None)
+    return f'make replay SEED={seed} ARGS="{given}"'
 
 
 def judge(
-    scenario: str, seed: int | str, make: Callable[[], World], *, mutant: str | None = None, max_steps: int | None = None
-) -> Run:
+    scenario: str,
+    seed: int | str,
+    again: str,
+    make: Callable[[], World],
+    *,
+    mutant: str | None = None,
+    max_steps: int | None = None,
+) -> tuple[Run, World]:
+    """Play the world that ``make`` makes, without the mutant's guard, and judge it."""
     started = time.perf_counter()
     with small_log(), MUTANTS[mutant].patch() if mutant else nullcontext():
         world = make()
@@ -66,7 +89,7 @@ def judge(
             except (AssertionError, PenstockError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 wrong = [f"{type(error).__name__}: {error}"]
     counts = world.counts + world.history.counts
-    return Run(scenario, seed, tuple(wrong), counts, world.kernel.digest(), time.perf_counter() - started)
+    return Run(scenario, seed, again, tuple(wrong), counts, world.kernel.digest(), time.perf_counter() - started), world
 
 
 @contextmanager
@@ -101,9 +124,19 @@ def _sweep_one(seed: int) -> Run:
     return play(of_seed(seed), seed)
 
 
+def met(runs: Iterable[Run]) -> Counter[str]:
+    """How often each thing happened in these runs."""
+    return sum((run.counts for run in runs), Counter[str]())
+
+
+def table(counts: Counter[str]) -> str:
+    """The counts as lines, what must happen and did not among them."""
+    return "\n".join(f"{counts[what]:10,}  {what}" for what in sorted({*counts, *MUST_HAPPEN}))
+
+
 def never_happened(runs: Iterable[Run]) -> list[str]:
     """What a sweep of these runs should have met, and did not."""
-    total = sum((run.counts for run in runs), Counter[str]())
+    total = met(runs)
     return [what for what in MUST_HAPPEN if not total[what]]
 
 
@@ -136,9 +169,17 @@ def exhaustive(*, seed: int = 1, workers: int = 1, every: int = 1) -> list[Run]:
 
 
 def _exhaustive_one(seed: int, script: tuple[str, int, str]) -> Run:
-    process, number, fault = script
-    plan = ScriptedFaults([(Where(process=process, occurrence=number), Fault[fault])])
-    return judge(f"{fault} at call {number} of {process}", seed, partial(small_work, seed, plan))
+    return single_fault(seed, *script)[0]
+
+
+def single_fault(seed: int, process: str, number: int, fault: str) -> tuple[Run, World]:
+    """The small workload with one fault, at one call of one process."""
+
+    def make() -> World:
+        return small_work(seed, ScriptedFaults([(Where(process=process, occurrence=number), Fault[fault])]))
+
+    again = replay_command(seed, process=process, call=number, fault=fault)
+    return judge(f"{fault} at call {number} of {process}", seed, again, make)
 
 
 def _map(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
@@ -168,6 +209,10 @@ def main(arguments: list[str] | None = None) -> int:
     replay.add_argument("--seed", type=int, required=True)
     replay.add_argument("--scenario")
     replay.add_argument("--mutant", choices=sorted(MUTANTS))
+    single = replay.add_argument_group("a single fault of `exhaustive`")
+    single.add_argument("--process")
+    single.add_argument("--call", type=int, help="of this process, from 1")
+    single.add_argument("--fault", choices=[fault.name for fault in Fault])
     replay.add_argument("--trace", type=int, default=200, help="how many of the last events to print")
     options = parser.parse_args(arguments)
     return {"sweep": _sweep, "teeth": _teeth, "exhaustive": _exhaustive, "replay": _replay}[options.command](options)
@@ -179,9 +224,7 @@ def _sweep(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     for run in runs:
         _print_wrong(run)
-    total = sum((run.counts for run in runs), Counter[str]())
-    for what, count in sorted(total.items()):
-        print(f"{count:10,}  {what}")
+    print(table(met(runs)))
     missing = never_happened(runs)
     print(f"{len(runs)} seeds, {60 * len(runs) / seconds:.0f} a minute, {sum(bool(run.wrong) for run in runs)} wrong")
     if missing:
@@ -193,14 +236,14 @@ def _teeth(options: argparse.Namespace) -> int:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     toothless = []
     print(
-        f"| guard removed | mutant | scenario | caught in {len(seeds)} seeds | first |\n| --- | --- | --- | ---: | --- |",
+        f"| guard removed | mutant | invariant | scenario | caught in {len(seeds)} seeds | first |\n| --- | --- | --- | --- | ---: | --- |",
         flush=True,
     )
     for name in options.mutant or MUTANTS:
         caught = teeth(name, seeds, workers=options.workers)
         first = f"{caught[0].seed}: {caught[0].wrong[0].splitlines()[0][:60]}" if caught else ""
         mutant = MUTANTS[name]
-        print(f"| {mutant.guard} | {name} | {mutant.scenario} | {len(caught)} | {first} |", flush=True)
+        print(f"| {mutant.guard} | {name} | {mutant.invariant} | {mutant.scenario} | {len(caught)} | {first} |", flush=True)
         toothless += [] if caught else [name]
     if toothless:
         print(f"not caught: {', '.join(toothless)}")
@@ -216,27 +259,24 @@ def _exhaustive(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    scenario = options.scenario or of_seed(options.seed)
-    with small_log(), MUTANTS[options.mutant].patch() if options.mutant else nullcontext():
-        world = build(scenario, options.seed)
-        try:
-            wrong = check(world.run())
-        except AssertionError as error:
-            wrong = [str(error)]
+    if options.fault:
+        run, world = single_fault(options.seed, options.process, options.call, options.fault)
+    else:
+        scenario = options.scenario or of_seed(options.seed)
+        make = partial(build, scenario, options.seed)
+        run, world = judge(scenario, options.seed, replay_command(options.seed), make, mutant=options.mutant)
     print(world.kernel.trace.tail(options.trace))
-    for what, count in sorted(world.counts.items()):
+    for what, count in sorted(run.counts.items()):
         print(f"{count:10,}  {what}")
-    print(f"{scenario}, seed {options.seed}, digest {world.kernel.digest()}")
-    for line in wrong:
+    print(f"{run.scenario}, seed {run.seed}, digest {run.digest}")
+    for line in run.wrong:
         print(line)
-    return 1 if wrong else 0
+    return 1 if run.wrong else 0
 
 
 def _print_wrong(run: Run) -> None:
     if run.wrong:
-        print(f"WRONG {run.scenario}, seed {run.seed}: again with `make replay SEED={run.seed}`")
-        for line in run.wrong[:5]:
-            print(f"    {line[:600]}", flush=True)
+        print(run.report(), flush=True)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ async def _replay(world: World, truth: Truth) -> list[str]:
 def _keys(world: World, truth: Truth) -> Iterator[str]:
     """I1: an entry's key that is created again lies at or below the floor, where nobody believes it."""
     floor = _floor(world)
+    replaced = {number for key in world.archive.replaced if (number := world.paths.entry_number(key)) is not None}
+    yield from (f"I1 entry {number} was written over" for number in sorted(replaced))
     times = Counter(number for key in world.archive.created if (number := world.paths.entry_number(key)) is not None)
     for number, created in times.items():
         if created > 1 and number > floor:
@@ -133,7 +135,11 @@ def _checkpoints(world: World, truth: Truth) -> Iterator[str]:
         number = world.paths.checkpoint_entry(key) if key.startswith(world.paths.checkpoints) else None
         if number is None:
             continue
-        state = decode_checkpoint(stored.data, where=key)
+        try:
+            state = decode_checkpoint(stored.data, where=key)
+        except DataDamaged as error:
+            yield f"I2 checkpoint {number} was never whole: {error}"
+            continue
         if state != truth.states.get(number):
             yield f"I2 checkpoint {number} is not the state folded from the start"
         if row_sum(state) != state.sum:

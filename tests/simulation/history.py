@@ -11,7 +11,7 @@ from penstock.log.errors import UnknownOutcome
 from penstock.log.receipts import Receipt, SendResult
 from penstock.log.runtime import Clock
 from penstock.log.stores.memory import MemoryStore
-from penstock.log.stores.protocol import Buffer, ObjectMissing, PutMode, StoredObject, Version
+from penstock.log.stores.protocol import Buffer, ObjectMissing, Put, PutMode, StoredObject, Version
 
 
 class Archive(MemoryStore):
@@ -23,6 +23,8 @@ class Archive(MemoryStore):
         self.deleted: list[str] = []
         self.created: list[str] = []
         """Every key that came into being, again each time that it did."""
+        self.replaced: list[str] = []
+        """Every key whose object gave way to another."""
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
         absent = key not in self._objects
@@ -30,7 +32,13 @@ class Archive(MemoryStore):
         if absent:
             self.created.append(key)
             self.first.setdefault(key, await self.get(key))
+        else:
+            self.replaced.append(key)
         return version
+
+    async def damage(self, key: str, data: Buffer) -> None:
+        """What no process does: other bytes under a key, as if they had been written there."""
+        await super().put(key, data, mode=Put.REPLACE)
 
     async def delete(self, key: str) -> None:
         if key in self._objects:

@@ -241,6 +241,49 @@ def files(seed: int | str, *, rate: float = 0.02) -> World:
     return world
 
 
+def expiry(seed: int | str, *, rate: float = 0.04) -> World:
+    """A topic that keeps its messages for some hours only, with rival maintainers, and readers who come late."""
+    rng = _rng(seed)
+    world = World(
+        seed,
+        plan=_plan(seed, rate),
+        network=Network(pause_s=(1.0, 12 * HOUR_S), page_keys=rng.choice([3, 1000])),
+        faults_end_s=rng.uniform(1.0, 4.0) * DAY_S,
+        retention=timedelta(hours=rng.uniform(1.0, 30.0)),
+        nemesis=Nemesis(every_s=6 * HOUR_S if rate else 0.0, pause_s=(1.0, 12 * HOUR_S)),
+    )
+    for number in range(2):
+        sender = Sender(f"s{number}", bursts=rng.randint(20, 40), burst=(1, 3), think_s=(0.05, log_uniform(rng, HOUR_S, DAY_S)))
+        world.process(f"p{number}", sender)
+    every_s = (0.5, log_uniform(rng, 60.0, HOUR_S))
+    for number in range(rng.randint(2, 3)):
+        world.process(f"m{number}", Maintainer(f"m{number}", every_s=every_s))
+    world.process("reader", Follower("reader", idle_s=(0.1, 60.0)))
+    world.process("replayer", Replayer("replayer", every_s=(60.0, 6 * HOUR_S)))
+    return world
+
+
+def uploads(seed: int | str, *, rate: float = 0.1) -> World:
+    """Batches too large for an entry, whose senders stop for hours between the upload and the entry that links it."""
+    world = World(seed, plan=_stops(seed, rate, spared="m"), network=Network(pause_s=(HOUR_S, 5 * HOUR_S)), faults_end_s=2 * DAY_S)
+    options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=2))
+    for number in range(3):
+        sender = Sender(
+            f"s{number}",
+            bursts=40,
+            burst=(1, 1),
+            think_s=(10.0, HOUR_S),
+            large=0.7,
+            large_bytes=(20_000, 40_000),
+            reopen=0.0,
+            options=options,
+        )
+        world.process(f"p{number}", sender)
+    world.process("m", Maintainer("m", every_s=(60.0, 900.0), steps=("publish", "trim", "collect")))
+    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
+    return world
+
+
 def _stops(seed: int | str, rate: float, *, spared: str = "-") -> RandomFaults | None:
     """Long stops and nothing else; none of processes whose names begin with ``spared``."""
     stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
@@ -333,6 +376,8 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "files": files,
     "trims": trims,
     "rush": rush,
+    "expiry": expiry,
+    "uploads": uploads,
     "relives": relives,
     "calm": calm,
 }
@@ -345,5 +390,8 @@ def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
 
 def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
-    order = ["crowd", "days", "names", "lives", "files", "crowd", "trims", "careless", "relives", "hasty", "jobs", "throng"]
+    order = (
+        *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
+        *("careless", "relives", "uploads", "hasty", "jobs", "throng"),
+    )
     return order[seed % len(order)]

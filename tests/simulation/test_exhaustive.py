@@ -14,7 +14,7 @@ EVERY = 40
 def test_single_faults_are_survived() -> None:
     runs = exhaustive(every=EVERY)
     assert len(runs) > 50
-    wrong = [f"{run.scenario}: {run.wrong[0]}" for run in runs if run.wrong]
+    wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
     faults = {what for run in runs for what in run.counts if what.startswith("fault: ")}
     assert len(faults) > 10

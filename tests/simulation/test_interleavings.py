@@ -18,7 +18,6 @@ from penstock.log.header import CloseJob, ForgetJob
 from penstock.log.receipts import SendResult
 from penstock.log.rows import entry_rows
 from penstock.log.state import State
-from penstock.log.stores.protocol import Put
 from penstock.log.view import View
 from tests.log.test_fold import batch, header_on, step, topic
 from tests.simulation.faults import Fault, ScriptedFaults, Where
@@ -469,12 +468,12 @@ def test_a_damaged_entry_in_mid_log_forks_nobody_and_stops_nobody() -> None:
         await stage.fill(12)
         key = stage.paths.entry(5)
         whole = (await stage.archive.get(key)).data
-        await stage.archive.put(key, whole[:200] + b"\xff" + whole[201:], mode=Put.REPLACE)
+        await stage.archive.damage(key, whole[:200] + b"\xff" + whole[201:])
         await process.run(view.catch_up())
         assert view.skipped
         assert view.state == (await _state_of_newcomer(stage))
         assert isinstance(await writer.sent("after"), SendResult), "it was never exposed to an entry that was passed over"
-        await stage.archive.put(key, whole, mode=Put.REPLACE)  # for the judge, who reads everything
+        await stage.archive.damage(key, whole)  # for the judge, who reads everything
 
     stage.play(script)
 

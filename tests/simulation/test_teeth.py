@@ -20,7 +20,8 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
     caught = next((seed for seed in seeds if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong), None)
     assert caught is not None, f"it goes unnoticed that {mutant.guard}"
-    assert not play(mutant.scenario, caught).wrong, f"seed {caught} of {mutant.scenario} goes wrong with every guard in place"
+    intact = play(mutant.scenario, caught)
+    assert not intact.wrong, f"it goes wrong with every guard in place: {intact.report()}"
 
 
 @pytest.mark.parametrize("name", MUTANTS)
