@@ -36,6 +36,10 @@ class Arrivals:
         last = self._arrived[-1]
         return last if isinstance(last, State) else last[0].state
 
+    def states(self) -> list[State]:
+        """The state after each of them."""
+        return [item if isinstance(item, State) else item[0].state for item in self._arrived]
+
     def begin(self, before: State, *, jumped_to: State | None = None) -> None:
         """Start anew behind ``before``; ``jumped_to`` is where the view stands, if it passed over entries behind that."""
         self.before, self.size_bytes = before, 0

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from ..errors import PenstockError, ViewLost
+from ..errors import InternalError, PenstockError, ViewLost
 from ..paths import TopicPaths, parse_padded
 from ..runtime import Runtime
 from ..settings import TopicRecord
@@ -258,13 +258,20 @@ class Maintenance:
                 await self._attempt(name, step)
 
     async def _attempt(self, name: str, step: Callable[[], Awaitable[object]]) -> None:
-        errors = {step_name: text for step_name, text in self._statistics.errors.items() if step_name != name}
+        error: PenstockError | None = None
         result: object
         try:
             result = await step()
-        except PenstockError as error:
-            errors[name], result = str(error), error
-        self._statistics = replace(self._statistics, errors=errors)
+        except PenstockError as known:
+            result = error = known
+        except Exception as unknown:  # noqa: BLE001 - memory that ran out, or a bug: nobody would see a loop that ended
+            result = error = InternalError(
+                "a step of the maintenance failed", operation=name, object=self._paths.root, observed=repr(unknown)
+            )
+            error.__cause__ = unknown
+        # Read now and not before: the other loop may have noted an error meanwhile.
+        errors = {other: text for other, text in self._statistics.errors.items() if other != name}
+        self._statistics = replace(self._statistics, errors=errors if error is None else {**errors, name: str(error)})
         self._on_step(name, result)
 
 

@@ -16,13 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from ..arrivals import Arrivals
 from ..errors import DataDamaged, ViewLost
 from ..fold import Folded
 from ..limits import MIB
 from ..paths import TopicPaths
 from ..rows import entry_pieces, runs_of
 from ..runtime import Runtime
-from ..salvage import fold_known, salvage
+from ..salvage import fold_known
 from ..settings import TopicRecord
 from ..state import State
 from ..stores.protocol import ObjectStore
@@ -89,11 +90,8 @@ class Publisher:
         self._cache = cache
         self._commit_bytes = commit_bytes
         self._view: View | None = None
-        self._before = State()
-        """Where ``_arrived`` begins: the state after the last published entry."""
-        self._arrived: list[tuple[Folded, bytes] | State] = []
-        """Entries folded since, and states the view jumped to."""
-        self._arrived_bytes = 0
+        self._arrivals: Arrivals | None = None
+        """What the view folded behind the last published entry."""
 
     async def publish_once(self) -> Published:
         """One commit with what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
@@ -106,19 +104,22 @@ class Publisher:
         except ViewLost:
             self._view = None  # another publisher went on, and the log was trimmed behind it
             return Published()
-        if not self._arrived:
+        arrivals = self._arrivals
+        if arrivals is None or not len(arrivals):
             return Published()
         snapshot = await self._delta.refresh()
-        if not self.may_commit(snapshot, self._before.entry):
+        if not self.may_commit(snapshot, arrivals.before.entry):
             self._view = None
             return Published(caught_up=False)
-        work = await self._work(snapshot)
+        ends = tuple(snapshot.end(queue) for queue in range(arrivals.after.queues))
+        work = _Work(snapshot.published, ends, arrivals.after, tuple(await arrivals.entries()))
         files, lost = await self._upload(work)
         entries = work.after.entry - work.start
         if caught_up and not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
             return Published()
         if not await self._commit(snapshot, work, files, lost, started_s):
             return Published(caught_up=False)
+        arrivals.begin(work.after)
         with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
         oldest_ms = min(with_rows, default=work.after.store_time_ms)
         return Published(
@@ -149,51 +150,31 @@ class Publisher:
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
         """Fold on until a commit is full; whether there is nothing more to publish after it."""
-        if self._view is None or self._before.entry != snapshot.published:
-            self._view = await self._open_view(snapshot)
-        view = self._view
-        while self._arrived_bytes < self._commit_bytes:
+        if self._view is None or self._arrivals is None or self._arrivals.before.entry != snapshot.published:
+            self._view, self._arrivals = await self._open_view(snapshot)
+        view, arrivals = self._view, self._arrivals
+        while arrivals.size_bytes < self._commit_bytes:
             before = view.state
             if not await view.step():
                 return True
             if self._lives(before) and not self._lives(view.state):
                 return True  # the topic was deleted
             if not self._lives(view.state):
-                self._view = None  # entries of a later topic of this name
-                self._arrived.clear()
+                self._view = self._arrivals = None  # entries of a later topic of this name
                 return True
         return False
 
-    async def _open_view(self, snapshot: Snapshot) -> View:
+    async def _open_view(self, snapshot: Snapshot) -> tuple[View, Arrivals]:
         """A view whose state is the one after the last published entry."""
         view = View(self._store, self._paths, self._runtime, cache=self._cache)
         await view.open(at_most=snapshot.published)
         await fold_known(view, self._store, self._paths, snapshot.published)
-        self._arrived, self._arrived_bytes, self._before = [], 0, view.state
+        arrivals = Arrivals(self._store, self._paths, view)
         if view.state.entry > snapshot.published:  # led around damage, past it
             ends = tuple(snapshot.end(queue) for queue in range(view.state.queues))
-            self._before = replace(view.state, entry=snapshot.published, next_offsets=ends, sum=0)
-            self._arrived.append(view.state)
-        view.on_fold = self._take
-        view.on_jump = self._arrived.append
-        return view
-
-    def _take(self, folded: Folded, data: bytes) -> None:
-        self._arrived.append((folded, data))
-        self._arrived_bytes += _size(folded, data)
-
-    async def _work(self, snapshot: Snapshot) -> _Work:
-        """What arrived, with the rows that can be had back from entries that were jumped over."""
-        entries: list[tuple[Folded, bytes]] = []
-        state = self._before
-        for item in tuple(self._arrived):
-            if isinstance(item, State):
-                entries += await salvage(self._store, self._paths, state, item)
-                state = item
-            else:
-                entries.append(item)
-                state = item[0].state
-        return _Work(snapshot.published, tuple(snapshot.end(queue) for queue in range(state.queues)), state, tuple(entries))
+            before = replace(view.state, entry=snapshot.published, next_offsets=ends, sum=0)
+            arrivals.begin(before, jumped_to=view.state)
+        return view, arrivals
 
     def _lives(self, state: State) -> bool:
         return state.alive and state.incarnation == self._record.incarnation
@@ -238,8 +219,6 @@ class Publisher:
         commit = Commit("WRITE", adds=tuple(files), txns={PUBLISHED: work.after.entry, **ends, **lost})
         while self.may_commit(snapshot, work.start):
             if await self._delta.commit(commit, on=snapshot, started_s=started_s):
-                self._arrived.clear()
-                self._arrived_bytes, self._before = 0, work.after
                 return True
             snapshot = await self._delta.refresh()
         return False
@@ -279,11 +258,6 @@ def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
     edges = np.concatenate(([base - 1], offsets, [end]))
     holes = np.flatnonzero(np.diff(edges) > 1)
     return [(int(edges[at]) + 1, int(edges[at + 1])) for at in holes]
-
-
-def _size(folded: Folded, data: bytes) -> int:
-    """Bytes of an entry with all that it links."""
-    return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)
 
 
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]

@@ -9,10 +9,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 from penstock.log.checkpoints import encode_checkpoint
-from penstock.log.errors import DataDamaged, PenstockError
+from penstock.log.errors import DataDamaged, InternalError, PenstockError
 from penstock.log.header import CloseJob
 from penstock.log.limits import TRIM_GRACE_MS, VALIDITY_ENTRIES
 from penstock.log.settings import TopicSettings
@@ -21,6 +22,7 @@ from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit
+from penstock.log.table.agreement import Agreement
 from penstock.log.table.collector import Collector
 from penstock.log.table.compactor import check_merged, compact_once
 from penstock.log.table.compare import Comparer
@@ -29,7 +31,7 @@ from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
 from penstock.log.table.rowhash import RowHash
-from penstock.log.table.trimmer import Trimmer, read_floor_object
+from penstock.log.table.trimmer import Trimmed, Trimmer, read_floor_object
 from penstock.log.verify import verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.topics import LogWriter
@@ -245,6 +247,31 @@ def test_a_log_whose_rows_the_table_lacks_is_not_trimmed() -> None:
     run(test)
 
 
+def test_large_entries_are_compared_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a round compares: of eight staged objects, Arrow never holds the rows of more than two or three."""
+    held_bytes: list[int] = []
+    before_bytes = 0
+    take = Agreement.take
+
+    async def weighed(self: Agreement, rows: pa.Table) -> None:
+        held_bytes.append(pa.total_allocated_bytes() - before_bytes)
+        await take(self, rows)
+
+    async def test() -> None:
+        nonlocal before_bytes
+        log = await LogWriter().create()
+        for _ in range(8):
+            await log.send({0: 8000}, staged=True)
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        monkeypatch.setattr(Agreement, "take", weighed)
+        before_bytes = pa.total_allocated_bytes()
+        await compared(log)
+        assert len(held_bytes) == 8
+        assert max(held_bytes) < 3 * held_bytes[0]
+
+    run(test)
+
+
 def test_what_retention_took_or_the_table_names_as_lost_does_not_stop_trimming() -> None:
     async def test() -> None:
         log = await LogWriter().create()
@@ -424,6 +451,43 @@ def test_a_round_of_everything_leaves_a_topic_that_verifies() -> None:
         report = await verify(log.store, log.paths, log.record, log.runtime)
         assert report.findings == ()
         assert report.table_rows == len(log.sent)
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowCapacityError("offset overflow")])
+def test_a_step_that_fails_with_no_error_of_ours_is_reported_and_tried_again(error: Exception) -> None:
+    """Both loops run until the step has failed twice; the step that only succeeds goes on beside it."""
+
+    async def test() -> None:
+        log = await topic(3)
+        stop, told = asyncio.Event(), []
+
+        async def fails() -> Trimmed:
+            raise error
+
+        def on_step(step: str, result: object) -> None:
+            told.append((step, result))
+            if len([result for step, result in told if step == "trim"]) == 2:
+                stop.set()
+
+        options = MaintenanceOptions(upkeep_interval=timedelta(0), quiet_upkeep_interval=timedelta(0))
+        keeper = Maintenance(
+            log.store,
+            log.paths,
+            log.record,
+            log.runtime,
+            log.append_actions,  # type: ignore[arg-type]
+            options,
+            on_step=on_step,
+        )
+        keeper.trim = fails  # type: ignore[method-assign]
+        await asyncio.wait_for(keeper.run_forever(stop), 10)
+        result = dict(told)["trim"]
+        assert isinstance(result, InternalError)
+        assert result.__cause__ is error
+        assert type(error).__name__ in keeper.statistics().errors["trim"]
+        assert keeper.statistics().errors.keys() == {"trim"}
 
     run(test)
 
