@@ -15,7 +15,6 @@ from .describe import TopicDescription, describe
 from .errors import (
     ClockSkewError,
     ClosedError,
-    FencedError,
     InvalidArgument,
     LimitExceeded,
     PenstockError,
@@ -60,7 +59,7 @@ class Lake:
         self._readers: weakref.WeakValueDictionary[int, Reader] = weakref.WeakValueDictionary()
         self._write_check: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
@@ -111,11 +110,14 @@ class Lake:
         return topic
 
     async def _shared(self, name: str, *, writable: bool) -> Topic:
+        self._check_open()
         task = self._opened.get(name)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             opening = open_topic(self.store, self.runtime, name, writable=writable, pace=self._pace)
             task = self._opened[name] = asyncio.ensure_future(opening)
-        return await asyncio.shield(task)
+        topic = await asyncio.shield(task)
+        self._check_open()
+        return topic
 
     def _retire(self, name: str) -> None:
         """Open it anew the next time. What still uses it goes on, to learn by itself what became of the topic."""
@@ -133,6 +135,7 @@ class Lake:
         epoch, last_sequence = None, -1
         if name is not None:
             epoch, last_sequence = await self._open_name(opened, name, options)
+        self._check_open()
         producer = Producer(
             store=self.store,
             paths=opened.paths,
@@ -172,7 +175,14 @@ class Lake:
             if not isinstance(outcome, UnknownOutcome):
                 raise outcome
             last = outcome
-        raise FencedError("the producer's name could not be opened", object=name, observed=str(last)) from last
+        raise UnknownOutcome(
+            "the producer's name could not be opened: what became of every try is unknown",
+            operation="producer",
+            object=name,
+            expected=f"an answer to one of {OPENING_ATTEMPTS_MAX} tries",
+            observed=str(last),
+            hint="try again; an opening that did get into the log fences nobody but earlier instances of the name",
+        ) from last
 
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
@@ -188,7 +198,9 @@ class Lake:
             self._write_check.done() and (self._write_check.cancelled() or self._write_check.exception())
         ):
             self._write_check = asyncio.ensure_future(self._check_writes())
-        await asyncio.shield(self._write_check)
+        await asyncio.wait((self._write_check,))
+        self._check_open()  # closing cancels the check
+        self._write_check.result()
 
     async def _check_writes(self) -> None:
         await probe_conditional_writes(self.store, self.runtime)
@@ -208,11 +220,15 @@ class Lake:
         """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first error of a producer that
         nobody was told.
 
-        Closing again does nothing.
+        Whoever closes it meanwhile waits for the same end; closing again does nothing. Giving up waiting does not stop it.
         """
-        if self._closed:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        elif self._closing.done():
             return
-        self._closed = True
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         for reader in list(self._readers.values()):
             await reader.close()
         try:
@@ -237,7 +253,7 @@ class Lake:
         await self.close()
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closing is not None:
             raise ClosedError("the lake is closed", object=self.url)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from .errors import ClosedError, ForkedError, InvalidArgument
+from .errors import ClosedError, ForkedError, InvalidArgument, RetryError
 from .patience import LOOK_UP_S, patiently
 
 T = TypeVar("T")
@@ -101,8 +101,27 @@ class Portal:
             running.set_result(asyncio.get_running_loop())
             await self._halt.wait()
 
-        self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="penstock", daemon=True)
-        self._thread.start()
+        def run() -> None:
+            serving = serve()
+            try:
+                asyncio.run(serving)
+            except BaseException as error:
+                serving.close()
+                if running.done():
+                    raise
+                running.set_exception(error)  # nothing runs yet, and somebody waits for it
+
+        try:
+            self._thread = threading.Thread(target=run, name="penstock", daemon=True)
+            self._thread.start()
+            loop = running.result()
+        except Exception as error:
+            raise RetryError(
+                "the event-loop thread could not be started",
+                operation="connect",
+                observed=repr(error),
+                hint="the process may be out of threads or open files; the next call tries again",
+            ) from error
         # What is left open at the end must not wait for a thread that the interpreter has frozen.
         atexit.register(self.stop)
-        return running.result()
+        return loop

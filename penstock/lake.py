@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from penstock.log import (
     BatchReceipt,
+    ClosedError,
     ForkedError,
     Message,
     MessageType,
@@ -159,11 +160,14 @@ class Lake:
             producer.after_fork(error)
 
     def close(self) -> None:
-        """Write what was sent, then let go of everything. Closing again does nothing."""
+        """Write what was sent, then let go of everything. Closing again does nothing; whoever closes it meanwhile waits for the same end."""
         if self._portal.stopped:
             return
         try:
             self._portal.run(self._lake.close)
+        except ClosedError:
+            if not self._portal.stopped:
+                raise  # a send that nobody was told of; else another thread's closing came to its end
         finally:
             self._portal.stop()
 

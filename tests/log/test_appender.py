@@ -1,0 +1,279 @@
+"""The appender's loop: that it stops when there is nothing to do, and that whatever goes wrong in it reaches whoever sent something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+
+from penstock.log import appender as appender_module
+from penstock.log.appender import Appender
+from penstock.log.checkpoints import CheckpointWriter
+from penstock.log.contention import Backoff, Pace
+from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
+from penstock.log.gathering import ProducerOptions
+from penstock.log.lake import Lake
+from penstock.log.messages import Message
+from penstock.log.outstanding import expose
+from penstock.log.pending import Pending
+from penstock.log.producer import Producer
+from penstock.log.settings import TopicSettings
+from penstock.log.state import State
+from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore, ObjectStore
+from penstock.log.stores.wrapper import Call, StoreWrapper
+from tests.lakes import TIMEOUT_S
+
+T = TypeVar("T")
+AT_ONCE = ProducerOptions(linger=timedelta(0))
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+async def opened(store: ObjectStore) -> tuple[Lake, Producer, Appender]:
+    lake = Lake(store)
+    await lake.create_topic("t", TopicSettings(queues=1))
+    producer = await lake.producer("t", options=AT_ONCE)
+    return lake, producer, (await lake.topic("t", writable=True)).appender
+
+
+class Interposed(StoreWrapper):
+    """Runs what is waiting in ``before_entries`` before the next PUTs of entries, and counts the LISTs of hand-overs."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.before_entries: list[Callable[[], Awaitable[object]]] = []
+        self.lists = 0
+        self.refused = False
+        """Whether those LISTs go unanswered."""
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if call.verb == "list" and "staged/handed" in call.key:
+            self.lists += 1
+            if self.refused:
+                raise StoreUnavailable("no answer", operation="list", object=call.key)
+        if call.verb == "put" and "/log/0" in call.key and self.before_entries:
+            await self.before_entries.pop(0)()
+        return await run()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_who_lost_a_race_and_has_nothing_to_append_stops_looking(refused: bool) -> None:
+    """It combines for half a second, with a pause before every LIST, whether the LISTs are answered or not."""
+
+    async def work() -> None:
+        memory = MemoryStore()
+        store = Interposed(memory)
+        lake, producer, appender = await opened(store)
+        rival = Lake(memory)
+        other = await rival.producer("t", options=AT_ONCE)
+
+        async def overtake() -> None:
+            await other.send(Message(b"other"))
+
+        async def delete() -> None:
+            await rival.delete_topic("t")
+
+        store.before_entries, store.refused = [overtake, delete], refused
+        with pytest.raises(TopicDeleted):
+            await producer.send(Message(b"mine"))
+        assert appender._task is not None
+        async with asyncio.timeout(TIMEOUT_S):
+            await appender._task
+        assert 1 <= store.lists <= 20, "one each 45 ms"
+        await lake.close()
+        await rival.close()
+
+    run(work())
+
+
+def test_ids_of_lost_races_are_not_kept() -> None:
+    async def work() -> None:
+        memory = MemoryStore()
+        store = Interposed(memory)
+        lake, producer, appender = await opened(store)
+        rival = Lake(memory)
+        other = await rival.producer("t", options=AT_ONCE)
+
+        async def overtake() -> None:
+            await other.send(Message(b"other"))
+
+        store.before_entries = [overtake]
+        await producer.send(Message(b"mine"))
+        assert not store.before_entries, "the race was lost"
+        assert not appender._own_ids
+        await lake.close()
+        await rival.close()
+
+    run(work())
+
+
+def test_an_unforeseen_error_reaches_the_sender_at_once_with_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        lake, producer, _ = await opened(MemoryStore())
+
+        def broken(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError("no such luck")
+
+        monkeypatch.setattr(appender_module, "compose", broken)
+        with pytest.raises(InternalError, match=r"please report it.*append.*no such luck") as caught:
+            async with asyncio.timeout(TIMEOUT_S):
+                await producer.send(Message(b"x"))
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        monkeypatch.undo()
+        fresh = await lake.producer("t")
+        assert (await fresh.send(Message(b"y"))).offset == 0, "the next one's appends go on"
+        await lake.close()
+
+    run(work())
+
+
+def test_an_error_of_the_recovery_itself_reaches_the_sender_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        lake, producer, appender = await opened(MemoryStore())
+
+        async def damaged(_: object) -> None:
+            raise StorageFull("nothing goes any more")
+
+        async def unavailable() -> None:
+            raise StoreUnavailable("no answer")
+
+        monkeypatch.setattr(appender, "_recover", damaged)
+        monkeypatch.setattr(appender, "_take_step", unavailable)
+        with pytest.raises(StorageFull, match="nothing goes any more"):
+            async with asyncio.timeout(TIMEOUT_S):
+                await producer.send(Message(b"x"))
+        await lake.close()
+
+    run(work())
+
+
+def test_a_hand_over_that_the_store_refuses_for_good_was_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left that anybody could link: the reason is told, and not that it is unknown."""
+    monkeypatch.setattr(appender_module, "ALONE_INLINE_TIMES", 1)
+
+    async def work() -> None:
+        full: list[bool] = []
+        store = FaultStore(
+            MemoryStore(), lambda _, verb, key: Fault(FaultKind.STORAGE_FULL) if full and "staged/handed" in key else None
+        )
+        lake, producer, _ = await opened(store)
+        full.append(True)
+        large = pa.table({"body": [number.to_bytes(2, "big") * 500 for number in range(3000)]})
+        with pytest.raises(StorageFull):
+            async with asyncio.timeout(TIMEOUT_S):
+                await producer.send_batch(large)
+        await lake.close()
+
+    run(work())
+
+
+def test_an_exposure_is_taken_back_as_it_was() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        fresh, known = (Pending(0.0, loop.create_future(), exposed_until=until) for until in (0, 70))
+        take_back = expose([fresh, known], 66)
+        assert [fresh.exposed_until, known.exposed_until] == [66, 70]
+        take_back()
+        assert [fresh.exposed_until, known.exposed_until] == [0, 70]
+
+    run(work())
+
+
+@pytest.mark.parametrize("failing", ["hand over", "follow"])
+def test_what_goes_on_side_by_side_ends_together(failing: str) -> None:
+    """A request that was begun is seen to its end; following it is not."""
+
+    async def work() -> None:
+        ends: list[str] = []
+
+        async def hand_over(_: object) -> None:
+            await asyncio.sleep(0.01)
+            ends.append("handed over")
+            if failing == "hand over":
+                raise StoreUnavailable("no answer")
+
+        async def follow() -> None:
+            try:
+                if failing == "follow":
+                    raise StoreUnavailable("no answer")
+                await asyncio.Event().wait()
+            finally:
+                ends.append("followed")
+
+        me: Any = SimpleNamespace(_hand_over=hand_over, _follow=follow)
+        with pytest.raises(StoreUnavailable):
+            await Appender._hand_over_and_follow(me, [])
+        assert sorted(ends) == ["followed", "handed over"]
+
+    run(work())
+
+
+def test_a_cancellation_that_comes_with_news_is_not_lost() -> None:
+    async def work() -> None:
+        me: Any = SimpleNamespace(_news=asyncio.Event())
+        pausing = asyncio.ensure_future(Appender._pause(me, 60.0))
+        await asyncio.sleep(0.01)
+        me._news.set()
+        pausing.cancel()
+        await asyncio.wait([pausing])
+        assert pausing.cancelled()
+
+    run(work())
+
+
+def test_nothing_is_taken_over_by_an_appender_that_closes() -> None:
+    async def work() -> None:
+        lake, producer, appender = await opened(MemoryStore())
+        await appender.close()
+        with pytest.raises(ClosedError, match="closed before the send was tried"):
+            async with asyncio.timeout(TIMEOUT_S):
+                await producer.send(Message(b"x"))
+        await producer.close()
+        with pytest.raises(ValueError, match="not in list"):
+            await lake.close()  # its topic closes the appender, which was closed behind its back
+
+    run(work())
+
+
+def test_pauses_double_up_to_a_second() -> None:
+    backoff = Backoff(Pace(retry_s=0.3))
+    assert [backoff.next_s() for _ in range(4)] == [0.3, 0.6, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", [FaultKind.STORAGE_FULL, FaultKind.PERMISSION, FaultKind.FAIL_BEFORE])
+def test_a_checkpoint_that_cannot_be_written_is_left_to_the_next(kind: FaultKind) -> None:
+    async def work() -> None:
+        memory, refusing = MemoryStore(), [True]
+        store = FaultStore(memory, lambda *_: Fault(kind) if refusing else None)
+        lake, _, appender = await opened(memory)
+        writer, state = CheckpointWriter(store, appender._paths), State(entry=64)
+        await writer.write(state)
+        refusing.clear()
+        assert not await memory.list(appender._paths.checkpoints)
+        await writer.write(state)
+        assert await memory.list(appender._paths.checkpoints)
+        await lake.close()
+
+    run(work())
+
+
+def test_a_name_whose_openings_all_end_unknown_is_not_said_to_be_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        lake, _, appender = await opened(MemoryStore())
+
+        async def unknown(*_: object, **__: object) -> UnknownOutcome:
+            return UnknownOutcome("the send may still get into the log")
+
+        monkeypatch.setattr(appender, "append_opening", unknown)
+        with pytest.raises(UnknownOutcome, match=r"could not be opened.*loader.*may still get into the log"):
+            await lake.producer("t", name="loader")
+        await lake.close()
+
+    run(work())
