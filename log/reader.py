@@ -161,7 +161,7 @@ class Reader:
         self._closed.set()
 
     async def _found(self, snapshot: Snapshot, wanted: Lookup) -> pa.Table:
-        found = [batch async for batch in lookup(self._store, self._paths, snapshot, wanted)]
+        found = [batch async for batch in lookup(self._store, self._paths, snapshot, wanted, runtime=self._topic.runtime)]
         async for batch in self._rows.log(snapshot, self._behind_the_table(snapshot, range(self.queues))):
             found.append(batch.take(pa.array(wanted.matching(batch), pa.int64())))  # noqa: PERF401 - of an asynchronous generator
         return pa.Table.from_batches(found, MESSAGE_SCHEMA)
@@ -197,7 +197,7 @@ class Reader:
 
     async def _offset_at(self, snapshot: Snapshot, queue: int, time_us: int) -> int:
         """The first offset stored at or after a time."""
-        in_table = await offset_at(self._store, self._paths, snapshot, queue, -(-time_us // 1000))
+        in_table = await offset_at(self._store, self._paths, snapshot, queue, -(-time_us // 1000), runtime=self._topic.runtime)
         if in_table is not None:
             return in_table
         following = self._topic.tail.state.next_offsets[queue]

@@ -18,6 +18,7 @@ import xxhash
 from ..errors import InvalidArgument
 from ..messages import MESSAGE_SCHEMA
 from ..paths import TopicPaths
+from ..runtime import Runtime
 from ..stores.protocol import ObjectStore
 from .segment_reader import SegmentReader
 from .segments import LOOKUP_COLUMNS, TableFile
@@ -55,7 +56,9 @@ class Lookup:
         return sorted(found or ())
 
 
-async def lookup(store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, wanted: Lookup) -> AsyncIterator[pa.RecordBatch]:
+async def lookup(
+    store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, wanted: Lookup, *, runtime: Runtime
+) -> AsyncIterator[pa.RecordBatch]:
     """The table's rows that match, by queue and offset, as batches with `MESSAGE_SCHEMA`. Raises `DataDamaged`."""
     files = [file for _, files in sorted(snapshot.files.items()) for file in files]
     for start in range(0, len(files), _REQUESTS_AT_ONCE):
@@ -64,7 +67,7 @@ async def lookup(store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, want
         candidates = await asyncio.gather(*(_candidates(store, root, file, wanted) for file in some))
         for reader, groups in candidates:
             for group in groups:
-                rows = await _matches(reader, group, wanted)
+                rows = await _matches(reader, group, wanted, runtime)
                 for batch in rows.to_batches():
                     yield batch
 
@@ -106,16 +109,16 @@ def block_admits(block: bytes, hashed: int) -> bool:
     return bool(np.all(words & masks == masks))
 
 
-async def _matches(reader: SegmentReader, group: int, wanted: Lookup) -> pa.Table:
+async def _matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: Runtime) -> pa.Table:
     asked = list(wanted.terms)
     await reader.fetch_group(group, asked)
-    at = wanted.matching(reader.decode_group(group, asked))
+    at = await runtime.offload(lambda: wanted.matching(reader.decode_group(group, asked)))
     if not at:
         reader.drop_group(group)
         return MESSAGE_SCHEMA.empty_table()
     rest = [name for name in MESSAGE_SCHEMA.names if name not in asked]
     await reader.fetch_group(group, rest)
-    rows = reader.decode_group(group).select(MESSAGE_SCHEMA.names).take(at)
+    rows = await runtime.offload(lambda: reader.decode_group(group).select(MESSAGE_SCHEMA.names).take(at))
     reader.drop_group(group)
     return rows
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections.abc import Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 from penstock.log.errors import DataDamaged
 from penstock.log.files import ROW_GROUP_ROWS
 from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.runtime import Runtime
 from penstock.log.stores.counting import CountingStore
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
@@ -113,17 +116,17 @@ def test_a_scan_that_is_left_early_leaves_nothing_running(table: tuple[MemorySto
 @pytest.mark.parametrize("time_ms", [-5, 0, 1, 65_535, 65_536, 100_000, ROWS - 1, ROWS])
 def test_seeking_by_time(table: tuple[MemoryStore, Snapshot, dict[int, pa.Table]], time_ms: int) -> None:
     store, snapshot, _ = table
-    found = asyncio.run(offset_at(store, LogWriter().paths, snapshot, 0, START_MS + time_ms))
+    found = asyncio.run(offset_at(store, LogWriter().paths, snapshot, 0, START_MS + time_ms, runtime=Runtime()))
     assert found == (max(0, time_ms) if time_ms < ROWS else None)
 
 
 def test_seeking_into_a_gap_gives_the_row_behind_it(table: tuple[MemoryStore, Snapshot, dict[int, pa.Table]]) -> None:
     store, snapshot, _ = table
-    assert asyncio.run(offset_at(store, LogWriter().paths, snapshot, 1, START_MS + 1200)) == 1500
+    assert asyncio.run(offset_at(store, LogWriter().paths, snapshot, 1, START_MS + 1200, runtime=Runtime())) == 1500
 
 
 async def found_by(store: object, snapshot: Snapshot, wanted: Lookup) -> list[tuple[int, int]]:
-    batches = [b async for b in lookup(store, LogWriter().paths, snapshot, wanted)]  # type: ignore[arg-type]
+    batches = [b async for b in lookup(store, LogWriter().paths, snapshot, wanted, runtime=Runtime())]  # type: ignore[arg-type]
     return [(row["queue"], row["offset"]) for batch in batches for row in batch.to_pylist()]
 
 
@@ -140,6 +143,26 @@ def test_messages_are_found_by_id_key_and_group(table: tuple[MemoryStore, Snapsh
     assert asyncio.run(found_by(store, snapshot, Lookup(message_group=group))) == expected
     assert asyncio.run(found_by(store, snapshot, Lookup(message_group=group, key="order-0-77"))) == [(0, 77)]
     assert asyncio.run(found_by(store, snapshot, Lookup(message_id="nobody"))) == []
+
+
+def test_nothing_is_decoded_on_the_event_loop(
+    table: tuple[MemoryStore, Snapshot, dict[int, pa.Table]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers of the process send on it, and a row group takes a while."""
+    store, snapshot, tables = table
+    decode = SegmentReader.decode_group
+    threads = []
+
+    def noted(self: SegmentReader, group: int, columns: Sequence[str] | None = None) -> pa.Table:
+        threads.append(threading.current_thread())
+        return decode(self, group, columns)
+
+    monkeypatch.setattr(SegmentReader, "decode_group", noted)
+    assert len(asyncio.run(found_by(store, snapshot, Lookup(message_id=tables[0].column("message_id")[5].as_py())))) == 1
+    asyncio.run(offset_at(store, LogWriter().paths, snapshot, 0, START_MS + 70_000, runtime=Runtime()))
+    asyncio.run(scanned(store, snapshot, 1, 0, 10))
+    assert len(threads) == 4
+    assert threading.main_thread() not in threads
 
 
 def test_looking_for_what_is_not_there_reads_footers_and_a_block_a_row_group(
