@@ -62,7 +62,7 @@ def session(
         settings["spark.sql.shuffle.partitions"] = str(cores)
         # A laptop's host name may lead nowhere, or to an address that a VPN takes away.
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
-    for name, value in {**settings, **(conf or {})}.items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     return configure(builder, s3=s3, conf=conf).getOrCreate()
 

@@ -29,8 +29,8 @@ class Policy:
 def expired(files: Sequence[TableFile], policy: Policy, *, now_ms: int, guard: int | None = None) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
-    A file goes when its newest row is older than ``policy.age``, or when without it the queue still holds ``policy.size_bytes`` or
-    more; by size the newest file always stays. Nothing goes that holds an offset at or above ``guard``, nor anything behind it.
+    A file goes when its newest row is older than ``policy.age``, or as long as the queue holds more than ``policy.size_bytes``: it
+    keeps at most that, but always its newest file. Nothing goes that holds an offset at or above ``guard``, nor anything behind it.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)

@@ -12,7 +12,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class HandClock:
-    """A `penstock.log.Clock` that a test moves ahead with `advance`: by days, to see messages expire, views age, stores trim.
+    """A `penstock.log.Clock` that a test moves ahead with `advance`: by days, so that messages of many days are there to read by time.
+
+    Nothing expires by that alone: what a topic need not keep is taken out by its maintenance (``penstock maintain``).
 
     Between two calls it goes on as real time does, since lingering and time-outs wait for real events. Use it as
     ``Runtime(clock=clock)``, or with `penstock.testing.memory_lake`, whose store has the same time.
