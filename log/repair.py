@@ -17,12 +17,11 @@ from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .fold import store_time
 from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
 from .paths import TopicPaths
-from .rows import runs_of
 from .runtime import Runtime
-from .salvage import Remains, exact_folds, read_remains, salvage
+from .salvage import Remains, exact_folds, lost_between, read_remains, salvage
 from .state import ProducerRow, State, row_sum, state_document
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
-from .view import View
+from .view import View, read_floor
 
 ENTRY_ROWS_MAX = 2**31
 """More rows than one entry can have brought to a queue; offsets jump by this where nothing tells how many there were."""
@@ -50,11 +49,10 @@ class RepairReport:
 async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
     """Let a log go on whose fold stops at a damaged entry; does nothing when the log can be folded to its end.
 
-    Raises `StoreUnavailable` when the outcome cannot be told: run it again.
+    Raises `StoreUnavailable` when the outcome cannot be told: run it again. Raises `DataDamaged` when no checkpoint is left to start from.
     """
     for _ in range(_TRIES):
-        view = View(store, paths, runtime)
-        await view.open()
+        view = await _opened_view(store, paths, runtime)
         try:
             await view.catch_up(expect_many=True)
         except DataDamaged as damage:
@@ -66,6 +64,31 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
     raise StoreUnavailable("others kept appending while the log was repaired", operation="repair", object=paths.log)
 
 
+async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> View:
+    """A view at the newest good checkpoint.
+
+    Without one there is no sound repair: entries behind the floor tell where queues are, but how far a named producer was stands in no
+    other place, and one that is told a lower sequence sends again what is stored.
+    """
+    floor = await read_floor(store, paths)
+    view = View(store, paths, runtime)
+    try:
+        await view.open()
+    except DataDamaged as error:
+        raise DataDamaged(
+            "the log cannot be repaired: no checkpoint that it could go on from can be read",
+            operation="repair",
+            object=paths.checkpoint(floor),
+            expected="this checkpoint, or a later one",
+            observed=error.message,
+            hint=(
+                f"put that checkpoint back as it was, if there is a copy. Else the table has every row up to entry {floor} at least: read it "
+                "with what reads Delta tables, and send the rows to a new topic"
+            ),
+        ) from error
+    return view
+
+
 async def _repair_behind(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: State, damage: PenstockError, *, dry_run: bool
 ) -> RepairReport | None:
@@ -74,13 +97,14 @@ async def _repair_behind(
     found = {number: await read_remains(store, paths, number) for number in range(before.entry + 1, last + 1)}
     state, exact = repaired_state(before, found, now_ms=runtime.clock.wall_ms())
     lost_entries = tuple(number for number, remains in found.items() if remains is None or not remains.rows_readable)
+    after = replace(state, entry=last)
     report = RepairReport(
         needed=True,
         damage=str(damage),
         entry=state.entry,
         lost_entries=lost_entries,
         exact=exact,
-        lost=await _lost_offsets(store, paths, before, replace(state, entry=last)),
+        lost=lost_between(before, after, [folded for folded, _ in await salvage(store, paths, before, after)]),
     )
     if dry_run:
         return report
@@ -169,20 +193,6 @@ def _with_producers(state: State, header: Header) -> State:
         store_time_ms=time_ms,
         entry=header.entry,
     )
-
-
-async def _lost_offsets(store: ObjectStore, paths: TopicPaths, before: State, after: State) -> tuple[tuple[int, int, int], ...]:
-    lost = []
-    runs = [run for folded, _ in await salvage(store, paths, before, after) for run in runs_of(folded)]
-    for queue, end in enumerate(after.next_offsets):
-        at = before.next_offsets[queue] if queue < before.queues and after.incarnation == before.incarnation else 0
-        for run in (run for run in runs if run.queue == queue):
-            if run.first_offset > at:
-                lost.append((queue, at, run.first_offset))
-            at = run.first_offset + run.count
-        if end > at:
-            lost.append((queue, at, end))
-    return tuple(lost)
 
 
 async def _put(store: ObjectStore, paths: TopicPaths, header: Header) -> bool:

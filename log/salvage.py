@@ -8,7 +8,7 @@ exactly its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .damage import find_resumption
@@ -18,6 +18,7 @@ from .files import read_footer_alone
 from .fold import Folded, Void, fold, store_time
 from .header import Header, decode_header
 from .paths import TopicPaths
+from .rows import runs_of
 from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
 from .view import View, read_floor
@@ -80,6 +81,21 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
     behind = {number: remains for number, remains in found.items() if number > reached.entry}
     folded += _by_bases(reached, after, behind)
     return [(_readable_part(one, found[one.number]), found[one.number].data) for one in folded]
+
+
+def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
+    """(queue, first offset, limit offset) of what was given out between two states and is in none of the entries salvaged."""
+    runs = [run for folded in salvaged for run in runs_of(folded)]
+    lost: list[tuple[int, int, int]] = []
+    for queue, end in enumerate(after.next_offsets):
+        at = before.next_offsets[queue] if queue < before.queues and after.incarnation == before.incarnation else 0
+        for run in (run for run in runs if run.queue == queue):
+            if run.first_offset > at:
+                lost.append((queue, at, run.first_offset))
+            at = run.first_offset + run.count
+        if end > at:
+            lost.append((queue, at, end))
+    return tuple(lost)
 
 
 def exact_folds(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:

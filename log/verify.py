@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from .arrivals import entry_bytes
 from .checkpoints import decode_checkpoint
 from .damage import entry_numbers, find_resumption
 from .entries import read_header
@@ -16,19 +17,20 @@ from .files import check_seal, read_rows
 from .fold import Folded, fold
 from .limits import MIB
 from .paths import TopicPaths
-from .rows import entry_rows
+from .rows import entry_pieces
 from .runtime import Runtime
-from .salvage import salvage
+from .salvage import lost_between, salvage
 from .settings import TopicRecord
 from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
-from .table.compare import compare_entries
+from .table.agreement import Agreement
 from .table.delta import DeltaLog
 from .table.segments import TableFile
 from .table.snapshot import Snapshot
 from .view import read_floor
 
 _COMPARED_BYTES = 32 * MIB
+"""Entries up to this size together are compared at once: a difference is named no more exactly than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class VerifyReport:
 
 
 async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> VerifyReport:
-    """Check every entry, staged object, checkpoint and table file of a topic, and log against table. Reads all bytes of it once.
+    """Check every entry, staged object, checkpoint and table file of a topic, and log against table.
+
+    Reads all bytes of it once, and those of the table that the log has too once more. Of entries it holds a piece in memory at a time.
 
     Raises only what the store raises; damage is a finding.
     """
@@ -83,25 +87,36 @@ class _Verification:
         self._snapshot = Snapshot(record.table)
         self._findings: list[Finding] = []
         self._report = VerifyReport(paths.topic)
-        self._waiting: list[tuple[Folded, bytes]] = []
-        self._ends: tuple[int, ...] | None = None
+        self._table_readable = True
+        self._agreement = self._new_agreement()
+        self._taken_bytes = 0
+        """Of the entries whose rows the agreement has."""
+        self._ends: tuple[int, ...] = ()
+        """Where the log says that the table must end."""
+        self._numbers: frozenset[int] | None = None
 
     async def run(self) -> VerifyReport:
         try:
             self._snapshot = await self._delta.refresh()
         except DataDamaged as error:
+            self._table_readable = False
             self._damaged(error)
+        self._agreement = self._new_agreement()
         await self._foreign_objects()
         await self._log()
-        for queue, files in sorted(self._snapshot.files.items()):
-            await self._queue_files(queue, files)
+        for queue in sorted({*range(self._record.settings.queues), *self._snapshot.files}):
+            await self._queue_files(queue, self._snapshot.files.get(queue, ()))
         self._queue_ends()
         return replace(self._report, findings=tuple(self._findings))
 
     # --- the log
 
     async def _log(self) -> None:
-        floor = await read_floor(self._store, self._paths)
+        try:
+            floor = await read_floor(self._store, self._paths)
+        except DataDamaged as error:
+            self._damaged(error)
+            return
         state = State()
         if floor:
             try:
@@ -109,11 +124,12 @@ class _Verification:
             except (DataDamaged, ObjectMissing) as error:
                 self._find("checkpoint", self._paths.checkpoint(floor), f"the floor's checkpoint cannot be read: {error}")
                 return
+        self._check_trimmed(state)
         last = max(await entry_numbers(self._store, self._paths, after=floor), default=floor)
+        self._note_ends(state)
         while state.entry < last:
             state = await self._entry(state)
-            if state.entry == self._snapshot.published:
-                self._ends = state.next_offsets
+            self._note_ends(state)
         await self._compare()
         if self._snapshot.published > last:
             self._find("missing", self._paths.log, f"the table has entries up to {self._snapshot.published}, the log up to {last}")
@@ -122,18 +138,30 @@ class _Verification:
             if number is not None and number > last:
                 self._find("checkpoint", info.key, f"the log ends at entry {last}, before it")
 
+    def _check_trimmed(self, floor: State) -> None:
+        """What is trimmed from the log must be in the table."""
+        published = self._snapshot.published
+        if self._table_readable and self._is_mine(floor) and floor.entry > max(published, floor.created_entry):
+            reaches = f"the table has entries up to {published} only" if self._snapshot.exists else "there is no table"
+            self._find("missing", self._delta.root, f"the log is trimmed up to entry {floor.entry}, and {reaches}")
+
+    def _note_ends(self, state: State) -> None:
+        if state.entry == self._snapshot.published and self._is_mine(state):
+            self._ends = state.next_offsets
+
+    def _is_mine(self, state: State) -> bool:
+        """Whether it is of this life of the topic, not of a former topic of this name."""
+        return state.incarnation == self._record.incarnation
+
     async def _entry(self, state: State) -> State:
         number = state.entry + 1
         where = self._paths.entry(number)
         try:
             data = (await self._store.get(where)).data
             folded = fold(state, read_header(data, where=where), where=where)
-            rows = await entry_rows(self._store, self._paths, folded, data)
         except (DataDamaged, ObjectMissing) as error:
             return await self._around(state, number, error)
-        for lost in rows.lost:
-            self._find("damaged", lost.object, f"a staged object: {lost.reason}", lost.queue, lost.first_offset, lost.limit_offset)
-        await self._note(folded, data, rows.table.num_rows)
+        await self._rows(folded, data)
         await self._check_checkpoint(folded.state)
         return folded.state
 
@@ -148,26 +176,40 @@ class _Verification:
             self._find("damaged", where, "the log does not go on behind it: run `penstock repair`")
             last = max(await entry_numbers(self._store, self._paths, after=number), default=number)
             return replace(state, entry=last)
-        before = list(state.next_offsets)
-        for folded, data in await salvage(self._store, self._paths, state, resumption.state):
-            await self._note(folded, data, sum(batch.row_count for batch in folded.header.batches))
-        for queue, limit in enumerate(resumption.state.next_offsets):
-            first = before[queue] if queue < len(before) else 0
-            if limit > first:
-                self._find("lost", where, "some of these offsets cannot be read in the log", queue, first, limit)
+        salvaged = await salvage(self._store, self._paths, state, resumption.state)
+        for folded, data in salvaged:
+            await self._rows(folded, data)
+        for queue, first, limit in lost_between(state, resumption.state, [folded for folded, _ in salvaged]):
+            self._find("lost", where, "these offsets cannot be read in the log", queue, first, limit)
         return resumption.state
 
-    async def _note(self, folded: Folded, data: bytes, rows: int) -> None:
+    async def _rows(self, folded: Folded, data: bytes) -> None:
+        """Read the rows of an entry, and take those that the table must have for the comparison."""
+        published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
+        rows = 0
+        try:
+            async for piece in entry_pieces(self._store, self._paths, folded, data, runtime=self._runtime):
+                rows += piece.table.num_rows
+                for lost in piece.lost:
+                    reason = f"a staged object: {lost.reason}"
+                    self._find("damaged", lost.object, reason, lost.queue, lost.first_offset, lost.limit_offset)
+                if published:
+                    await self._agreement.take(piece.table)
+        except DataDamaged as error:
+            self._damaged(error)
         self._report = replace(self._report, entries=self._report.entries + 1, log_rows=self._report.log_rows + rows)
-        if folded.number <= self._snapshot.published and folded.state.incarnation == self._record.incarnation:
-            self._waiting.append((folded, data))
-            if sum(len(entry) for _, entry in self._waiting) >= _COMPARED_BYTES:
-                await self._compare()
+        if published:
+            self._taken_bytes += entry_bytes(folded, data)
+        if self._taken_bytes >= _COMPARED_BYTES:
+            await self._compare()
+
+    def _new_agreement(self) -> Agreement:
+        return Agreement(self._store, self._paths, self._runtime, self._snapshot)
 
     async def _compare(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        agreement, self._agreement, self._taken_bytes = self._agreement, self._new_agreement(), 0
         try:
-            compared = await compare_entries(self._store, self._paths, self._runtime, self._snapshot, waiting)
+            compared = await agreement.finish()
         except ObjectMissing as error:
             self._find("missing", error.object or self._delta.root, error.message)
             return
@@ -208,8 +250,6 @@ class _Verification:
             listed = await self._store.list(self._paths.checkpoints)
             self._numbers = frozenset(n for info in listed if (n := self._paths.checkpoint_entry(info.key)) is not None)
         return self._numbers
-
-    _numbers: frozenset[int] | None = None
 
     async def _foreign_objects(self) -> None:
         for info in await self._store.list(self._paths.log):
@@ -271,7 +311,7 @@ class _Verification:
                 self._find("offsets", where, "offsets have no rows, and are not named as lost", queue, first, limit)
 
     def _queue_ends(self) -> None:
-        for queue, end in enumerate(self._ends or ()):
+        for queue, end in enumerate(self._ends):
             if self._snapshot.end(queue) != end:
                 self._find("offsets", self._delta.root, f"the table ends at {self._snapshot.end(queue)}, the log at {end}", queue)
 

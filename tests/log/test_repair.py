@@ -22,6 +22,7 @@ from penstock.log.table.segments import write_segment
 from penstock.log.verify import Finding, VerifyReport, verify
 from penstock.log.view import View
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
+from tests.log.table.test_upkeep import trim
 from tests.log.topics import LogWriter
 
 
@@ -186,6 +187,31 @@ def test_two_repairs_at_once_end_as_one() -> None:
         done = await asyncio.gather(*(repair(store, log.paths, log.runtime) for store in stores))
         assert sum(report.written for report in done) == 1
         assert (await tail(log)).state.entry == 12
+
+    run(test)
+
+
+def test_without_a_checkpoint_above_the_floor_a_repair_says_what_is_left() -> None:
+    """What named producers had sent up to the floor stood only there, so no state could be made up that doubles nothing."""
+
+    async def test() -> None:
+        log = await topic(70)
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        await trim(log)
+        key = log.paths.checkpoint(64)
+        good = (await log.store.get(key)).data
+        for damaged in (good[:-3], None):
+            if damaged is None:
+                await log.store.delete(key)
+            else:
+                await log.store.put(key, damaged, mode=Put.REPLACE)
+            entries = await log.store.list(log.paths.log)
+            with pytest.raises(DataDamaged, match=r"cannot be repaired.*00064.*the table has every row up to entry 64") as caught:
+                await repair(log.store, log.paths, log.runtime)
+            assert "run `penstock repair`" not in str(caught.value)
+            assert await log.store.list(log.paths.log) == entries
+        await log.store.put(key, good, mode=Put.CREATE)
+        assert not (await repair(log.store, log.paths, log.runtime)).needed, "as the hint says"
 
     run(test)
 
