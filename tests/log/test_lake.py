@@ -172,7 +172,7 @@ def test_whoever_closes_a_lake_that_is_closing_waits_for_the_same_end() -> None:
         try:
             lake.close()
             ends.append(None)
-        except BaseException as error:
+        except penstock.PenstockError as error:
             ends.append(error)
 
     closers = [threading.Thread(target=close) for _ in range(3)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import linecache
@@ -21,6 +22,8 @@ from penstock.log import ProducerOptions, queue_of, staging
 from penstock.log import appender as appender_module
 from penstock.log import producer as producer_module
 from penstock.log.gathering import linger_s
+from penstock.log.lake import Lake as AsyncLake
+from penstock.log.settings import TopicSettings
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore
 from tests.lakes import TIMEOUT_S, Gate, bodies, is_entry, keys, read_all
 from tests.waiting import wait_until
@@ -407,7 +410,7 @@ def test_a_sequence_that_does_not_rise_is_an_error_and_harms_nothing() -> None:
         for bad in (5, 4, 0):
             with pytest.raises(penstock.SequenceError, match=f"does not rise.*above 5.*{bad}"):
                 producer.send(Message(b"no", message_group="g"), sequence=bad)
-        with pytest.raises(penstock.SequenceError, match="do not rise from row to row.*row 2.*above 7.*observed: 7"):
+        with pytest.raises(penstock.SequenceError, match=r"do not rise from row to row.*row 2.*above 7.*observed: 7"):
             producer.send_batch(FULL.append_column("sequence", pa.array([6, 7, 7, 8])))
         with pytest.raises(penstock.SequenceError, match="does not rise"):
             producer.send_batch(FULL.append_column("sequence", pa.array([5, 7, 8, 9])))
@@ -600,6 +603,61 @@ def test_topic_changes_reach_open_producers() -> None:
         lake.create_topic("orders", queues=1)
         with lake.producer("orders") as fresh:
             assert fresh.send(Message(b"3")).result(timeout=TIMEOUT_S).offset == 0
+
+
+def test_a_flush_that_is_given_up_leaves_others_to_theirs() -> None:
+    async def work() -> None:
+        gate = Gate(MemoryStore(), is_entry)
+        lake = AsyncLake(gate)
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders", options=ProducerOptions(linger=LONG))
+        gate.closed = True
+        producer.send(Message(b"1"))
+        first = asyncio.ensure_future(producer.flush())
+        assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+        receipt = producer.send(Message(b"2"))
+        second = asyncio.ensure_future(producer.flush())
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait((first,))
+        gate.open()
+        async with asyncio.timeout(TIMEOUT_S):
+            await second
+        assert receipt.done()
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_who_waits_for_room_hears_that_the_producer_was_stopped() -> None:
+    async def work() -> None:
+        gate = Gate(MemoryStore(), is_entry)
+        lake = AsyncLake(gate)
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders", options=ProducerOptions(linger=timedelta(0), memory_bytes=1000))
+        gate.closed = True
+        producer.send(Message(b"x" * 1000))
+        waiting = asyncio.ensure_future(producer.wait_for_room())
+        closing = asyncio.ensure_future(producer.close())
+        assert await asyncio.to_thread(gate.held.wait, TIMEOUT_S)
+        assert not waiting.done()
+        closing.cancel()
+        async with asyncio.timeout(TIMEOUT_S):
+            await waiting
+        with pytest.raises(penstock.ClosedError):
+            producer.send(Message(b"y"))
+        gate.open()
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_a_slice_counts_as_what_it_has_and_not_as_what_it_was_cut_from() -> None:
+    large = pa.table({"body": [b"x" * 1000] * 10_000, "message_group": ["g"] * 10_000})
+    with connect() as lake, lake.producer("orders", linger=LONG, on_full="raise", memory_bytes=100_000) as producer:
+        for start in (0, 10):
+            producer.send_batch(large.slice(start, 10))
+        assert 20_000 < producer.statistics().bytes_waiting < 80_000
 
 
 # --- What callers do to what they sent, and to themselves -----------------------------------------------------------------------------
