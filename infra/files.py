@@ -161,7 +161,7 @@ def _open_source(url: str) -> _Opened:
     if url == "-":
         return _Stream(_standard("input", sys.stdin))
     if (path := _local_path(url)) is not None:
-        return _Stream(open(path, "rb"), ours=True)  # noqa: SIM115 - closed by the stream
+        return _Stream(open(path, "rb"), ours=True)
     files, path = _file_system(url)
     if urlsplit(url).scheme in _OBJECT_STORES:
         files.info(path)  # says cleanly what is missing; a file that failed to open complains again when it is collected
@@ -175,7 +175,7 @@ def _open_target(url: str) -> _Opened:
     if (path := _local_path(url)) is None:
         return _RemoteTarget(*_file_system(url))
     if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-        return _Stream(open(path, "wb"), ours=True)  # noqa: SIM115 - closed by the stream
+        return _Stream(open(path, "wb"), ours=True)
     return _LocalTarget(path)
 
 
@@ -209,7 +209,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _refuse_empty(file: BinaryIO) -> None:
-    """gzip takes a file without a byte for a whole one."""
+    """To gzip a file without a byte is a whole one."""
     if not cast("io.BufferedReader", file).peek(1):
         raise EOFError("the file is empty")
 

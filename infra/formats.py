@@ -18,7 +18,9 @@ from .labels import Labels, Record
 _LINE_BYTES_MAX = 64 * 1024 * 1024
 _PARQUET_ROWS = 4096
 _ARRAY_HINT = "Write one object a line, without brackets and commas around them: `jq -c '.[]'` makes that of an array"
-_NO_KEY_HINT = "Its events have no key: name the columns of the primary key, such as --group '{table}-{id}' and --key '{table}-{id}'"
+_NO_KEY_HINT = (
+    "Its events have no key: name the columns of the primary key, such as --group '{table}-{id}' and --key '{table}-{id}'"
+)
 
 Skip: TypeAlias = Callable[[InvalidArgument], None]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from . import output
+
 _SHELLS = ("bash", "zsh", "fish")
 
 
@@ -23,4 +25,4 @@ def command(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "click knows the three"
     script = kind(main, {}, "penstock", "_PENSTOCK_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    output.say(script.source_template % script.source_vars())

@@ -38,6 +38,6 @@ def _show(session: Session, check: Check) -> None:
         output.emit(output.fields(check))
         return
     status = click.style(f"{check.status:<8}", fg=_COLOURS[check.status])
-    click.echo(f"{status} {check.name:<20} {check.observed}")
+    output.say(f"{status} {check.name:<20} {check.observed}")
     if check.fix:
-        click.echo(f"{'':<8} {'':<20} fix: {check.fix}")
+        output.say(f"{'':<8} {'':<20} fix: {check.fix}")

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import traceback
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from .session import Session, Stopped
+from .session import OutputFailed, Session, Stopped
 
 if TYPE_CHECKING:
     from ...log.errors import PenstockError
@@ -23,6 +24,7 @@ EXIT_CODES = {
     RETRY: "the same call may succeed later",
     DAMAGED: "stored data is damaged",
     128 + signal.SIGINT: "ended by Ctrl-C",
+    128 + signal.SIGPIPE: "the reader of its output had seen enough",
     128 + signal.SIGTERM: "ended by SIGTERM",
 }
 _STDOUT = 1
@@ -38,23 +40,36 @@ def ending(error: BaseException, session: Session) -> int:
         case SystemExit(code=code):
             return code if isinstance(code, int) else OTHER
         case Stopped(exit_code=code):
-            if code == 128 + signal.SIGPIPE:  # the interpreter must not complain when it flushes at the end
-                os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+            if code == 128 + signal.SIGPIPE:
+                _abandon_output()
             return code
         case click.Abort():
-            click.echo("Nothing was done.", err=True)
+            _tell("aborted", "Nothing was done.", as_json=session.as_json)
             return OTHER
-        case click.UsageError():
-            error.show()
-            return WRONG_CALL
         case click.ClickException():
-            error.show()
-            return error.exit_code
+            if session.as_json:
+                _tell("usage", error.format_message(), as_json=True)
+            else:
+                error.show()
+            return WRONG_CALL if isinstance(error, click.UsageError) else error.exit_code
+        case OutputFailed():
+            _abandon_output()
+            _tell("output", str(error), as_json=session.as_json)
+            return OTHER
     return _library_error(error, session)
 
 
+def _abandon_output() -> None:
+    """So that the interpreter does not complain when it flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+
+
+def _tell(kind: str, message: str, *, as_json: bool) -> None:
+    click.echo(json.dumps({"error": kind, "message": message}, ensure_ascii=False) if as_json else message, err=True)
+
+
 def _library_error(error: BaseException, session: Session) -> int:
-    from ...log.errors import CallError, DataDamaged, InternalError, PenstockError, RetryError
+    from ...log.errors import InternalError, PenstockError
 
     if not isinstance(error, PenstockError):
         if isinstance(error, KeyboardInterrupt):
@@ -63,15 +78,26 @@ def _library_error(error: BaseException, session: Session) -> int:
         bug.hint = None if session.debug else "run it again with --debug (before the command) for the traceback"
         error = bug
     _show(error, as_json=session.as_json)
-    for kind, code in ((CallError, WRONG_CALL), (RetryError, RETRY), (DataDamaged, DAMAGED)):
-        if isinstance(error, kind):
+    return exit_code([error])
+
+
+def exit_code(errors: Sequence[PenstockError]) -> int:
+    """Of a command that met these: damage counts most, then what must be changed, then what may pass."""
+    from ...log.errors import CallError, DataDamaged, RetryError
+
+    for kind, code in ((DataDamaged, DAMAGED), (CallError, WRONG_CALL), (RetryError, RETRY)):
+        if any(isinstance(error, kind) for error in errors):
             return code
-    return OTHER
+    return OTHER if errors else 0
 
 
 def _show(error: PenstockError, *, as_json: bool) -> None:
     facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed", "hint")}
     known = {name: _plain(value) for name, value in facts.items() if value is not None}
+    if error.hint is not None:
+        from .wording import in_shell
+
+        known["hint"] = in_shell(error.hint)
     if as_json:
         document = {"error": error.kind, "message": error.message, **known}
         click.echo(json.dumps(document, ensure_ascii=False), err=True)

@@ -6,13 +6,14 @@ import importlib
 import signal
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from .endings import EXIT_CODES, ending
-from .session import Session, Signals, Stopped
+from .session import OutputFailed, Session, Signals, Stopped, writing_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,17 @@ class _Commands(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
         """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""
-        session = Session(signals=Signals())
+        words = args[0] if args else options.get("args")
+        # Also an error of the call itself, found before its options are read, is told as it was asked for.
+        session = Session(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
         with session.signals.handled():
             try:
+                stdout: TextIO | None = sys.stdout
+                if stdout is None:
+                    raise OutputFailed("Standard output is closed; to discard it, use > /dev/null.")
                 result = super().main(*args, **{**options, "standalone_mode": False, "obj": session})
-                sys.stdout.flush()
+                with writing_output():
+                    sys.stdout.flush()
             except BaseException as error:  # noqa: BLE001 - this is the outermost place: everything ends here, with its exit code
                 sys.exit(ending(error, session))
         sys.exit(result if isinstance(result, int) else 0)
@@ -94,10 +101,12 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--lake", metavar="URL", envvar="PENSTOCK_LAKE", show_envvar=True, help="The lake: a folder, s3://bucket/prefix, …")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
-@click.pass_obj
-def main(session: Session, lake: str | None, debug: bool) -> None:
+@click.pass_context
+def main(ctx: click.Context, lake: str | None, debug: bool) -> None:
     """Ordered message queues on nothing but object storage.
 
     Every command takes --lake too, and --json for one JSON object a line.
     """
+    session = ctx.ensure_object(Session)
     session.url, session.debug = lake, debug
+    session.url_is_default = ctx.get_parameter_source("lake") is ParameterSource.ENVIRONMENT

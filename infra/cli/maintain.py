@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from ...log import DataDamaged, Lake, PenstockError
+from ...log import Lake, PenstockError
 from . import output
-from .endings import DAMAGED, RETRY
+from .endings import exit_code
 from .session import Session, command_options
 from .stored import run_async
 from .upkeep import Report, maintain_forever, maintain_once
@@ -46,9 +46,7 @@ def command(session: Session, topics: tuple[str, ...], once: bool, publish_inter
 
     if once:
         run_async(session, lambda lake: maintain_once(lake, topics, report))
-        if any(isinstance(error, DataDamaged) for error in errors):
-            return DAMAGED
-        return RETRY if errors else 0
+        return exit_code(errors)
     stopper = _Stopper()
     with session.signals.held(stopper.stop):
         run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval))

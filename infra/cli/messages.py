@@ -61,8 +61,8 @@ class Lines:
         rows = [_line(message) for message in views(self._topic, batch)]
         if self._cells is None:
             self._cells = _cells(rows)
-            click.secho(self._joined({name: name for name in self._cells}), bold=True)
-        click.echo("\n".join(map(self._joined, rows)))
+            output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
+        output.say("\n".join(map(self._joined, rows)))
 
     def _joined(self, row: dict[str, str]) -> str:
         assert self._cells is not None, "set by the first batch"
@@ -84,7 +84,7 @@ def _line(message: MessageView) -> dict[str, str]:
 
 def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
     longest = {name: min(most, max(least, *(len(row[name]) for row in rows))) for name, (least, most) in _CELLS.items()}
-    cells = {"queue": 5, "offset": longest["offset"], "time": 23, **longest}
+    cells = {"queue": 5, "offset": longest["offset"], "time": 24, **longest}
     left = output.width() - sum(cells.values()) - 2 * len(cells)
     return {**cells, "body": max(left, _BODY_CELLS_MIN)}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import io
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -21,14 +22,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from .session import stderr_is_terminal
+from .session import stderr_is_terminal, writing_output
 
 _WIDTH_IN_PIPES = 200
 
 
 def say(text: str) -> None:
-    """A sentence on standard output."""
-    click.echo(text)
+    """Text, and the end of its line, on standard output."""
+    _write(text + "\n")
+
+
+def _write(text: str) -> None:
+    with writing_output():
+        click.echo(text, nl=False)
 
 
 def note(text: str) -> None:
@@ -38,7 +44,7 @@ def note(text: str) -> None:
 
 def emit(document: Mapping[str, object]) -> None:
     """One JSON line on standard output."""
-    click.echo(json_line(document), nl=False)
+    _write(json_line(document))
 
 
 def json_line(document: Mapping[str, object]) -> str:
@@ -55,12 +61,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
         built.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in texts:
         built.add_row(*map(Text, row))
-    console = Console(file=sys.stdout, width=width(), highlight=False)
-    with console.capture() as captured:
-        console.print(built)
+    drawn = io.StringIO()
+    Console(file=drawn, force_terminal=sys.stdout.isatty(), width=width(), highlight=False).print(built)
     if title is not None:
-        click.secho(f"\n{title}", bold=True)
-    click.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()))
+        say(click.style(f"\n{title}", bold=True))
+    say("\n".join(line.rstrip() for line in drawn.getvalue().strip("\n").splitlines()))
 
 
 def width() -> int:
@@ -100,8 +105,9 @@ def printable(text: str) -> str:
 
 
 def time_text(time: datetime) -> str:
-    """In milliseconds, UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S.") + f"{time.microsecond // 1000:03d}"
+    """In milliseconds and UTC, and saying so: pasted into a command it means the same."""
+    time = time.astimezone(UTC)
+    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
 
 
 def duration_text(duration: timedelta) -> str:

@@ -120,4 +120,6 @@ def _report(session: Session, topic: str, summary: Summary) -> None:
         parts.append(f"{summary.skipped:,} bad records skipped")
     if summary.unknown:
         parts.append(f"{summary.unknown:,} not confirmed: they may or may not be stored")
+    if summary.not_written:
+        parts.append(f"{summary.not_written:,} not written")
     output.say("; ".join(parts) + ".")

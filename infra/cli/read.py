@@ -27,6 +27,13 @@ def conditions(function: F) -> F:
             click.option("--tag", "tags", metavar="FILTER", help="With one of these tags: 'paid || refunded'."),
             click.option("--id", "message_id", help="The message with this id."),
             click.option("--limit", type=click.IntRange(min=0), help="At most so many."),
+            click.option(
+                "--damaged",
+                type=click.Choice(["raise", "skip"]),
+                default="raise",
+                show_default=True,
+                help="What to do about messages that cannot be read any more: end there, or leave them out.",
+            ),
         )
     ):
         function = option(function)
@@ -46,7 +53,7 @@ def conditions(function: F) -> F:
 def command(session: Session, /, topic: str, file: str | None, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages of a topic, or export them with -o. --id, --key and --group find theirs without reading everything."""
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(Selection(**where), len(reader.offsets()))
+        selection = checked(Selection(**where), reader)
         if file is None:
             sink: Sink = JsonLines(topic) if session.as_json else Lines(topic)
             if not written(selection.batches(reader), sink) and not session.as_json:

@@ -32,6 +32,7 @@ class Selection:
     start: Position = "earliest"
     end: Position = "latest"
     limit: int | None = None
+    damaged: Literal["raise", "skip"] = "raise"
 
     @property
     def labelled(self) -> bool:
@@ -57,7 +58,9 @@ class Selection:
             yield from self._looked_up(reader)
             return
         wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.group) if self.labelled else None
-        for batch in reader.read(queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags):
+        for batch in reader.read(
+            queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags, damaged=self.damaged
+        ):
             yield batch if wanted is None else batch.take(pa.array(wanted.matching(batch), pa.int64()))
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
@@ -76,11 +79,17 @@ class Selection:
             yield tags.apply(batch)
 
 
-def checked(selection: Selection, queues: int) -> Selection:
-    """The selection; an offset means something in one queue only, so a topic with several needs to know which."""
+def checked(selection: Selection, reader: Reader) -> Selection:
+    """The selection; an offset means something in one queue only, so a topic with several needs to know which.
+
+    A lookup takes no positions, so what a plain read would refuse is refused by one of an empty range, which reads nothing.
+    """
     offsets = [position for position in (selection.start, selection.end) if isinstance(position, int)]
-    if offsets and selection.queue is None and queues > 1:
-        raise click.UsageError(f"An offset needs --queue, as the topic has {queues} queues.")
+    if offsets and selection.queue is None and reader.queues > 1:
+        raise click.UsageError(f"An offset needs --queue, as the topic has {reader.queues} queues.")
+    if selection.labelled:
+        start: Position = selection.start if isinstance(selection.start, int) else "earliest"
+        next(reader.read(queue=selection.queue, start=start, end=start), None)
     return selection
 
 

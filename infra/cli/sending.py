@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from ...log import CallError, InvalidArgument, Message, PenstockError, SequenceError
+from ...log import CallError, FencedError, InvalidArgument, Message, NotWritten, ProducerFailedError, SequenceError
 from ..files import open_file
 from ..formats import Format, read_records
 from ..labels import Labels, Record
@@ -48,6 +48,8 @@ class Summary:
     skipped: int
     unknown: int
     """Sent, and neither confirmed nor proved absent."""
+    not_written: int
+    """Taken, and proved absent or never sent."""
     seconds: float
     last_sequence: int | None
 
@@ -89,20 +91,23 @@ class Import:
                 # Told twice to stop: closing the lake would wait for the store again.
                 os._exit(stopped.exit_code)
             raise
-        except PenstockError:
-            report(self._summary())
+        except Exception as error:
+            report(self._summary(error))
             raise
         summary = self._summary()
         report(summary)
         return summary
 
-    def _summary(self) -> Summary:
+    def _summary(self, error: Exception | None = None) -> Summary:
         durable = self._producer.statistics().messages_durable
+        rest = self._taken - durable
+        absent = rest if _proves_absence(error) else 0
         return Summary(
             sent=durable,
             duplicates=self._duplicates,
             skipped=self._skipped,
-            unknown=self._taken - durable,
+            unknown=rest - absent,
+            not_written=absent,
             seconds=round(time.monotonic() - self._started_s, 3),
             last_sequence=self._producer.last_sequence if self._last >= 0 or self._sequenced else None,
         )
@@ -192,6 +197,13 @@ class Import:
             output.note(f"skipped: {error.message} ({error.object})")
         elif self._skipped == _SHOWN_ERRORS + 1:
             output.note("skipped: more are only counted")
+
+
+def _proves_absence(error: BaseException | None) -> bool:
+    """Whether an import that ended with this knows that what it did not get confirmed is not in the log."""
+    while isinstance(error, ProducerFailedError):  # what was sent behind a failed batch
+        error = error.__cause__
+    return isinstance(error, FencedError | NotWritten)
 
 
 @contextmanager

@@ -36,6 +36,21 @@ class Stopped(BaseException):
         self.exit_code = 128 + number
 
 
+class OutputFailed(Exception):
+    """Standard output is closed or full."""
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """A block that writes to standard output. Raises `OutputFailed`, or `BrokenPipeError` when its reader has seen enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(f"Standard output cannot be written: {error.strerror}.") from error
+
+
 class Signals:
     """Ctrl-C and SIGTERM while a command runs: each raises `Stopped`, but inside `held` only the second one does.
 
@@ -124,6 +139,8 @@ class Session:
 
     signals: Signals
     url: str | None = None
+    url_is_default: bool = False
+    """Whether the lake was named by the environment, not in the call."""
     debug: bool = False
     as_json: bool = False
 
@@ -173,7 +190,9 @@ def confirmed(question: str, *, yes: bool) -> None:
 
 def _set_lake(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        ctx.find_object(Session).url = value  # type: ignore[union-attr]
+        session = ctx.find_object(Session)
+        assert session is not None, "main made it"
+        session.url, session.url_is_default = value, False
 
 
 def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -22,5 +22,5 @@ from .values import Position
 def command(session: Session, /, topic: str, **where: Any) -> None:  # noqa: ANN401 - the fields of a Selection
     """Show messages as they arrive, until Ctrl-C or --limit."""
     with session.connect(read_only=True) as lake, lake.reader(topic) as reader:
-        selection = checked(Selection(**where), len(reader.offsets()))
+        selection = checked(Selection(**where), reader)
         written(selection.batches(reader, follow=True), JsonLines(topic) if session.as_json else Lines(topic))

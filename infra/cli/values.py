@@ -60,7 +60,8 @@ class Size(click.ParamType[int]):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value).strip().lower())
         if match is None or match[2] not in _UNITS_BYTES:
             self.fail(f"{value!r} is no size; write 10GiB, 500MB or a number of bytes.", param, ctx)
-        return int(float(match[1]) * _UNITS_BYTES[match[2]])
+        number = float(match[1]) if "." in match[1] else int(match[1])
+        return int(number * _UNITS_BYTES[match[2]])
 
 
 class Position(click.ParamType["int | datetime | str"]):
@@ -73,9 +74,9 @@ class Position(click.ParamType["int | datetime | str"]):
             return value  # type: ignore[return-value]
         if value.isascii() and value.isdecimal():
             return int(value)
-        if value.startswith("-") and (ago := parse_duration(value[1:])) is not None:
-            return datetime.now(UTC) - ago
         try:
+            if value.startswith("-") and (ago := parse_duration(value[1:])) is not None:
+                return datetime.now(UTC) - ago
             return datetime.fromisoformat(value).astimezone()
         except (ValueError, OverflowError):
             self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)

@@ -37,6 +37,8 @@ def command(session: Session, events: Path | None, expect: Path | None, producer
         raise click.UsageError("--events and --expect go together.")
     from .run import Plan, run_check, run_demo
 
-    plan = Plan.of(session.url or DEFAULT_LAKE, events, expect, producers)
+    # A run makes a topic and tables: not in the lake that the environment names for daily use.
+    lake = DEFAULT_LAKE if session.url is None or session.url_is_default else session.url
+    plan = Plan.of(lake, events, expect, producers)
     equal = run_check(plan, check, as_json=session.as_json) if check else run_demo(plan, as_json=session.as_json)
     return 0 if equal else 1

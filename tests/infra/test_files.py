@@ -118,6 +118,12 @@ class Stop(BaseException):
     pass
 
 
+def write_half(url: str, data: bytes, error: BaseException) -> None:
+    with open_file(url, "wb") as opened:
+        opened.write(data)
+        raise error
+
+
 @pytest.mark.parametrize("as_url", [False, True])
 @pytest.mark.parametrize("error", [ValueError("bad"), Stop(), OSError(errno.ENOSPC, "full")])
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: BaseException, as_url: bool) -> None:
@@ -125,12 +131,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: BaseExcept
         file = tmp_path / "out.jsonl"
         if before is not None:
             file.write_bytes(before)
-        with (
-            pytest.raises((ValueError, Stop, StorageFull)),
-            open_file(file.as_uri() if as_url else str(file), "wb") as opened,
-        ):
-            opened.write(LINES)
-            raise error
+        with pytest.raises((ValueError, Stop, StorageFull)):
+            write_half(file.as_uri() if as_url else str(file), LINES, error)
         assert [path.name for path in tmp_path.iterdir()] == ([] if before is None else ["out.jsonl"])
         assert before is None or file.read_bytes() == before
 
@@ -172,9 +174,8 @@ def test_a_bucket_is_found_where_lakes_find_it_and_gets_whole_files_only(monkeyp
         whole, half = (f"s3://{server.bucket}/export/{name}.csv" for name in ("whole", "half"))
         write(whole)
         for size_bytes in (10, 20 * 2**20):  # the second one begins an upload in parts
-            with pytest.raises(EOFError, match="mine"), open_file(half, "wb") as opened:
-                opened.write(b"x" * size_bytes)
-                raise EOFError("mine")
+            with pytest.raises(EOFError, match="mine"):
+                write_half(half, b"x" * size_bytes, EOFError("mine"))
             gc.collect()
         assert read(whole) == [b"one\n", b"two\n"]
         with pytest.raises(InvalidArgument, match="no such file"):

@@ -94,7 +94,10 @@ def test_debezium_events_are_grouped_by_row_unless_told_otherwise() -> None:
     ("event", "group"),
     [
         ({**POSTGRES, "op": "t", "after": None}, "users"),
-        ({**POSTGRES, "op": "m", "after": None, "source": {"table": ""}, "message": {"prefix": "audit", "content": "eA=="}}, "audit"),
+        (
+            {**POSTGRES, "op": "m", "after": None, "source": {"table": ""}, "message": {"prefix": "audit", "content": "eA=="}},
+            "audit",
+        ),
     ],
 )
 def test_events_of_no_row_are_grouped_by_table_or_prefix(event: dict[str, Any], group: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 
-from penstock import DataDamaged, InvalidArgument, StoreUnavailable, UnknownOutcome
-from penstock.infra.cli.endings import ending
+from penstock import DataDamaged, InvalidArgument, StoreUnavailable, TopicLimits, UnknownOutcome
+from penstock.infra.cli.endings import ending, exit_code
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.cli.session import Session, Signals, Stopped
+from penstock.infra.cli.wording import LIMITS, SHELL, in_shell
+from penstock.log.messages import limit_hint
 from tests.infra.cli.conftest import Penstock
+from tests.tree import ROOT
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,41 @@ def test_every_command_explains_itself(penstock: Penstock, name: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(penstock: Penstock, shell: str) -> None:
     assert "_PENSTOCK_COMPLETE" in penstock("completion", shell).out
+
+
+@pytest.mark.parametrize("args", [("read", "orders", "--json", "--start", "5"), ("read", "orders", "--nope", "--json")])
+def test_a_wrong_call_is_told_as_it_was_asked_for(penstock: Penstock, args: tuple[str, ...]) -> None:
+    penstock("topic", "create", "orders")
+    told = json.loads(penstock(*args, code=2).err)
+    assert told["error"] == "usage"
+    assert told["message"].startswith(("An offset needs --queue, as the topic has 16 queues.", "No such option"))
+
+
+def test_an_answer_of_no_is_told_as_it_was_asked_for(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders")
+    told = penstock("topic", "delete", "orders", "--json", stdin="n\n", code=1).err
+    assert json.loads(told.splitlines()[-1]) == {"error": "aborted", "message": "Nothing was done."}
+
+
+def test_hints_speak_the_words_of_the_command_line() -> None:
+    library = "".join(file.read_text() for part in ("log", "penstock") for file in sorted((ROOT / part).glob("*.py")))
+    stores = (ROOT / "log" / "stores" / "open.py").read_text()
+    assert not [said for said in SHELL if said not in library + stores]
+    assert {field.name for field in fields(TopicLimits)} == set(LIMITS)
+    for setting in LIMITS:
+        option = f"--{setting.replace('_', '-')}"
+        assert f"topic alter … {option} …`" in in_shell(limit_hint(setting))
+
+
+def test_a_limit_names_the_option_that_raises_it(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders", "--type", "FIFO")
+    line = json.dumps({"id": "x" * 73})
+    assert "topic alter … --group-bytes …" in penstock("produce", "orders", "--group", "id", stdin=line, code=2).err
+    assert "give --group" in penstock("produce", "orders", stdin=line, code=2).err
+
+
+def test_damage_counts_most() -> None:
+    assert exit_code([]) == 0
+    assert exit_code([StoreUnavailable("away"), DataDamaged("broken"), InvalidArgument("wrong")]) == 4
+    assert exit_code([StoreUnavailable("away"), InvalidArgument("wrong")]) == 2
+    assert exit_code([StoreUnavailable("away")]) == 3

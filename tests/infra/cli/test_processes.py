@@ -129,3 +129,19 @@ def test_help_is_quick(start: Start) -> None:
 
     # Processor time, which a busy machine does not lengthen as much.
     assert min(cpu_s() for _ in range(3)) < START_S
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        ("topic list > /dev/full", 1, "Standard output cannot be written: No space left on device."),
+        ("topic list >&-", 1, "Standard output is closed"),
+        ("produce orders <&-", 2, "standard input is closed"),
+    ],
+)
+def test_standard_streams_that_are_full_or_closed_are_told(lake: Path, redirection: str, code: int, said: str) -> None:
+    program = f"{sys.executable} -c 'from penstock.infra.cli import main; main()'"
+    ended = subprocess.run(["bash", "-c", f"{program} --lake {lake} {redirection}"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, said in ended.stderr) == (code, True), ended
+    assert "report it" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr

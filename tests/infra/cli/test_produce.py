@@ -11,7 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from penstock import FencedError, connect
 from penstock.infra.cli.columns import columns_of
+from penstock.infra.cli.sending import Import, Source, Summary
+from penstock.infra.cli.session import Signals
 from penstock.infra.formats import Format, read_records
 from penstock.infra.labels import Labels
 from penstock.log.errors import InvalidArgument
@@ -213,3 +216,31 @@ def test_half_a_gzip_file_is_told(fifo: Penstock) -> None:
         "not a whole gzip file"
         in fifo("produce", "orders", "--group", "user", stdin=gzip.compress(JSONL.encode())[:-9], code=2).err
     )
+
+
+def test_what_is_no_bad_record_is_reported_too(fifo: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Labels, "_sequence", fail)
+    said = fifo("produce", "orders", "--group", "user", stdin=JSONL, code=1)
+    assert "0 messages to orders" in said.out
+    assert "please report it" in said.err
+
+
+def test_a_fenced_import_knows_that_the_rest_was_not_written(fifo: Penstock, lake: Path) -> None:
+    reports: list[Summary] = []
+    with connect(lake) as opened:
+        importing = Import(
+            opened.producer("orders", name="nightly"),
+            {Format.JSONL: Labels(message_group="user")},
+            skip=False,
+            signals=Signals(),
+        )
+        with opened.producer("orders", name="nightly"):
+            file = lake.parent / "lines.jsonl"
+            file.write_text(JSONL)
+            with pytest.raises(FencedError, match=r"opened by entry \d+.*which fences that one"):
+                importing.run([Source(str(file), Format.JSONL)], report=reports.append)
+    (summary,) = reports
+    assert (summary.sent, summary.unknown, summary.not_written) == (0, 0, 6)

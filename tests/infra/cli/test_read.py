@@ -65,7 +65,7 @@ def test_people_see_one_line_a_message(orders: Penstock) -> None:
     heading, first, *rest = orders("read", "orders", "--queue", "0").out.splitlines()
     assert heading.split() == ["queue", "offset", "time", "group", "tag", "keys", "body"]
     assert len(rest) == 5
-    assert [first.split()[n] for n in (0, 1, 4, 5, 6)] == ["0", "0", "u0", "paid", "k0"]
+    assert [first.split()[n] for n in (0, 1, 3, 4, 5)] == ["0", "0", "u0", "paid", "k0"]
     assert first.endswith("body 0")
     assert orders("read", "orders", "--start", "latest").err == "No messages.\n"
 
@@ -129,7 +129,7 @@ def test_tail_ends_at_its_limit(orders: Penstock) -> None:
         (["read", "orders", "--start", "yesterday"], "'yesterday' is no position; write earliest"),
         (["read", "orders", "--tag", "a |"], "bad tag filter"),
         (["read", "orders", "-o", "out.xls"], "the name does not tell the format"),
-        (["read", "orders", "-o", "no/such/folder/out.jsonl"], "there is no such file"),
+        (["read", "orders", "-o", "no/such/folder/out.jsonl"], "there is no such folder"),
     ],
 )
 def test_wrong_calls_are_told(orders: Penstock, args: list[str], message: str) -> None:
@@ -148,6 +148,9 @@ def test_values() -> None:
     assert Duration().convert(timedelta(1), None, None) == timedelta(1)
     with pytest.raises(click.BadParameter, match="no size"):
         Size().convert("5 fathoms", None, None)
+    with pytest.raises(click.BadParameter, match="no position"):
+        Position().convert("-9999999d", None, None)
+    assert Size().convert("9" * 400, None, None) == int("9" * 400)
 
 
 def test_text_fits_its_cells() -> None:
@@ -155,3 +158,44 @@ def test_text_fits_its_cells() -> None:
     assert fitted("abcdef", 4) == "abc…"
     assert cell_len(fitted("日本語テキスト", 6)) == 6
     assert printable("a\tb") == "a·b"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--queue", "9"], "the topic has no such queue"),
+        (["--queue", "0", "--start", "100"], "the queue has no such offset"),
+    ],
+)
+@pytest.mark.parametrize("label", [["--group", "u1"], ["--key", "k1"], ["--id", "x"], []])
+def test_a_lookup_refuses_what_a_plain_read_refuses(orders: Penstock, label: list[str], args: list[str], message: str) -> None:
+    assert message in orders("read", "orders", *label, *args, code=2).err
+
+
+def test_a_time_that_is_shown_means_the_same_when_it_is_given(orders: Penstock) -> None:
+    shown = orders("read", "orders", "--queue", "0").out.splitlines()[1].split()[2]
+    assert shown.endswith("Z")
+    assert len(orders("read", "orders", "--json", "--queue", "0", "--start", shown).rows) == 6
+    assert orders("read", "orders", "--json", "--queue", "0", "--end", shown).rows == []
+
+
+def test_damage_can_be_read_around(orders: Penstock, lake: Path) -> None:
+    orders("produce", "orders", "--group", "g", stdin='{"g": "u9"}\n')
+    damaged = sorted((lake / "topics" / "orders" / "log").glob("*.parquet"))[-2]
+    damaged.write_bytes(b"xxxx")
+    orders("repair", "orders", "--yes")
+    said = orders("read", "orders", "--json", code=4).err
+    assert "--damaged skip" in json.loads(said)["hint"]
+    assert [row["message_group"] for row in orders("read", "orders", "--json", "--damaged", "skip").rows] == ["u9"]
+
+
+def test_a_failed_export_leaves_the_file_that_was_there(orders: Penstock, lake: Path, tmp_path: Path) -> None:
+    file = tmp_path / "out.jsonl"
+    orders("read", "orders", "-o", file)
+    before = file.read_bytes()
+    missing = tmp_path / "nowhere" / "out.jsonl"
+    assert "there is no such folder" in orders("read", "orders", "-o", missing, code=2).err
+    max((lake / "topics" / "orders" / "log").glob("*.parquet")).write_bytes(b"xxxx")
+    orders("read", "orders", "-o", file, code=4)
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lake", "out.jsonl"]

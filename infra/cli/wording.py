@@ -1,0 +1,33 @@
+"""The library's hints in the words of the command line."""
+
+from __future__ import annotations
+
+from ...log.messages import limit_hint
+
+LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes")
+
+SHELL = {
+    "damaged='skip'": "--damaged skip",
+    "give the message a message_group": "give --group",
+    "leave message_group and delivery_timestamp out": "leave --group out",
+    "start at 'earliest', 'latest' or a time": "give --start earliest, latest or a time",
+    "create it with lake.create_topic or `penstock topic create`": "`penstock topic create` creates it; `penstock topic list` names "
+    "those that are there",
+    "Set them in the environment or pass options": "Set them in the environment",
+    "open it with name=…": "give --name",
+    "reopen the producer; a named producer's last_sequence says what was written": "run it again; with --name and --sequence it goes "
+    "on where it had ended",
+    "or open it anew, which fences that one, and go on from last_sequence": "or run this again, which fences that one",
+    "None keeps for ever": "forever keeps them",
+}
+"""What the library says, and how the same is said here."""
+
+
+def in_shell(hint: str) -> str:
+    """A hint without the library's calls."""
+    for said, here in SHELL.items():
+        hint = hint.replace(said, here)
+    for setting in LIMITS:
+        option = setting.replace("_", "-")
+        hint = hint.replace(limit_hint(setting), f"send less, or raise the topic's limit: `penstock topic alter … --{option} …`")
+    return hint
