@@ -179,7 +179,7 @@ class Rows:
     async def _entry(self, folded: Folded, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """An entry's rows from the positions on, which move behind them."""
         runtime = self._topic.runtime
-        async for piece in entry_pieces(self._store, self._paths, folded, data, queues=span.queues, runtime=runtime):
+        async for piece in entry_pieces(self._store, self._paths, runtime, folded, data, queues=span.queues):
             for lost in piece.lost:
                 await self._lose(lost, span, after=after)
             for queue, rows in queue_slices(piece.table):

@@ -74,10 +74,9 @@ async def entry_rows(
     data: bytes,
     *,
     queues: Collection[int] | None = None,
-    runtime: Runtime | None = None,
 ) -> EntryRows:
     """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
-    pieces = [piece async for piece in entry_pieces(store, paths, folded, data, queues=queues, runtime=runtime)]
+    pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data, queues=queues)]
     table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *(piece.table for piece in pieces)])
     if len(pieces) > 1:
         table = table.sort_by([("queue", "ascending"), ("offset", "ascending")])
@@ -87,15 +86,15 @@ async def entry_rows(
 async def entry_pieces(
     store: ObjectStore,
     paths: TopicPaths,
+    runtime: Runtime,
     folded: Folded,
     data: bytes,
     *,
     queues: Collection[int] | None = None,
-    runtime: Runtime | None = None,
 ) -> AsyncIterator[EntryRows]:
     """The rows of an entry, file by file, so that a large one need not be in memory as a whole; offsets rise within each queue.
 
-    With a ``runtime``, staged objects, which may be large, are decoded off the event loop that producers share.
+    Staged objects, which may be large, are decoded off the event loop that producers share.
     A staged object that is missing or damaged costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry
     itself, though its seal held, cannot be read.
     """
@@ -106,7 +105,7 @@ async def entry_pieces(
             inline = inline or read_rows(data, where=paths.entry(folded.number))
             rows: pa.Table | str = inline
         else:
-            rows = await _staged(store, paths.root + key, *staged[key], runtime)
+            rows = await _staged(store, runtime, paths.root + key, *staged[key])
         runs = sorted(grouped, key=lambda run: (run.queue, run.first_offset))
         yield _assemble(paths, folded, runs, {key: rows})
 
@@ -132,14 +131,12 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
     return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
 
 
-async def _staged(store: ObjectStore, key: str, size_bytes: int, expected: str, runtime: Runtime | None) -> pa.Table | str:
+async def _staged(store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str) -> pa.Table | str:
     """The rows of a staged object, or why they are lost."""
     try:
         data = (await store.get(key)).data
     except ObjectMissing:
         return "it is missing"
-    if runtime is None:
-        return _staged_rows(data, key, size_bytes, expected)
     return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected))
 
 

@@ -188,7 +188,7 @@ class _Verification:
         published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
         rows = 0
         try:
-            async for piece in entry_pieces(self._store, self._paths, folded, data, runtime=self._runtime):
+            async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
                 rows += piece.table.num_rows
                 for lost in piece.lost:
                     reason = f"a staged object: {lost.reason}"

@@ -101,6 +101,6 @@ async def compare_entries(
     """
     agreement = Agreement(store, paths, runtime, snapshot)
     for folded, data in entries:
-        async for piece in entry_pieces(store, paths, folded, data):
+        async for piece in entry_pieces(store, paths, runtime, folded, data):
             await agreement.take(piece.table)
     return await agreement.finish()

@@ -189,7 +189,7 @@ class Publisher:
         writers = _Writers(expected)
         files: list[TableFile] = []
         for folded, data in work.entries:
-            async for piece in entry_pieces(self._store, self._paths, folded, data):
+            async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
                 full = await self._runtime.offload(lambda rows=piece.table: writers.take(rows))  # type: ignore[misc]
                 files += await self._finish(full)
         files += await self._finish(list(writers.open.values()))

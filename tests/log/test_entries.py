@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.log import rows as rows_module
 from penstock.log.entries import encode_entry, encode_rows, read_header
 from penstock.log.errors import InternalError
 from penstock.log.files import digest
 from penstock.log.fold import fold
 from penstock.log.header import Part
 from penstock.log.paths import TopicPaths
-from penstock.log.rows import EntryRows, entry_rows
+from penstock.log.rows import EntryRows, entry_pieces, entry_rows
+from penstock.log.runtime import Runtime
 from penstock.log.state import State
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
+from tests.log.topics import LogWriter
 
 PATHS = TopicPaths.of("orders")
 
@@ -107,3 +112,27 @@ def test_an_entry_without_rows_is_an_entry() -> None:
     data = encode_entry(header_on(state), {})
     assert read_header(data, where="e") == header_on(state)
     assert isinstance(read(MemoryStore(), state, data).table, pa.Table)
+
+
+def test_staged_rows_are_decoded_off_the_event_loop() -> None:
+    """Producers of the process share the loop."""
+    threads: list[int] = []
+    real = rows_module._staged_rows
+
+    def decode(*of_object: Any) -> pa.Table | str:
+        threads.append(threading.get_ident())
+        return real(*of_object)
+
+    async def main() -> int:
+        log = await LogWriter(queues=1).create()
+        before = log.state
+        await log.send({0: 3}, staged=True)
+        data = (await log.store.get(log.paths.entry(2))).data
+        folded = fold(before, read_header(data, where="e"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows_module, "_staged_rows", decode)
+            return sum([piece.table.num_rows async for piece in entry_pieces(log.store, log.paths, Runtime(), folded, data)])
+
+    assert asyncio.run(main()) == 3
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
