@@ -132,7 +132,14 @@ class View:
             worst = DataDamaged("the checkpoint is of another entry", object=key, expected=number, observed=state.entry)
         if floor == 0:
             return State()
-        raise worst or DataDamaged("no checkpoint above the floor", object=self._paths.checkpoints, hint="run `penstock repair`")
+        raise DataDamaged(
+            "no checkpoint above the floor can be read, so nothing tells the state of the log",
+            operation="open the log",
+            object=worst.object if worst else self._paths.checkpoints,
+            expected=f"a checkpoint of entry {floor} or later",
+            observed=worst.message if worst else "none",
+            hint=f"put it back as it was, if there is a copy; a repair needs one too. The table has every row up to entry {floor}",
+        ) from worst
 
     async def step(self) -> bool:
         """Fold the next entry if there is one. Raises `ViewLost`, or `DataDamaged` when there is no way around a damaged entry."""

@@ -215,19 +215,6 @@ def test_what_goes_on_side_by_side_ends_together(failing: str) -> None:
     run(work())
 
 
-def test_a_cancellation_that_comes_with_news_is_not_lost() -> None:
-    async def work() -> None:
-        me: Any = SimpleNamespace(_news=asyncio.Event())
-        pausing = asyncio.ensure_future(Appender._pause(me, 60.0))
-        await asyncio.sleep(0.01)
-        me._news.set()
-        pausing.cancel()
-        await asyncio.wait([pausing])
-        assert pausing.cancelled()
-
-    run(work())
-
-
 def test_nothing_is_taken_over_by_an_appender_that_closes() -> None:
     async def work() -> None:
         lake, producer, appender = await opened(MemoryStore())

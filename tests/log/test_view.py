@@ -155,8 +155,14 @@ def test_a_floor_without_a_checkpoint_is_damage() -> None:
         log = await a_log(CHECKPOINT_ENTRIES + 3)
         await trim(log, CHECKPOINT_ENTRIES)
         await log.store.delete(log.paths.checkpoint(CHECKPOINT_ENTRIES))
-        with pytest.raises(DataDamaged, match="no checkpoint above the floor"):
+        with pytest.raises(DataDamaged, match=r"no checkpoint above the floor.*entry 64 or later.*observed: none.*up to entry 64"):
             await view_of(log).open()
+        await log.store.put(log.paths.checkpoint(CHECKPOINT_ENTRIES), b"{}\nbad\n", mode=Put.REPLACE)
+        with pytest.raises(DataDamaged, match="no checkpoint above the floor") as caught:
+            await view_of(log).open()
+        assert caught.value.object == log.paths.checkpoint(CHECKPOINT_ENTRIES)
+        assert "not what was written" in str(caught.value.observed)
+        assert "run `penstock repair`" not in str(caught.value)
 
     run(work())
 
