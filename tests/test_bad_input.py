@@ -46,6 +46,8 @@ PATHS = TopicPaths.of("orders")
         ("hdfs://host/lake", r"unknown scheme.*a path, file://, memory://, s3://, gs:// or az://.*hdfs://"),
         ("", "not a store's URL"),
         (None, "not a store's URL"),
+        (7, "not a store's URL.*7"),
+        (b"lake", "not a store's URL.*b'lake'"),
         ("s3://", "names no bucket"),
     ],
 )
@@ -54,13 +56,19 @@ def test_an_unknown_place(url: Any, said: str) -> None:
         penstock.connect(url)
 
 
-def test_a_lake_that_is_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_url", [False, True])
+def test_a_lake_that_is_a_file(tmp_path: Path, as_url: bool) -> None:
     place = tmp_path / "file"
     place.write_text("not a folder")
-    with penstock.connect(place) as lake, pytest.raises(penstock.PenstockError, match=str(place)) as raised:
-        lake.create_topic("orders")
-    assert not isinstance(raised.value, penstock.InternalError)
+    with pytest.raises(penstock.InvalidArgument, match=f"this is a file, and a store is a folder.*{place}.*name a folder"):
+        penstock.connect(place.as_uri() if as_url else place)
     assert place.read_text() == "not a folder"
+
+
+def test_azure_without_an_account_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(penstock.InvalidArgument, match=r"options do not fit.*\?account=.*AZURE_STORAGE_ACCOUNT_NAME"):
+        penstock.connect("az://container/lake")
 
 
 @pytest.mark.parametrize("connect", [penstock.connect, penstock.aio.connect])

@@ -11,12 +11,13 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from ...log import ObjectStore, PenstockError, PermissionDenied, Runtime, open_store
+from ...log import ObjectStore, PenstockError, Runtime, open_store
 from ...log.errors import MissingDependency
 from ...log.limits import CLOCK_SKEW_MAX_MS
 from ...log.stores import Put, probe_conditional_writes
+from ...log.stores.remote_errors import REFUSED_HINT
 from ...spark import jars, java
 
 _PYTHON = (3, 11)
@@ -34,16 +35,22 @@ class Check:
     fix: str = ""
 
 
-def store_checks(url: str) -> list[Check]:
+Found: TypeAlias = Callable[[Check], None]
+"""Is called with each check as soon as it is done: one that waits for a network may take a minute."""
+
+
+def check_store(url: str, found: Found) -> None:
     """Of the store: reaching it, permissions, conditional writes, clock. Leaves no object behind."""
     try:
         store = open_store(url)
     except PenstockError as error:
-        return [_problem("URL", error, "Give a folder, s3://bucket/prefix, gs://… or az://…")]
-    return [Check("URL", "ok", store.url), *asyncio.run(_store_checks(store, Runtime()))]
+        found(_problem("URL", error, "Give a folder, s3://bucket/prefix, gs://… or az://…"))
+        return
+    found(Check("URL", "ok", store.url))
+    asyncio.run(_check_store(store, Runtime(), found))
 
 
-async def _store_checks(store: ObjectStore, runtime: Runtime) -> list[Check]:
+async def _check_store(store: ObjectStore, runtime: Runtime, found: Found) -> None:
     key = _KEY.format(runtime.new_id())
 
     async def listing() -> str:
@@ -65,21 +72,19 @@ async def _store_checks(store: ObjectStore, runtime: Runtime) -> list[Check]:
         await probe_conditional_writes(store, runtime)
         return "honoured, also in races"
 
-    checks = [
-        await _checked("credentials, list", listing, ""),
-        await _checked("write", writing, "Allow putting objects (s3:PutObject); reading works without, with read-only access"),
-    ]
-    if checks[-1].status == "ok":
-        checks += [
-            await _checked("read", reading, "Allow getting objects (s3:GetObject)"),
-            await _checked("delete", deleting, "Allow deleting objects (s3:DeleteObject)"),
-            await _checked("conditional writes", conditions, "Use a store that knows If-None-Match and If-Match"),
-            await _clock(store, runtime),
-        ]
-        with suppress(PenstockError):
+    found(await _checked("credentials, list", listing, "Check the credentials, and allow listing the bucket (s3:ListBucket)"))
+    may_write = await _checked(
+        "write", writing, "Allow putting objects (s3:PutObject); reading works without, with read-only access"
+    )
+    found(may_write)
+    if may_write.status == "ok":
+        found(await _checked("read", reading, "Allow getting objects (s3:GetObject)"))
+        found(await _checked("delete", deleting, "Allow deleting objects (s3:DeleteObject)"))
+        found(await _checked("conditional writes", conditions, "Use a store that knows If-None-Match and If-Match"))
+        found(await _clock(store, runtime))
+        with suppress(PenstockError):  # where deleting is not allowed, which was said
             await store.delete(key)
     await store.close()
-    return checks
 
 
 async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> Check:
@@ -93,7 +98,8 @@ async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> C
 
 def _problem(name: str, error: PenstockError, fix: str) -> Check:
     observed = f"{error.message} ({error.observed})" if error.observed else error.message
-    return Check(name, "problem", observed, fix if fix and isinstance(error, PermissionDenied) else error.hint or fix)
+    # The store's own hint knows more, unless it only says that something is not allowed: then it matters what.
+    return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
 
 
 async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
@@ -110,9 +116,11 @@ async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
     return Check("clock", "ok", observed)
 
 
-def machine_checks() -> list[Check]:
+def machine_checks() -> Iterator[Check]:
     """Of this machine: Python, libraries, Java, JARs."""
-    return [_python(), *_libraries(), *_spark()]
+    yield _python()
+    yield from _libraries()
+    yield from _spark()
 
 
 def _python() -> Check:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from . import output
-from .checks import Check, machine_checks, store_checks
+from .checks import Check, check_store, machine_checks
 from .endings import OTHER
-from .session import Session, json_option
+from .session import Session, command_options
+from .wording import in_shell
 
 _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 
 
 @click.command()
 @click.argument("url", required=False)
-@json_option
+@command_options
 @click.pass_obj
 def command(session: Session, url: str | None) -> int:
     """Check the store at URL (default: the lake) and this machine; for every problem, say what to do.
@@ -22,15 +23,17 @@ def command(session: Session, url: str | None) -> int:
     Writes a few objects under .probe/ and .doctor/, and removes them. The exit code is 1 when there is a problem; notes are about
     what only some uses need.
     """
-    checks = []
-    for check in _all(url or session.lake_url):
-        checks.append(check)
+    problems = 0
+
+    def found(check: Check) -> None:
+        nonlocal problems
+        problems += check.status == "problem"
         _show(session, check)
-    return OTHER if any(check.status == "problem" for check in checks) else 0
 
-
-def _all(url: str) -> list[Check]:
-    return [*store_checks(url), *machine_checks()]
+    check_store(url or session.lake_url, found)
+    for check in machine_checks():
+        found(check)
+    return OTHER if problems else 0
 
 
 def _show(session: Session, check: Check) -> None:
@@ -40,4 +43,4 @@ def _show(session: Session, check: Check) -> None:
     status = click.style(f"{check.status:<8}", fg=_COLOURS[check.status])
     output.say(f"{status} {check.name:<20} {check.observed}")
     if check.fix:
-        output.say(f"{'':<8} {'':<20} fix: {check.fix}")
+        output.say(f"{'':<8} {'':<20} fix: {in_shell(check.fix)}")

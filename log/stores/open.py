@@ -90,12 +90,12 @@ def open_store(
     Raises `InvalidArgument` for an unknown scheme, option or value.
     """
     runtime = runtime or Runtime()
-    text = os.fspath(url)
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else ""
     if not text:
         raise InvalidArgument("not a store's URL", expected=_SCHEMES, observed=repr(url))
     if "://" not in text:
         _no_options("a path", options or {})
-        return LocalStore(os.path.expanduser(text), runtime=runtime)
+        return _open_folder(os.path.expanduser(text), runtime)
     parts = urlsplit(text)
     if parts.username is not None or parts.password is not None:
         raise InvalidArgument("credentials do not belong into a URL", hint="Set them in the environment or pass options")
@@ -109,12 +109,18 @@ def open_store(
         _no_options("file://", {**written, **(options or {})})
         if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
             raise InvalidArgument("a file URL names a host", object=text, expected="file:///absolute/path")
-        return LocalStore(unquote(parts.path), runtime=runtime)
+        return _open_folder(unquote(parts.path), runtime)
     if parts.scheme not in _SERVICES:
         raise InvalidArgument("unknown scheme", observed=f"{parts.scheme}://", expected=_SCHEMES)
     if not parts.netloc:
         raise InvalidArgument("the URL names no bucket", object=text, expected=f"{parts.scheme}://bucket/prefix")
     return _open_remote(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), written, dict(options or {}), runtime)
+
+
+def _open_folder(path: str, runtime: Runtime) -> ObjectStore:
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise InvalidArgument("this is a file, and a store is a folder", object=path, hint="name a folder; it need not exist yet")
+    return LocalStore(path, runtime=runtime)
 
 
 def _open_remote(
@@ -173,7 +179,10 @@ def _open_remote(
         reader, writer = client(_READ_RETRIES), client(0)
     except Exception as error:
         reason = str(error).partition("\n\nDebug source")[0]
-        raise InvalidArgument("the store's options do not fit", object=f"{scheme}://{bucket}", observed=reason) from error
+        hint = "name the account: ?account=… behind the URL, or AZURE_STORAGE_ACCOUNT_NAME" if "Account must be" in reason else None
+        raise InvalidArgument(
+            "the store's options do not fit", object=f"{scheme}://{bucket}", observed=reason, hint=hint
+        ) from error
     query = urlencode({name: written[name] for name in written if name not in service.secrets})
     url = f"{scheme}://{bucket}" + (f"/{quote(prefix)}" if prefix else "") + (f"?{query}" if query else "")
     return RemoteStore(url, reader=reader, writer=writer, runtime=runtime)

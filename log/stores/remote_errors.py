@@ -28,8 +28,11 @@ _FULL_CODES = {"XMinioStorageFull", "QuotaExceeded", "InsufficientStorage", "Sto
 _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "OperationAborted", "BadDigest", "IncompleteBody"}
 _CREDENTIALS_HINT = (
     "Set the credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, "
-    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY) or give the machine a role"
+    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY) or give the machine a role. Profiles in ~/.aws are not read; "
+    "`aws configure export-credentials --format env` prints one's"
 )
+REFUSED_HINT = "Check what they may do there"
+"""Of whoever has credentials that the store knows, or not."""
 
 
 _Meaning: TypeAlias = tuple[type[PenstockError], str, str | None]
@@ -70,7 +73,7 @@ def _access(error: BaseException, text: str, status: int | None, code: str | Non
         return ClockSkewError, "the store refuses this machine's clock", "Set the clock, by NTP for example"
     denied = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError) or status in {401, 403}
     if denied or (status == 400 and code in _CREDENTIAL_CODES):
-        return PermissionDenied, "the store refused the credentials, or this use of them", "Check what they may do there"
+        return PermissionDenied, "the store refused the credentials, or this use of them", REFUSED_HINT
     return None
 
 

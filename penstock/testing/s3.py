@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
-from penstock.log.errors import MissingDependency
+from penstock.log.errors import InvalidArgument, MissingDependency
 
 _REGION = "us-east-1"
 
@@ -21,10 +22,20 @@ class S3Server:
     endpoint: str
 
     def make_bucket(self, name: str) -> None:
-        """Make an empty bucket."""
-        request = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
-        with urllib.request.urlopen(request, timeout=30):
-            pass
+        """Make an empty bucket. Raises `InvalidArgument` for a name that S3 does not take."""
+        request = urllib.request.Request(f"{self.endpoint}/{quote(name)}", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=30):
+                pass
+        except urllib.error.HTTPError as error:
+            with error:
+                raise InvalidArgument(
+                    "the server makes no such bucket",
+                    operation="make_bucket",
+                    object=name,
+                    expected="3 to 63 small letters, digits, dots and hyphens, and a name that is not taken",
+                    observed=f"{error.code} {error.reason}",
+                ) from error
 
     def url(self, bucket: str, prefix: str = "lake") -> str:
         """The URL of a lake in a bucket, for `penstock.connect`."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.log import InvalidArgument
-from penstock.testing import HandClock
+from penstock.testing import HandClock, s3_server
 from tests.tree import ROOT
 
 pytest_plugins = ["pytester"]
@@ -68,3 +68,9 @@ def test_the_clock_refuses_what_makes_no_sense() -> None:
         HandClock().advance(timedelta(seconds=-1))
     with pytest.raises(InvalidArgument, match="must have a zone"):
         HandClock(datetime(2026, 1, 1))  # noqa: DTZ001 - what is refused
+
+
+@pytest.mark.s3
+def test_a_bucket_with_a_bad_name_is_refused() -> None:
+    with s3_server() as server, pytest.raises(InvalidArgument, match=r"makes no such bucket.*3 to 63 small letters.*400"):
+        server.make_bucket("b")

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock import PermissionDenied
 from penstock.infra.cli.checks import Requirement
+from penstock.log.stores.local import LocalStore
+from penstock.log.stores.remote_errors import REFUSED_HINT
 from tests.infra.cli.conftest import Penstock
 
 
@@ -93,9 +96,25 @@ def test_the_doctor_names_the_fix(penstock: Penstock, tmp_path: Path) -> None:
     assert (first["name"], first["status"]) == ("URL", "problem")
     assert "s3://bucket/prefix" in first["fix"]
     (tmp_path / "file").write_text("")
-    shown = penstock("doctor", tmp_path / "file" / "lake", code=1).out
+    shown = penstock("doctor", "--lake", tmp_path / "file" / "lake", code=1).out
     assert "problem  write" in shown
     assert "fix: " in shown
+    (first, *_) = penstock("doctor", tmp_path / "file", "--json", code=1).rows
+    assert (first["name"], "name a folder" in first["fix"]) == ("URL", True)
+
+
+def test_the_doctor_tells_missing_credentials_from_missing_permissions(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = PermissionDenied("refused", hint=REFUSED_HINT)
+    absent = PermissionDenied("no credentials", hint="Set them")
+    for error, fix in ((refused, "Allow putting objects (s3:PutObject)"), (absent, "Set them")):
+
+        async def put(*_: object, error: PermissionDenied = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(LocalStore, "put", put)
+        checks = {row["name"]: row for row in penstock("doctor", "--json", code=1).rows}
+        assert checks["credentials, list"]["status"] == "ok"
+        assert checks["write"]["fix"].startswith(fix)
 
 
 def test_requirements_are_compared() -> None:
