@@ -59,8 +59,9 @@ class Reader:
         exclusive; a time means the first message stored at or after it. ``follow=True`` does not end. ``tags`` is a filter such as
         ``paid || refunded``.
 
-        Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next
-        one, and `DataDamaged` where rows cannot be read any more, naming object and offsets; ``damaged="skip"`` leaves those out.
+        Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept (also when retention
+        overtakes what is being read) or beyond the next one, and `DataDamaged` where rows cannot be read any more, behind those that can,
+        naming object and offsets; ``damaged="skip"`` leaves those out.
         """
         if follow and end != "latest":
             raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")

@@ -19,8 +19,9 @@ from .errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
 from .fold import Folded
 from .rows import LostRange, entry_pieces
 from .salvage import fold_known
+from .stores.protocol import ObjectMissing
 from .table.delta import DeltaLog
-from .table.scan import scan_queue
+from .table.scan import files_between, scan_queue
 from .table.segments import queue_slices
 from .table.snapshot import Snapshot
 from .topics import Topic
@@ -78,20 +79,24 @@ class Rows:
                 return await use(snapshot)
             except ViewLost as lost:
                 snapshot = await self._behind_the_trim(lost)
+            except ObjectMissing as error:
+                before, snapshot = snapshot, await self.refresh()
+                if snapshot.version == before.version:
+                    raise DataDamaged("a file of the table is missing", operation="read", object=error.object) from error
 
     async def joined(self, snapshot: Snapshot, span: Span, columns: list[str]) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of ``span``: from the table what it has, queue by queue, then from the log."""
         begun = dict(span.position)
         while True:
-            for queue in span.queues:
-                self._check_kept(snapshot, span, queue, begun)
-                limit = span.limit(queue, snapshot.end(queue))
-                if span.position[queue] < limit:
-                    async for batch in self._table(snapshot, span, queue, limit, columns):
-                        span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
-                        yield batch
-                    span.position[queue] = limit
             try:
+                for queue in span.queues:
+                    self._check_kept(snapshot, span, queue, begun)
+                    limit = span.limit(queue, snapshot.end(queue))
+                    if span.position[queue] < limit:
+                        async for batch in self._table(snapshot, span, queue, limit, columns):
+                            span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
+                            yield batch
+                        span.position[queue] = limit
                 async for batch in self.log(snapshot, span):
                     yield batch.select(columns)
                 return
@@ -159,7 +164,7 @@ class Rows:
         )
         stop = limit if named is None else max(start, named[0])
         expected = start
-        async for batch in scan_queue(self._store, self._paths, snapshot, queue, start, stop, columns, runtime=self._topic.runtime):
+        async for batch in self._readable(snapshot, span, queue, start, stop, columns):
             edges = np.concatenate(([expected - 1], batch.column("offset").to_numpy()))
             holes = np.flatnonzero(np.diff(edges) > 1)
             if len(holes) and not span.skip_damaged:
@@ -173,6 +178,34 @@ class Rows:
             raise _damaged(LostRange(queue, expected, stop, folder, _NOT_IN_TABLE))
         if named is not None:
             raise _damaged(LostRange(queue, stop, named[1], folder, "its rows were lost before they were published"))
+
+    async def _readable(
+        self, snapshot: Snapshot, span: Span, queue: int, start: int, stop: int, columns: list[str]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The table's rows from ``start`` to ``stop``; a file that cannot be read ends them, or is left out."""
+        root, runtime = self._paths.table(snapshot.folder), self._topic.runtime
+        until, failed = stop, None
+        while start < until:
+            try:
+                async for batch in scan_queue(self._store, self._paths, snapshot, queue, start, until, columns, runtime=runtime):
+                    start = batch.column("offset")[batch.num_rows - 1].as_py() + 1
+                    yield batch
+                start = until
+            except (DataDamaged, ObjectMissing) as error:
+                files = files_between(snapshot, queue, start, until)
+                file = next((file for file in files if root + file.path == error.object), None)
+                if file is None:
+                    raise
+                if isinstance(error, ObjectMissing) and file.path not in (await self._delta.refresh()).paths:
+                    raise ViewLost("the table was compacted and its old files collected", object=error.object) from error
+                # Reading ahead may have met it early: what stands before it comes first.
+                until, failed = max(start, file.first_offset), (file, error)
+            if start >= until and failed is not None:
+                file, cause = failed
+                limit = min(file.limit_offset, stop)
+                if not span.skip_damaged:
+                    raise _damaged(LostRange(queue, start, limit, root + file.path, cause.message)) from cause
+                start, until, failed = limit, stop, None
 
     # --- The log
 

@@ -19,7 +19,7 @@ from penstock.log.table.actions import Commit
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.segments import write_segment
-from tests.log.table.readers import queue_rows
+from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -242,3 +242,40 @@ async def remove_files(log: LogWriter, queue: int) -> None:
     snapshot = await delta.refresh()
     commit = Commit("DELETE", removes=tuple(snapshot.files[queue]))
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("how", ["missing", "cut off", "foreign", "rows"])
+def test_a_lost_table_file_costs_its_own_rows(broken: int, how: str) -> None:
+    """Also where reading ahead meets it before the rows in front of it are handed out."""
+
+    async def main() -> None:
+        log = await topic(entries=0)
+        for _ in range(3):
+            await log.send({0: 2, 1: 1})
+            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        snapshot = await snapshot_of(log)
+        key = log.paths.table("table") + snapshot.files[0][broken].path
+        data = (await log.store.get(key)).data
+        if how == "missing":
+            await log.store.delete(key)
+        else:
+            flipped = bytearray(data)
+            for at in range(4, len(data) // 2):
+                flipped[at] ^= 0x55
+            changed = {"cut off": data[:-100], "foreign": b"x" * len(data), "rows": bytes(flipped)}[how]
+            await log.store.put(key, changed, mode=Put.REPLACE)
+        first, limit = 2 * broken, 2 * broken + 2
+        found, error = await read(log, 0)
+        assert [message.offset for message in found] == list(range(first))
+        assert f"offsets {first} to {limit - 1} of queue 0 cannot be read any more" in str(error)
+        assert key in str(error)
+        around, error = await read(log, 0, damaged="skip")
+        assert error is None
+        assert [message.offset for message in around] == [*range(first), *range(limit, 6)]
+        if how != "rows":
+            async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+                with pytest.raises(DataDamaged, match=key):
+                    await (await lake.reader("orders")).lookup(key="none")
+
+    asyncio.run(main())

@@ -14,9 +14,12 @@ from penstock.log.errors import DataDamaged, OffsetOutOfRange
 from penstock.log.settings import encode_record
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.table.actions import Commit
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
+from penstock.log.table.segments import write_segment
+from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.table.test_upkeep import trim
 from tests.log.topics import LogWriter
 
@@ -238,3 +241,33 @@ def test_staged_objects_of_published_entries_are_not_fetched() -> None:
         assert not jobs & set(read)
 
     asyncio.run(main())
+
+
+def test_files_collected_behind_a_reader_that_paused_for_days_are_read_in_their_new_place() -> None:
+    """It holds a snapshot whose files were compacted, and then deleted as the protocol allows."""
+
+    async def main() -> None:
+        log = await topic()
+        for _ in range(12):
+            await log.send({0: 2})
+            await publish(log)
+        async with lake_of(log) as lake:
+            messages = (await lake.reader("orders")).messages(queue=0)
+            assert (await anext(messages)).offset == 0
+            old = (await snapshot_of(log)).files[0]
+            await compact_queue(log, 0)
+            for file in old:
+                await log.store.delete(log.paths.table("table") + file.path)
+            assert [message.offset async for message in messages] == list(range(1, 24))
+
+    asyncio.run(main())
+
+
+async def compact_queue(log: LogWriter, queue: int) -> None:
+    """All files of a queue into one."""
+    delta = DeltaLog(log.store, log.paths, "table", log.runtime)
+    snapshot = await delta.refresh()
+    file, data = write_segment(await queue_rows(log, queue), "compacted")
+    await log.store.put_large(delta.root + file.path, data)
+    commit = Commit("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
+    assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
