@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Finds Java 17 or newer, which Spark needs, and installs it where that is possible without asking.
+# Finds a Java that Spark runs on, and installs one where that is possible without asking.
 #   setup_java.sh          find or install; fails with what to do when neither works
 #   setup_java.sh --find   print the JAVA_HOME to use, or nothing
 set -euo pipefail
 
-wanted=17
+supported="17 21 25" # as in spark/java.py
+wanted="Java ${supported// /, }"
 
 java_version() { # the major version of a java program: "1.8.0_392" is 8
     "$1" -version 2>&1 | sed -n '1,/version/s/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1
@@ -17,10 +18,11 @@ find_java() {
         /Library/Java/JavaVirtualMachines/*/Contents/Home/bin/java; do
         [ -x "$candidate" ] || continue
         version=$(java_version "$candidate")
-        if [ "${version:-0}" -ge "$wanted" ]; then
+        case " $supported " in *" ${version:-none} "*)
             echo "$candidate"
             return
-        fi
+            ;;
+        esac
     done
     return 1
 }
@@ -67,11 +69,11 @@ if [ "${1:-}" = --find ]; then
 fi
 
 if ! java=$(find_java); then
-    echo "setup: no Java $wanted or newer"
+    echo "setup: none of $wanted"
     install_java < /dev/null || true
     if ! java=$(find_java); then
         cat >&2 << MESSAGE
-Spark needs Java $wanted or newer. Install it, then run this again:
+Spark needs one of $wanted. Install one, then run this again:
   Debian, Ubuntu   sudo apt-get install openjdk-17-jre-headless
   Fedora           sudo dnf install java-21-openjdk-headless
   macOS            brew install openjdk@17

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..log.errors import MissingDependency
 
 SUPPORTED_MAJORS = (17, 21, 25)
-"""What Spark 4.2 runs on."""
+"""What Spark 4.2 runs on, by its documentation; `scripts/setup_java.sh` has the same."""
 
 _COMMON_FOLDERS = (
     "/usr/lib/jvm/*",

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,15 @@ def say(text: str) -> None:
 def _write(text: str) -> None:
     with writing_output():
         click.echo(text, nl=False)
+
+
+def program() -> str:
+    """How a shell finds this program again: by its name, or by the path that it was called by, if that is not on the PATH."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "penstock":  # a module, a test
+        return "penstock"
+    found = shutil.which("penstock")
+    return "penstock" if found is not None and os.path.realpath(found) == os.path.realpath(called) else shlex.quote(called)
 
 
 def note(text: str) -> None:

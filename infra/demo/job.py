@@ -6,6 +6,7 @@ Of its own, because Spark takes over the signals of the process it runs in, and 
 from __future__ import annotations
 
 import sys
+from tempfile import TemporaryDirectory
 
 from ...log.errors import PenstockError
 from ...spark import S3, session
@@ -27,14 +28,17 @@ def main() -> int:
     task = parent.task()
     parent.nothing_more_to_hear()
     try:
-        spark = session("penstock-demo", s3=S3(**task["s3"]) if task["s3"] else None, conf=_QUICK_START)
-        apply_events(
-            spark,
-            topic_table=task["topic_table"],
-            target_folder=task["target_folder"],
-            targets=[Target(**target) for target in task["targets"]],
-        )
-        spark.stop()
+        with TemporaryDirectory(prefix="penstock-demo-") as scratch:
+            # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
+            conf = {**_QUICK_START, "spark.sql.warehouse.dir": scratch}
+            spark = session("penstock-demo", s3=S3(**task["s3"]) if task["s3"] else None, conf=conf)
+            apply_events(
+                spark,
+                topic_table=task["topic_table"],
+                target_folder=task["target_folder"],
+                targets=[Target(**target) for target in task["targets"]],
+            )
+            spark.stop()
     except (PySparkException, Py4JError, PenstockError) as error:
         parent.tell(Failed(str(error).strip().partition("\n")[0][:500]))
         return 1

@@ -119,12 +119,12 @@ def show_next_steps(outcome: Outcome, capture: Capture) -> None:
     lake, topic = shlex.quote(outcome.lake), outcome.topic
     output.say(click.style("\nTry next", bold=True))
     for what, command in (
-        ("its queues, and the hottest rows", f"penstock topic describe {topic}"),
-        ("the life of one row, in order", f"penstock read {topic} --group {shlex.quote(capture.first_group())}"),
-        ("every checksum, offset and row, log against table", f"penstock verify {topic}"),
-        ("this comparison, after changing whatever you like", f"penstock demo --check {topic}{_options(capture)}"),
+        ("its queues, and the hottest rows", f"topic describe {topic}"),
+        ("the life of one row, in order", f"read {topic} --group {shlex.quote(capture.first_group())}"),
+        ("every checksum, offset and row, log against table", f"verify {topic}"),
+        ("this comparison, after changing whatever you like", f"demo --check {topic}{_options(capture)}"),
     ):
-        output.say(f"  {command} --lake {lake}" + click.style(f"  # {what}", dim=True))
+        output.say(f"  {output.program()} {command} --lake {lake}" + click.style(f"  # {what}", dim=True))
 
 
 def document(outcome: Outcome) -> dict[str, object]:

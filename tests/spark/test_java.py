@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
 import pytest
 
 from penstock.log.errors import MissingDependency
-from penstock.spark.java import candidate_homes, choose_java, find_java, major_version, parse_major
+from penstock.spark.java import SUPPORTED_MAJORS, candidate_homes, choose_java, find_java, major_version, parse_major
+from tests.tree import ROOT
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,9 @@ def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
     (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
     assert major_version(broken) is None
     assert major_version(tmp_path / "absent") is None
+
+
+def test_set_up_accepts_what_spark_runs_on() -> None:
+    found = re.search(r'^supported="([\d ]+)"', (ROOT / "scripts" / "setup_java.sh").read_text(), re.MULTILINE)
+    assert found is not None
+    assert tuple(map(int, found[1].split())) == SUPPORTED_MAJORS

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from penstock import DataDamaged, InvalidArgument, StoreUnavailable, TopicLimits, UnknownOutcome
+from penstock.infra.cli import output
 from penstock.infra.cli.endings import ending, exit_code
 from penstock.infra.cli.main import COMMANDS
 from penstock.infra.cli.session import Session, Signals, Stopped
@@ -121,3 +124,17 @@ def test_damage_counts_most() -> None:
     assert exit_code([StoreUnavailable("away"), DataDamaged("broken"), InvalidArgument("wrong")]) == 4
     assert exit_code([StoreUnavailable("away"), InvalidArgument("wrong")]) == 2
     assert exit_code([StoreUnavailable("away")]) == 3
+
+
+def test_the_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "a b" / "penstock"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "/bin")
+    assert output.program() == f"'{program}'"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert output.program() == "penstock"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert output.program() == "penstock"

@@ -42,7 +42,7 @@ def capture(folder: Path, stream: Sequence[bytes] | None = None) -> list[str]:
     return ["--events", str(events), "--expect", str(expect)]
 
 
-def run(arguments: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
+def run(arguments: list[str], environment: dict[str, str] | None = None, *, here: Path | None = None) -> dict[str, Any]:
     """Run to a good end; the JSON document."""
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM, "demo", "--json", *arguments],
@@ -50,6 +50,7 @@ def run(arguments: list[str], environment: dict[str, str] | None = None) -> dict
         text=True,
         timeout=110,
         env={**os.environ, **(environment or {})},
+        cwd=here,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
@@ -72,7 +73,12 @@ def assert_faithful(found: dict[str, Any]) -> None:
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")
 def test_on_local_files(tmp_path: Path) -> None:
-    assert_faithful(run(["--lake", str(tmp_path / "a lake"), *capture(tmp_path)]))
+    here = tmp_path / "here"
+    here.mkdir()
+    # The lake that the environment names is for daily use.
+    assert_faithful(run(capture(tmp_path), {"PENSTOCK_LAKE": str(tmp_path / "daily")}, here=here))
+    assert [path.name for path in here.iterdir()] == ["penstock-demo"]
+    assert not (tmp_path / "daily").exists()
 
 
 @pytest.mark.spark
