@@ -21,7 +21,13 @@ def decode_floor(data: bytes, *, where: str) -> int:
     try:
         document = json.loads(data)
         if document["format"] != FORMAT_VERSION:
-            raise NewerFormatError("written by another version of Penstock", object=where, hint="upgrade this process")
+            raise NewerFormatError(
+                "written by another version of Penstock",
+                object=where,
+                expected=f"format {FORMAT_VERSION}",
+                observed=f"format {document['format']}",
+                hint="upgrade this process",
+            )
         number: int = document["floor"]
         if document["digest"] == _digest(number, document["write_id"]):
             return number

@@ -81,9 +81,9 @@ def moto_server() -> Iterator[S3Server]:
 
 
 @contextlib.contextmanager
-def versitygw_server(folder: Path, *, binary: Path = VERSITYGW) -> Iterator[S3Server]:
-    """versitygw over a folder, which must be on a file system with extended attributes."""
-    (folder / "data" / BUCKET).mkdir(parents=True)
+def versitygw_server(folder: Path, *options: str, binary: Path = VERSITYGW) -> Iterator[S3Server]:
+    """versitygw over a folder, which must be on a file system with extended attributes, and may hold what an earlier one left."""
+    (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
     for start in range(_STARTS):
         port = free_port()  # another process may take it first: so start again on another
         running = S3Server(f"http://127.0.0.1:{port}")
@@ -93,7 +93,7 @@ def versitygw_server(folder: Path, *, binary: Path = VERSITYGW) -> Iterator[S3Se
                     *_die_with_parent(),
                     str(binary),
                     *("--access", running.access_key_id, "--secret", running.secret_access_key),
-                    *("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet"),
+                    *("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options),
                     *("posix", str(folder / "data")),
                 ],
                 stdin=subprocess.DEVNULL,

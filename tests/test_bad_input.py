@@ -23,14 +23,17 @@ from penstock.log import staging
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.floor import encode_floor
-from penstock.log.limits import TopicLimits
+from penstock.log.limits import CHECKPOINT_ENTRIES, TopicLimits
 from penstock.log.paths import TopicPaths
 from penstock.log.runtime import Runtime
 from penstock.log.state import State
 from penstock.log.stores import MemoryStore
+from penstock.log.table.maintenance import Maintenance
+from penstock.log.topics import read_record
+from penstock.testing import HandClock, memory_lake
 from tests.lakes import TIMEOUT_S, bodies, get, keys, put, read_all, send_all
 from tests.log.test_reader import publish
-from tests.servers import free_port, moto_server
+from tests.servers import free_port, moto_server, versitygw_server
 
 Message = penstock.Message
 LONG = timedelta(hours=1)
@@ -117,6 +120,24 @@ def test_a_server_that_is_not_there(no_credentials: None) -> None:
     lake = penstock.connect(url, options={"access_key_id": "a", "secret_access_key": "b"})
     with lake, pytest.raises(penstock.StoreUnavailable, match="did not answer as it should"):
         lake.topics()
+
+
+@pytest.mark.s3
+@pytest.mark.versitygw
+def test_read_only_access_to_a_real_server_reads_and_says_what_it_may_not(tmp_path: Path) -> None:
+    with versitygw_server(tmp_path) as server, penstock.connect(server.url("lake"), options=server.credentials) as lake:
+        lake.create_topic("orders", queues=1)
+        send_all(lake, [Message(b"x")])
+    with (
+        versitygw_server(tmp_path, "--readonly") as server,
+        penstock.connect(server.url("lake"), options=server.credentials) as lake,
+    ):
+        assert bodies(lake) == [b"x"]
+        assert list(lake.topics()) == ["orders"]
+        for use in (lambda: lake.producer("orders"), lambda: lake.create_topic("other"), lambda: lake.delete_topic("orders")):
+            with pytest.raises(penstock.PermissionDenied, match=r"the store refused.*put.*Check what they may do"):
+                use()
+        assert bodies(lake) == [b"x"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become someone who may not")
@@ -350,6 +371,41 @@ def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
 
 
 # --- What is read ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_that_was_trimmed_says_the_earliest() -> None:
+    clock = HandClock()
+    store = MemoryStore(clock=clock)
+    with memory_lake(clock=clock, store=store) as lake:
+        lake.create_topic("orders", queues=1, retention=timedelta(hours=12))
+        with lake.producer("orders", linger=timedelta(0)) as producer:
+            for _ in range(CHECKPOINT_ENTRIES + 1):
+                producer.send(Message(b"x")).result(timeout=TIMEOUT_S)
+        asyncio.run(maintain(store, clock))
+        clock.advance(timedelta(hours=20))
+        send_all(lake, [Message(b"last")])
+        for _ in range(3):
+            asyncio.run(maintain(store, clock))
+            clock.advance(timedelta(hours=2))
+        assert PATHS.entry(2) not in keys(store)
+        reader = lake.reader("orders")
+        assert [one.offset for one in reader.messages()] == [CHECKPOINT_ENTRIES + 1]
+        for start in (0, CHECKPOINT_ENTRIES):
+            said = rf"no such offset.*orders, queue 0.*the earliest kept is 65; observed: offset {start}\).*earliest"
+            with pytest.raises(penstock.OffsetOutOfRange, match=said):
+                next(reader.messages(start=start))
+
+
+async def maintain(store: MemoryStore, clock: HandClock) -> None:
+    """Every step of the topic's maintenance once."""
+    found = await read_record(store, PATHS)
+    assert found is not None
+
+    async def append(actions: object) -> None:
+        raise AssertionError("no job is left to close")
+
+    done = await Maintenance(store, PATHS, found[0], Runtime(clock=clock), append).run_once()
+    assert not done.errors
 
 
 def test_offsets_out_of_range_say_what_there_is() -> None:
@@ -603,7 +659,12 @@ def newer_checkpoint(store: MemoryStore) -> None:
     put(store, PATHS.checkpoint(3), body + b"\n" + digest(body).encode() + b"\n")
 
 
-@pytest.mark.parametrize("make", [newer_settings, newer_entry, newer_checkpoint])
+def newer_floor(store: MemoryStore) -> None:
+    document = json.loads(encode_floor(2, write_id="w" * 32))
+    put(store, PATHS.floor, json.dumps({**document, "format": 2}).encode())
+
+
+@pytest.mark.parametrize("make", [newer_settings, newer_entry, newer_checkpoint, newer_floor])
 def test_a_newer_format_is_told_from_damage(store: MemoryStore, make: Callable[[MemoryStore], None]) -> None:
     before = keys(store)
     make(store)
@@ -612,7 +673,17 @@ def test_a_newer_format_is_told_from_damage(store: MemoryStore, make: Callable[[
             with pytest.raises(NewerFormatError, match=r"another version of Penstock.*upgrade this process"):
                 use()
         assert bodies(lake, "sound") == [b"s"]
-    assert set(keys(store)) - set(before) <= {PATHS.checkpoint(3)}
+    assert set(keys(store)) - set(before) <= {PATHS.checkpoint(3), PATHS.floor}
+
+
+def test_a_newer_protocol_of_the_table_is_told_from_damage(store: MemoryStore) -> None:
+    publish(store, Runtime())
+    first = f"{PATHS.table('table')}_delta_log/{0:020}.json"
+    put(store, first, get(store, first).replace(b'"minReaderVersion":1', b'"minReaderVersion":3'))
+    with penstock.connect(store=store) as lake:
+        with pytest.raises(NewerFormatError, match=r"features that Penstock does not write.*minReaderVersion.: 1.*3"):
+            bodies(lake)
+        assert bodies(lake, "sound") == [b"s"]
 
 
 # --- A disk that is full ----------------------------------------------------------------------------------------------------------------
