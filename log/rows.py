@@ -67,16 +67,9 @@ def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[Run]:
     ]
 
 
-async def entry_rows(
-    store: ObjectStore,
-    paths: TopicPaths,
-    folded: Folded,
-    data: bytes,
-    *,
-    queues: Collection[int] | None = None,
-) -> EntryRows:
+async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: Folded, data: bytes) -> EntryRows:
     """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
-    pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data, queues=queues)]
+    pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data)]
     table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *(piece.table for piece in pieces)])
     if len(pieces) > 1:
         table = table.sort_by([("queue", "ascending"), ("offset", "ascending")])
