@@ -36,6 +36,11 @@ class Arrivals:
         last = self._arrived[-1]
         return last if isinstance(last, State) else last[0].state
 
+    @property
+    def whole(self) -> bool:
+        """Whether every entry was folded, and none passed over."""
+        return not any(isinstance(item, State) for item in self._arrived)
+
     def states(self) -> list[State]:
         """The state after each of them."""
         return [item if isinstance(item, State) else item[0].state for item in self._arrived]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..arrivals import Arrivals
 from ..errors import DataDamaged, ViewLost
 from ..fold import Folded
-from ..limits import CHECKPOINT_ENTRIES, MIB
+from ..limits import MIB
 from ..paths import TopicPaths
 from ..rows import entry_pieces
 from ..runtime import Runtime
@@ -15,81 +15,122 @@ from ..salvage import fold_known
 from ..state import State
 from ..stores.protocol import ObjectStore
 from ..view import View
-from .agreement import Agreement, Comparison
+from .agreement import Agreement, Comparison, Difference
+from .copied import Copied, Copies, differences, remember
 from .snapshot import Snapshot
 
 _ROUND_BYTES = 32 * MIB
-_STATES_KEPT = 64
 
 
 class Comparer:
-    """Walks the log from the floor to what is published. What it knows lives in memory only: a new one starts at the floor again."""
+    """Walks the log from the floor to what is published. What it knows lives in memory only: a new one starts at the floor again.
 
-    def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, incarnation: str | None = None) -> None:
+    Entries that ``copies`` tells of are not read again: their rows were hashed when they were published.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        runtime: Runtime,
+        *,
+        incarnation: str | None = None,
+        copies: Copies | None = None,
+    ) -> None:
         self._store = store
         self._paths = paths
         self._runtime = runtime
         self._incarnation = incarnation
-        self._view: View | None = None
-        self._arrivals: Arrivals | None = None
+        self._copies = copies or Copies()
+        self._state_digest: str | None = None
+        """Of the state after ``compared``; None: begin at the floor."""
+        self._reading: tuple[View, Arrivals] | None = None
+        self.whole = False
+        """Whether the fold has passed no entry over."""
         self.compared = -1
         """Every published row of entries up to this one is equal in log and table; -1: nothing is known yet."""
         self.checkpoint_states: dict[int, State] = {}
         """The states this fold had at the numbers that checkpoints have, the newest ones."""
 
-    @property
-    def whole(self) -> bool:
-        """Whether the fold has passed no entry over."""
-        return self._view is not None and not self._view.skipped
-
     async def compare_once(self, snapshot: Snapshot, floor: int) -> bool:
-        """Compare the next entries, up to 32 MiB of them; false when all that is published is compared.
+        """Compare the next entries, up to 32 MiB of them, or a GiB of what was copied; false when all that is published is compared.
 
         Raises `DataDamaged` when log and table differ: then nothing behind may be trimmed.
         """
-        if self._view is None or self._arrivals is None or self.compared < floor:
-            self._view, self._arrivals = await self._open(floor)
-        view, arrivals = self._view, self._arrivals
+        if self._state_digest is None or self.compared < floor:
+            await self._begin(floor)
+        assert self._state_digest is not None
+        if self.compared >= snapshot.published:
+            return False
+        self._copies.forget_below(floor)
+        copied = self._copies.behind(self.compared, self._state_digest, snapshot.published)
+        goes_on = await self._compare_copied(snapshot, copied) if copied else await self._compare_log(snapshot)
+        return goes_on and self.compared < snapshot.published
+
+    async def _begin(self, floor: int) -> None:
+        view = View(self._store, self._paths, self._runtime)
+        await view.open(at_most=floor)
+        self._reading = view, Arrivals(self._store, self._paths, view)
+        self.checkpoint_states = {}
+        self.compared, self._state_digest, self.whole = view.state.entry, view.state.digest, not view.skipped
+
+    async def _compare_copied(self, snapshot: Snapshot, copied: Sequence[Copied]) -> bool:
+        found = await differences(self._store, self._paths, self._runtime, snapshot, (one for c in copied for one in c.files))
+        if found:
+            self._copies.forget()  # the log itself is the judge, the next time
+        self._check(snapshot, found)
+        self._reading = None
+        self.compared, self._state_digest = copied[-1].end, copied[-1].end_digest
+        remember(self.checkpoint_states, [state for state in self._copies.states.values() if state.entry <= self.compared])
+        return True
+
+    async def _compare_log(self, snapshot: Snapshot) -> bool:
+        view, arrivals = await self._open() if self._reading is None else self._reading
+        self._reading = view, arrivals
+        until = self._copies.next_start(self.compared, snapshot.published)
         try:
-            while view.state.entry < snapshot.published and arrivals.size_bytes < _ROUND_BYTES:
+            while view.state.entry < until and arrivals.size_bytes < _ROUND_BYTES:
                 await fold_known(view, self._store, self._paths, view.state.entry + 1)
         except ViewLost:
-            self._view = None
+            self._state_digest = None
             raise
         after = arrivals.after
         if after.entry > snapshot.published:  # led around damage, past what is published: wait for the publisher
-            self._view = None
+            self._state_digest = None
             return False
         entries = await arrivals.entries()
         mine = [(folded, data) for folded, data in entries if self._incarnation in {None, folded.state.incarnation}]
         comparison = await compare_entries(self._store, self._paths, self._runtime, snapshot, mine)
-        if comparison.differences:
-            self._view = None
+        self._check(snapshot, comparison.differences)
+        remember(self.checkpoint_states, arrivals.states())
+        arrivals.begin(after)
+        self.compared, self._state_digest, self.whole = after.entry, after.digest, not view.skipped
+        return True
+
+    async def _open(self) -> tuple[View, Arrivals]:
+        """Read the log where the copies end. Raises `ViewLost` when it is not what this process published; then all is read."""
+        view = View(self._store, self._paths, self._runtime)
+        try:
+            await view.open(at_most=self.compared)
+            await fold_known(view, self._store, self._paths, self.compared)
+            if (view.state.entry, view.state.digest) != (self.compared, self._state_digest):
+                self._copies.forget()
+                raise ViewLost("the log has changed since it was published", object=self._paths.entry(self.compared))
+        except ViewLost:
+            self._state_digest = None
+            raise
+        return view, Arrivals(self._store, self._paths, view)
+
+    def _check(self, snapshot: Snapshot, found: Sequence[Difference]) -> None:
+        if found:
+            self._state_digest = None
             raise DataDamaged(
                 "log and table differ, so the log is not trimmed",
                 object=self._paths.table(snapshot.folder),
                 expected="equal rows",
-                observed=comparison.differences[0],
+                observed=found[0],
                 hint="`penstock verify` shows all differences",
             )
-        for state in arrivals.states():
-            if state.entry % CHECKPOINT_ENTRIES == 0:
-                self._remember(state)
-        arrivals.begin(after)
-        self.compared = after.entry
-        return self.compared < snapshot.published
-
-    async def _open(self, floor: int) -> tuple[View, Arrivals]:
-        view = View(self._store, self._paths, self._runtime)
-        await view.open(at_most=floor)
-        self.checkpoint_states = {}
-        self.compared = view.state.entry
-        return view, Arrivals(self._store, self._paths, view)
-
-    def _remember(self, state: State) -> None:
-        self.checkpoint_states[state.entry] = state
-        if len(self.checkpoint_states) > _STATES_KEPT:
-            del self.checkpoint_states[min(self.checkpoint_states)]
 
 
 async def compare_entries(

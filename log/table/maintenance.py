@@ -16,6 +16,7 @@ from ..stores.protocol import ObjectStore
 from .collector import AppendActions, Collected, Collector
 from .compactor import FAN_IN, TARGET_BYTES, Compacted, compact_once
 from .compare import Comparer
+from .copied import Copies
 from .delta import CHECKPOINT_VERSIONS, DeltaLog
 from .publisher import COMMIT_BYTES, Published, Publisher
 from .retention import Policy, empty_table, retain_once
@@ -104,8 +105,9 @@ class Maintenance:
         self._guards = retention_guards
         self._on_step = on_step
         self._delta = DeltaLog(store, paths, record.table, runtime)
-        self._publisher = Publisher(store, paths, record, runtime, commit_bytes=self.options.commit_bytes)
-        self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation)
+        copies = Copies()
+        self._publisher = Publisher(store, paths, record, runtime, copies=copies, commit_bytes=self.options.commit_bytes)
+        self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)
         self._collector = Collector(store, paths, self._delta, runtime, append_actions)
         self._checkpointed = -1

@@ -29,7 +29,9 @@ from ..state import State
 from ..stores.protocol import ObjectStore
 from ..view import EntryCache, View
 from .actions import PUBLISHED, Commit, end_txn, lost_txn
+from .copied import CopiedFile, Copies
 from .delta import DeltaLog
+from .rowhash import RowHash
 from .segments import SegmentWriter, TableFile, queue_slices
 from .snapshot import Snapshot
 
@@ -80,6 +82,7 @@ class Publisher:
         *,
         delta: DeltaLog | None = None,
         cache: EntryCache | None = None,
+        copies: Copies | None = None,
         commit_bytes: int = COMMIT_BYTES,
     ) -> None:
         self._store = store
@@ -88,6 +91,7 @@ class Publisher:
         self._runtime = runtime
         self._delta = delta or DeltaLog(store, paths, record.table, runtime, keep_removes=False)
         self._cache = cache
+        self._copies = copies
         self._commit_bytes = commit_bytes
         self._view: View | None = None
         self._arrivals: Arrivals | None = None
@@ -113,12 +117,15 @@ class Publisher:
             return Published(caught_up=False)
         ends = tuple(snapshot.end(queue) for queue in range(arrivals.after.queues))
         work = _Work(snapshot.published, ends, arrivals.after, tuple(await arrivals.entries()))
-        files, lost = await self._upload(work)
+        copied, lost = await self._upload(work)
+        files = [one.file for one in copied]
         entries = work.after.entry - work.start
         if caught_up and not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
             return Published()
         if not await self._commit(snapshot, work, files, lost, started_s):
             return Published(caught_up=False)
+        if self._copies is not None and arrivals.whole:
+            self._copies.note(arrivals.before, arrivals.states(), copied)
         arrivals.begin(work.after)
         with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
         oldest_ms = min(with_rows, default=work.after.store_time_ms)
@@ -181,13 +188,13 @@ class Publisher:
 
     # --- rows to files
 
-    async def _upload(self, work: _Work) -> tuple[list[TableFile], dict[str, int]]:
+    async def _upload(self, work: _Work) -> tuple[list[CopiedFile], dict[str, int]]:
         """(files with the rows of all entries, one a queue and more only when large; what was lost, as `txn` values)."""
         expected: Counter[int] = Counter()
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
         writers = _Writers(expected)
-        files: list[TableFile] = []
+        files: list[CopiedFile] = []
         for folded, data in work.entries:
             async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
                 full = await self._runtime.offload(lambda rows=piece.table: writers.take(rows))  # type: ignore[misc]
@@ -198,17 +205,17 @@ class Publisher:
             for queue, end in enumerate(work.after.next_offsets)
             for first, limit in gaps(work.bases[queue], end, writers.offsets(queue))
         }
-        return sorted(files, key=lambda file: (file.queue, file.first_offset)), lost
+        return sorted(files, key=lambda one: (one.file.queue, one.file.first_offset)), lost
 
-    async def _finish(self, writers: list[SegmentWriter]) -> list[TableFile]:
+    async def _finish(self, writers: list[_Writer]) -> list[CopiedFile]:
         gate = asyncio.Semaphore(_UPLOADS_AT_ONCE)
 
-        async def finish(writer: SegmentWriter) -> TableFile:
+        async def finish(writer: _Writer) -> CopiedFile:
             async with gate:
                 fresh_id = self._runtime.new_id()
-                file, data = await self._runtime.offload(lambda: writer.close(fresh_id))
+                file, data = await self._runtime.offload(lambda: writer.segment.close(fresh_id))
                 await self._store.put_large(self._delta.root + file.path, data)
-                return file
+                return CopiedFile(file, writer.rows.hexdigest())
 
         return list(await asyncio.gather(*map(finish, writers)))
 
@@ -224,23 +231,33 @@ class Publisher:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A file under way, and a hash of its rows as the log has them."""
+
+    segment: SegmentWriter
+    rows: RowHash
+
+
 class _Writers:
     """Open files, one a queue, that rows are spread over; a file that grows large is closed and the next one begun."""
 
     def __init__(self, expected: Mapping[int, int]) -> None:
-        self.open: dict[int, SegmentWriter] = {}
+        self.open: dict[int, _Writer] = {}
         self._expected = expected
         self._offsets: dict[int, list[Offsets]] = {}
 
-    def take(self, rows: pa.Table) -> list[SegmentWriter]:
+    def take(self, rows: pa.Table) -> list[_Writer]:
         """Spread rows that are sorted by queue and offset; returns the writers that are full now."""
         full = []
         for queue, some in queue_slices(rows):
             if queue not in self.open:
-                self.open[queue] = SegmentWriter(rows_expected=self._expected[queue])
-            self.open[queue].write(some)
+                self.open[queue] = _Writer(SegmentWriter(rows_expected=self._expected[queue]), RowHash())
+            writer = self.open[queue]
+            writer.segment.write(some)
+            writer.rows.update(some)
             self._offsets.setdefault(queue, []).append(some.column("offset").to_numpy())
-            if self.open[queue].size_bytes >= FILE_BYTES_MAX:
+            if writer.segment.size_bytes >= FILE_BYTES_MAX:
                 full.append(self.open.pop(queue))
         return full
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ..limits import MIB
 from ..messages import MESSAGE_SCHEMA
 from ..paths import TopicPaths
 from ..runtime import Runtime
@@ -21,6 +22,8 @@ from .snapshot import Snapshot
 
 _GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
+_WHOLE_FILE_BYTES = 4 * MIB
+"""Files up to this size are fetched in one request; a few are here at a time."""
 T = TypeVar("T")
 
 
@@ -53,7 +56,7 @@ async def scan_queue(
         reader.drop_group(group)
         return rows.select(needed)
 
-    opened = _ahead((SegmentReader(store, root, file).open(whole=True) for file in files), _FILES_AHEAD)
+    opened = _ahead((SegmentReader(store, root, file).open(whole_bytes_max=_WHOLE_FILE_BYTES) for file in files), _FILES_AHEAD)
     groups = (
         read(reader, group)
         async for reader in opened

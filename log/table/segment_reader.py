@@ -10,12 +10,10 @@ import pyarrow.parquet as pq
 
 from ..errors import DataDamaged, ForeignObject
 from ..files import check_footer
-from ..limits import KIB, MIB
+from ..limits import KIB
 from ..stores.protocol import ObjectStore
 from .segments import TableFile
 
-WHOLE_FILE_BYTES = 4 * MIB
-"""Files up to this size are fetched in one request when they are scanned."""
 _FOOTER_GUESS_BYTES = 32 * KIB
 
 
@@ -29,10 +27,10 @@ class SegmentReader:
         self._spans = _Spans()
         self._metadata: pq.FileMetaData | None = None
 
-    async def open(self, *, whole: bool = False) -> SegmentReader:
-        """Fetch the footer, or with ``whole`` a small file at once. Raises `ObjectMissing`, `DataDamaged`."""
+    async def open(self, *, whole_bytes_max: int = 0) -> SegmentReader:
+        """Fetch the footer, or a file up to this size whole. Raises `ObjectMissing`, `DataDamaged`."""
         size = self.file.size_bytes
-        start = 0 if whole and size <= WHOLE_FILE_BYTES else max(0, size - _FOOTER_GUESS_BYTES)
+        start = 0 if size <= whole_bytes_max else max(0, size - _FOOTER_GUESS_BYTES)
         tail = await self._fetch(start, size)
         footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
         if tail[-4:] != b"PAR1" or footer_bytes > size - 4:
