@@ -1,7 +1,8 @@
 """Ways around an entry that cannot be folded, the same for every process that meets it.
 
 In this order: the process's own state is the wrong one, and an older checkpoint folds well; a later checkpoint is vouched for by the
-entry behind it; a later entry is a repair, which carries the whole state. If there is none, the fold stops.
+entry behind it, or ends the log, so that all who come start from it; a later entry is a repair, which carries the whole state. If there
+is none, the fold stops.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, da
         if state is not None:
             return Resumption(state, skipped=False)
     async for checkpoint in _later_checkpoints(store, paths, number):
-        following = await read_header_at(store, paths, checkpoint.entry + 1)
-        if following is not None and following.state_digest == checkpoint.digest:
+        if await _can_be_trusted(store, paths, checkpoint):
             return Resumption(checkpoint, skipped=True)
     for later in await entry_numbers(store, paths, after=number):
         header = await read_header_at(store, paths, later)
@@ -90,6 +90,14 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
         if len(states) == _OLDER_CHECKPOINTS_TRIED:
             return states
     return [*states, State()]
+
+
+async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: State) -> bool:
+    """Whether the entry behind a checkpoint vouches for it, or there is none yet: then it is where whoever comes now starts."""
+    following = await read_header_at(store, paths, checkpoint.entry + 1)
+    if following is not None:
+        return following.state_digest == checkpoint.digest
+    return not await entry_numbers(store, paths, after=checkpoint.entry)
 
 
 async def _later_checkpoints(store: ObjectStore, paths: TopicPaths, number: int) -> AsyncIterator[State]:

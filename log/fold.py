@@ -2,7 +2,8 @@
 
 ``fold(state, header)`` gives the state after an entry and what became of everything in it. Producers use the same `Judge` to leave out
 what would be void, but nothing is safe because of that: an entry may hold anything, and every process that folds it comes to the same
-verdicts. Invariants I1-I8 of ``docs/0001-the-log-protocol.md`` are properties of this module.
+verdicts. Of the invariants of ``docs/0001-the-log-protocol.md``, what I2, I3 and I5 to I8 say of verdicts are properties of this module
+alone; all others, and that every process folds the same entries, need those who write and read.
 """
 
 from __future__ import annotations

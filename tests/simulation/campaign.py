@@ -29,7 +29,7 @@ MUST_HAPPEN = (
     "late answer: refused", "a reader was trimmed past", "job linked", "collected hand-over", "collected job object",
     "topic created again", "restart", "clock step beyond 5 minutes", "refused by clock", "write landed after its caller was gone",
     "write landed twice", "send: unknown_outcome", "send: not_written", "send: producer_failed", "send: fenced", "replay",
-    "expired row", "large batch beside its entry",
+    "expired row", "large batch beside its entry", "damaged rows", "damaged footer", "repair",
 )  # fmt: skip
 """What a sweep must have met at least once; else it proves less than it seems to."""
 TEETH_STEPS = 60_000

@@ -27,12 +27,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import takewhile
 
 from penstock.log.checkpoints import decode_checkpoint
 from penstock.log.entries import read_header
 from penstock.log.errors import DataDamaged
 from penstock.log.fold import Folded, Void, fold
-from penstock.log.header import Epoch
+from penstock.log.header import Epoch, Repair
 from penstock.log.rows import entry_rows, runs_of
 from penstock.log.state import State, row_sum
 from tests.simulation.counts import count
@@ -202,7 +203,9 @@ def _lost(world: World, truth: Truth) -> Iterator[str]:
     for key, damage in world.history.damaged.items():
         number = world.paths.entry_number(key)
         explained |= truth.inside[key]
-        for later in truth.folded[number or truth.end :] if damage.footer else ():
+        # Behind an entry that is lost altogether, verdicts are known again from the repair on.
+        behind = truth.folded[number or truth.end :] if damage.footer else []
+        for later in takewhile(lambda folded: not any(isinstance(one, Repair) for one in folded.header.actions), behind):
             explained |= truth.inside[world.paths.entry(later.number)]
     for place in truth.rows:
         if place not in explained and world.history.is_lost(*place, place[2] + 1):

@@ -149,17 +149,6 @@ class ScriptedFaults:
         return found
 
 
-class Both:
-    """The first of several plans that has something to say."""
-
-    def __init__(self, *plans: FaultPlan) -> None:
-        self._plans = plans
-
-    def decide(self, call: Call) -> Fault | None:
-        decisions = [plan.decide(call) for plan in self._plans]
-        return next((fault for fault in decisions if fault is not None), None)
-
-
 def single_faults(calls: Iterable[Call], kinds: Iterable[Fault] = tuple(Fault)) -> Iterator[tuple[Where, Fault]]:
     """Every possible fault at every call of a run that had none: each pair is the script of one run."""
     for call in calls:

@@ -45,6 +45,10 @@ class Archive(MemoryStore):
             self.deleted.append(key)
         await super().delete(key)
 
+    def objects(self) -> list[str]:
+        """The keys of all that is there."""
+        return list(self._objects)
+
     def holds(self, key: str) -> bool:
         return key in self._objects
 

@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from penstock.log.gathering import ProducerOptions
 from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Replayer, Sender, Source, Upkeep, vanishing
 from tests.simulation.careless import Careless
-from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
+from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
+from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
+from tests.simulation.upkeep import damage, expiry, files, jobs, uploads
 from tests.simulation.world import Nemesis, World, log_uniform
-
-HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
-
-
-def _plan(seed: int | str, rate: float) -> RandomFaults | None:
-    return RandomFaults.swarm(Kernel(seed).rng, rate=rate) if rate else None
-
-
-def _rng(seed: int | str) -> random.Random:
-    return Kernel(seed).rng("scenario")
-
-
-class _Sparing(RandomFaults):
-    """Spares the processes whose names begin so."""
-
-    def __init__(self, rates: Mapping[Fault, float], rng_of: Callable[[str], random.Random], spared: str) -> None:
-        super().__init__(rates, rng_of)
-        self._spared = spared
-
-    def decide(self, call: Call) -> Fault | None:
-        return None if call.process.startswith(self._spared) else super().decide(call)
 
 
 def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
     """Many producers side by side: lost races, hand-overs, step-ins."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     world = World(
         seed,
-        plan=_plan(seed, rate),
+        plan=swarm(seed, rate),
         network=Network(pause_s=(0.05, 900.0), late_s=(1.0, 600.0), page_keys=rng.choice([3, 1000])),
         drift=0.05,
         offset_ms=120_000,
@@ -68,7 +47,7 @@ def crowd(seed: int | str, *, rate: float = 0.04, most: int = 8) -> World:
 
 def hasty(seed: int | str, *, rate: float = 0.25) -> World:
     """Senders that give up within a second or two, on a store that keeps them waiting."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     faults = (Fault.SLOW, Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.LATE_APPLY, Fault.UNAVAILABLE, Fault.OWN_CONFLICT)
     plan = RandomFaults(dict.fromkeys(faults, rate / len(faults)), Kernel(seed).rng) if rate else None
     network = Network(time_out_s=2.0, slow_s=(0.5, 2.0), late_s=(0.1, 20.0))
@@ -82,9 +61,9 @@ def hasty(seed: int | str, *, rate: float = 0.25) -> World:
 
 def throng(seed: int | str, *, rate: float = 0.01) -> World:
     """Up to 64 processes, briefly."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     world = World(
-        seed, plan=_plan(seed, rate), network=Network(pause_s=(0.05, 60.0)), drift=0.02, offset_ms=60_000, faults_end_s=60.0
+        seed, plan=swarm(seed, rate), network=Network(pause_s=(0.05, 60.0)), drift=0.02, offset_ms=60_000, faults_end_s=60.0
     )
     for number in range(rng.randint(20, 64)):
         world.process(f"p{number}", Sender(f"s{number}", bursts=2, burst=(1, 2), think_s=(0.01, 0.4)))
@@ -94,10 +73,10 @@ def throng(seed: int | str, *, rate: float = 0.01) -> World:
 
 def names(seed: int | str, *, rate: float = 0.05) -> World:
     """Processes that fight over names, and one of them that dies and comes back."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     world = World(
         seed,
-        plan=_plan(seed, rate),
+        plan=swarm(seed, rate),
         network=Network(pause_s=(0.05, 2 * HOUR_S), late_s=(1.0, 900.0)),
         drift=0.05,
         faults_end_s=400.0,
@@ -124,10 +103,10 @@ def careless(seed: int | str, *, rate: float = 0.05) -> World:
 
 def days(seed: int | str, *, rate: float = 0.03) -> World:
     """Slow senders over days, while the log is published, trimmed and collected, and anybody may sleep through all of it."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     world = World(
         seed,
-        plan=_plan(seed, rate),
+        plan=swarm(seed, rate),
         network=Network(pause_s=(1.0, 3 * DAY_S), page_keys=rng.choice([3, 1000])),
         drift=0.05,
         offset_ms=120_000,
@@ -160,11 +139,11 @@ def days(seed: int | str, *, rate: float = 0.03) -> World:
 
 def lives(seed: int | str, *, rate: float = 0.03) -> World:
     """A topic that is deleted and created again under those who use it."""
-    rng = _rng(seed)
+    rng = rng_of(seed)
     long = rng.random() < 0.5
     world = World(
         seed,
-        plan=_plan(seed, rate),
+        plan=swarm(seed, rate),
         network=Network(pause_s=(1.0, 2 * DAY_S if long else 900.0)),
         drift=0.05,
         faults_end_s=2 * DAY_S if long else 600.0,
@@ -186,8 +165,8 @@ def lives(seed: int | str, *, rate: float = 0.03) -> World:
 
 def calm(seed: int | str, *, rate: float = 0.0) -> World:
     """One of each, no rivals: the run that a protocol without some guard may survive."""
-    rng = _rng(seed)
-    world = World(seed, plan=_plan(seed, rate), faults_end_s=DAY_S)
+    rng = rng_of(seed)
+    world = World(seed, plan=swarm(seed, rate), faults_end_s=DAY_S)
     source = Source("copy", 20)
     world.sources.append(source)
     world.process(
@@ -198,96 +177,6 @@ def calm(seed: int | str, *, rate: float = 0.0) -> World:
     world.process("m", Maintainer("m", every_s=(1.0, rng.uniform(100.0, 1000.0))))
     world.process("reader", Follower("reader"))
     return world
-
-
-def jobs(seed: int | str, *, rate: float = 0.05) -> World:
-    """Large batches by processes that sleep for days on the way, and a collector that gives their uploads up."""
-    rng = _rng(seed)
-    world = World(
-        seed,
-        plan=_stops(seed, rate),
-        network=Network(pause_s=(DAY_S, 6 * DAY_S), very_slow=0.0),
-        faults_end_s=12 * DAY_S,
-    )
-    for number in range(2):
-        options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=rng.choice([1, 9])))
-        think_s = (0.5, 6 * HOUR_S)
-        world.process(
-            f"p{number}",
-            Sender(
-                f"s{number}", bursts=12, burst=(1, 1), think_s=think_s, large=0.7, large_bytes=(60_000, 90_000), options=options
-            ),
-        )
-    world.process("quick", Sender("q", bursts=60, burst=(1, 2), think_s=(60.0, 6 * HOUR_S)))
-    world.process("m", Maintainer("m", every_s=(60.0, 6 * HOUR_S)))
-    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
-    return world
-
-
-def files(seed: int | str, *, rate: float = 0.02) -> World:
-    """Publishers, compactors and slow collectors of the table, over weeks."""
-    rng = _rng(seed)
-    world = World(
-        seed,
-        plan=_plan(seed, rate),
-        network=Network(pause_s=(HOUR_S, 4 * DAY_S), page_keys=rng.choice([3, 1000])),
-        faults_end_s=20 * DAY_S,
-        nemesis=Nemesis(every_s=DAY_S if rate else 0.0),
-    )
-    world.process("p", Sender("s", bursts=50, burst=(1, 3), think_s=(60.0, 2 * DAY_S)))
-    for number in range(2):
-        world.process(f"m{number}", Maintainer(f"m{number}", every_s=(60.0, DAY_S), restart=0.002))
-    world.process("replayer", Replayer("replayer", every_s=(HOUR_S, 2 * DAY_S)))
-    return world
-
-
-def expiry(seed: int | str, *, rate: float = 0.04) -> World:
-    """A topic that keeps its messages for some hours only, with rival maintainers, and readers who come late."""
-    rng = _rng(seed)
-    world = World(
-        seed,
-        plan=_plan(seed, rate),
-        network=Network(pause_s=(1.0, 12 * HOUR_S), page_keys=rng.choice([3, 1000])),
-        faults_end_s=rng.uniform(1.0, 4.0) * DAY_S,
-        retention=timedelta(hours=rng.uniform(1.0, 30.0)),
-        nemesis=Nemesis(every_s=6 * HOUR_S if rate else 0.0, pause_s=(1.0, 12 * HOUR_S)),
-    )
-    for number in range(2):
-        sender = Sender(f"s{number}", bursts=rng.randint(20, 40), burst=(1, 3), think_s=(0.05, log_uniform(rng, HOUR_S, DAY_S)))
-        world.process(f"p{number}", sender)
-    every_s = (0.5, log_uniform(rng, 60.0, HOUR_S))
-    for number in range(rng.randint(2, 3)):
-        world.process(f"m{number}", Maintainer(f"m{number}", every_s=every_s))
-    world.process("reader", Follower("reader", idle_s=(0.1, 60.0)))
-    world.process("replayer", Replayer("replayer", every_s=(60.0, 6 * HOUR_S)))
-    return world
-
-
-def uploads(seed: int | str, *, rate: float = 0.1) -> World:
-    """Batches too large for an entry, whose senders stop for hours between the upload and the entry that links it."""
-    world = World(seed, plan=_stops(seed, rate, spared="m"), network=Network(pause_s=(HOUR_S, 5 * HOUR_S)), faults_end_s=2 * DAY_S)
-    options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=2))
-    for number in range(3):
-        sender = Sender(
-            f"s{number}",
-            bursts=40,
-            burst=(1, 1),
-            think_s=(10.0, HOUR_S),
-            large=0.7,
-            large_bytes=(20_000, 40_000),
-            reopen=0.0,
-            options=options,
-        )
-        world.process(f"p{number}", sender)
-    world.process("m", Maintainer("m", every_s=(60.0, 900.0), steps=("publish", "trim", "collect")))
-    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
-    return world
-
-
-def _stops(seed: int | str, rate: float, *, spared: str = "-") -> RandomFaults | None:
-    """Long stops and nothing else; none of processes whose names begin with ``spared``."""
-    stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)
-    return _Sparing(dict.fromkeys(stops, rate / 4), Kernel(seed).rng, spared) if rate else None
 
 
 def small_work(seed: int | str, plan: FaultPlan | None) -> World:
@@ -313,7 +202,7 @@ def trims(seed: int | str, *, rate: float = 0.06) -> World:
     rates = {fault: rate * stops.count(fault) / len(stops) for fault in stops}
     world = World(
         seed,
-        plan=_Sparing(rates, Kernel(seed).rng, "m") if rate else None,
+        plan=Sparing(rates, Kernel(seed).rng, "m") if rate else None,
         network=Network(pause_s=(2 * HOUR_S, 10 * HOUR_S), very_slow=0.0),
         faults_end_s=2 * DAY_S,
     )
@@ -340,7 +229,7 @@ def trims(seed: int | str, *, rate: float = 0.06) -> World:
 def rush(seed: int | str, *, rate: float = 0.04) -> World:
     """Processes that stop for a few minutes, so that what they know is still believed, on a log that is busy and kept short."""
     world = World(
-        seed, plan=_stops(seed, rate, spared="m"), network=Network(pause_s=(20.0, 280.0), very_slow=0.0), faults_end_s=1500.0
+        seed, plan=only_stops(seed, rate, spared="m"), network=Network(pause_s=(20.0, 280.0), very_slow=0.0), faults_end_s=1500.0
     )
     options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=2))
     for number in range(3):
@@ -353,8 +242,8 @@ def rush(seed: int | str, *, rate: float = 0.04) -> World:
 
 def relives(seed: int | str, *, rate: float = 0.02) -> World:
     """A crowd whose topic is deleted and created again within seconds."""
-    rng = _rng(seed)
-    world = World(seed, plan=_plan(seed, rate), network=Network(pause_s=(0.05, 60.0), late_s=(1.0, 60.0)), faults_end_s=120.0)
+    rng = rng_of(seed)
+    world = World(seed, plan=swarm(seed, rate), network=Network(pause_s=(0.05, 60.0), late_s=(1.0, 60.0)), faults_end_s=120.0)
     for number in range(rng.randint(4, 8)):
         world.process(f"p{number}", *vanishing([Sender(f"s{number}", bursts=15, burst=(1, 2), think_s=(0.003, 0.3))]))
     world.process("r", *vanishing([Recreator("r", times=5, every_s=(0.05, 2.0), gap_s=(0.001, 0.2))]))
@@ -378,6 +267,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "rush": rush,
     "expiry": expiry,
     "uploads": uploads,
+    "damage": damage,
     "relives": relives,
     "calm": calm,
 }
@@ -392,6 +282,6 @@ def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
     order = (
         *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
-        *("careless", "relives", "uploads", "hasty", "jobs", "throng"),
+        *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng"),
     )
     return order[seed % len(order)]

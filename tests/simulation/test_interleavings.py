@@ -478,6 +478,34 @@ def test_a_damaged_entry_in_mid_log_forks_nobody_and_stops_nobody() -> None:
     stage.play(script)
 
 
+def test_a_damaged_entry_before_a_checkpoint_that_ends_the_log_stops_nobody() -> None:
+    """Nothing vouches for the checkpoint yet; but whoever comes now starts from it, so whoever is behind goes on from it too."""
+    stage = Stage()
+
+    async def script() -> None:
+        await stage.fill(9)
+        process = stage.world.new_process("reader")
+        view = View(stage.world.store.client(process), stage.paths, process.runtime)
+        await process.run(view.open())
+        await process.run(view.catch_up())
+        await stage.fill(6)
+        assert max(stage.entries()) == 16
+        await asyncio.sleep(1.0)
+        assert stage.archive.holds(stage.paths.checkpoint(16))
+        key = stage.paths.entry(13)
+        whole = (await stage.archive.get(key)).data
+        await stage.archive.damage(key, whole[: len(whole) // 2])
+        await process.run(view.catch_up())
+        assert view.skipped
+        assert view.state == (await _state_of_newcomer(stage))
+        await stage.fill(3)
+        await process.run(view.catch_up())
+        assert view.state == (await _state_of_newcomer(stage))
+        await stage.archive.damage(key, whole)  # for the judge, who reads everything
+
+    stage.play(script)
+
+
 # ----------------------------------------------------------------------------------------------- table files and jobs
 
 
