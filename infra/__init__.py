@@ -1,1 +1,1 @@
-"""What runs Penstock: the command line, the demo, metrics and deployment."""
+"""What runs Penstock: the command line, and the demo."""
