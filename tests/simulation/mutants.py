@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.log import fold, pending, waiting
+from penstock.log import fold, pending, staging, waiting
 from penstock.log.appender import Appender
 from penstock.log.fold import Judge
 from penstock.log.producer import Producer
@@ -237,6 +237,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending._closed, always(None))),
         scenario="jobs",
         seeds=(4,),
+    ),
+    "link-in-time": Mutant(
+        guard="what links a job leaves a process within a day",
+        invariant="I11",
+        patch=attribute(staging, "JOB_LINK_MAX_S", always(1e12)),
+        scenario="jobs",
+        seeds=(16,),
     ),
     "fresh-names": Mutant(
         guard="a data file's name is used once",
