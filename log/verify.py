@@ -117,14 +117,10 @@ class _Verification:
         except DataDamaged as error:
             self._damaged(error)
             return
-        state = State()
-        if floor:
-            try:
-                state = await self._checkpoint(floor)
-            except (DataDamaged, ObjectMissing) as error:
-                self._find("checkpoint", self._paths.checkpoint(floor), f"the floor's checkpoint cannot be read: {error}")
-                return
-        self._check_trimmed(state)
+        state = await self._start(floor)
+        if state is None:
+            return
+        self._check_trimmed(floor, state)
         last = max(await entry_numbers(self._store, self._paths, after=floor), default=floor)
         self._note_ends(state)
         while state.entry < last:
@@ -138,12 +134,23 @@ class _Verification:
             if number is not None and number > last:
                 self._find("checkpoint", info.key, f"the log ends at entry {last}, before it")
 
-    def _check_trimmed(self, floor: State) -> None:
+    async def _start(self, floor: int) -> State | None:
+        """The state at the floor, or else at the first checkpoint behind it that can be read; None when there is none."""
+        if not floor:
+            return State()
+        for number in sorted({floor, *(number for number in await self._checkpoint_numbers() if number > floor)}):
+            try:
+                return await self._checkpoint(number)
+            except (DataDamaged, ObjectMissing) as error:
+                self._find("checkpoint", self._paths.checkpoint(number), f"the log cannot be read from here: {error.message}")
+        return None
+
+    def _check_trimmed(self, floor: int, state: State) -> None:
         """What is trimmed from the log must be in the table."""
         published = self._snapshot.published
-        if self._table_readable and self._is_mine(floor) and floor.entry > max(published, floor.created_entry):
+        if self._table_readable and self._is_mine(state) and floor > max(published, state.created_entry):
             reaches = f"the table has entries up to {published} only" if self._snapshot.exists else "there is no table"
-            self._find("missing", self._delta.root, f"the log is trimmed up to entry {floor.entry}, and {reaches}")
+            self._find("missing", self._delta.root, f"the log is trimmed up to entry {floor}, and {reaches}")
 
     def _note_ends(self, state: State) -> None:
         if state.entry == self._snapshot.published and self._is_mine(state):

@@ -16,9 +16,10 @@ from penstock.log.table.actions import Commit, end_txn
 from penstock.log.table.agreement import Agreement, Comparison
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
+from penstock.log.table.trimmer import Trimmer
 from penstock.log.verify import VerifyReport, verify
 from tests.log.table.readers import snapshot_of
-from tests.log.table.test_upkeep import trim
+from tests.log.table.test_upkeep import compared, trim
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -116,6 +117,24 @@ def test_a_damaged_floor_is_a_finding() -> None:
         await trimmed(log)
         await log.store.put(log.paths.floor, b"{", mode=Put.REPLACE)
         assert ("damaged", log.paths.floor) in {(one.kind, one.object) for one in (await verified(log)).findings}
+
+    asyncio.run(main())
+
+
+def test_behind_an_unreadable_checkpoint_of_the_floor_the_rest_is_still_verified() -> None:
+    """From the next checkpoint on, as every process would."""
+
+    async def main() -> None:
+        log = await topic(entries=140)
+        await publish(log)
+        states = (await compared(log)).checkpoint_states
+        raised = Trimmer(log.store, log.paths, log.runtime)
+        done = await raised.trim_once(published=64, compared=64, states=states, whole=True)
+        assert done.floor == 64
+        await log.store.delete(log.paths.checkpoint(64))
+        await log.store.delete(log.paths.entry(135))
+        found = {(one.kind, one.object) for one in (await verified(log)).findings}
+        assert {("checkpoint", log.paths.checkpoint(64)), ("missing", log.paths.entry(135))} <= found
 
     asyncio.run(main())
 
