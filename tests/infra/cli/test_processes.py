@@ -101,6 +101,33 @@ def test_maintenance_publishes_and_ends_in_order(start: Start, lake: Path) -> No
     assert process.returncode == 143
 
 
+def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path) -> None:
+    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=30)
+    (lake / "topics" / "old.backup").mkdir()
+    (lake / "topics" / "old.backup" / "topic.json").write_text("{}")
+    process = start("maintain", "--json")
+    assert process.stdout is not None
+    look, publish = (json.loads(process.stdout.readline()) for _ in range(2))
+    assert (look["topic"], look["step"], look["error"]) == ("old.backup", "look", "foreign_object")
+    assert (publish["topic"], publish["step"], publish["rows"]) == ("orders", "publish", 1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+
+
+def test_an_export_that_is_stopped_leaves_the_file_that_was_there(start: Start, lake: Path, tmp_path: Path) -> None:
+    start("produce", "orders").communicate(b"".join(b'{"n": %d}\n' % n for n in range(50_000)), timeout=60)
+    file = tmp_path / "out.jsonl"
+    file.write_bytes(b"before")
+    process = start("read", "orders", "-o", str(file))
+    wait_until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")), "the export has begun")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert file.read_bytes() == b"before"
+    assert not list(tmp_path.glob(".out*"))
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(start: Start, lake: Path) -> None:
     lines = b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"x" * 200) for n in range(2000))
     out, err = start("produce", "orders").communicate(lines, timeout=30)
