@@ -235,8 +235,8 @@ MUTANTS: dict[str, Mutant] = {
         guard="a closed job is not linked any more",
         invariant="I11",
         patch=both(attribute(Judge, "_is_closed", lambda _: always(False)), everywhere(pending._closed, always(None))),
-        scenario="jobs",
-        seeds=(4,),
+        scenario="strays",
+        seeds=(1, 2),
     ),
     "link-in-time": Mutant(
         guard="what links a job leaves a process within a day",

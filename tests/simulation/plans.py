@@ -33,6 +33,17 @@ class Sparing(RandomFaults):
         return None if call.process.startswith(self._spared) else super().decide(call)
 
 
+class Choosing(RandomFaults):
+    """Befalls only requests whose keys contain ``part``."""
+
+    def __init__(self, rates: Mapping[Fault, float], rng_of: Callable[[str], random.Random], part: str) -> None:
+        super().__init__(rates, rng_of)
+        self._part = part
+
+    def decide(self, call: Call) -> Fault | None:
+        return super().decide(call) if self._part in call.key else None
+
+
 def only_stops(seed: int | str, rate: float, *, spared: str = "-") -> RandomFaults | None:
     """Long stops and nothing else; none of processes whose names begin with ``spared``."""
     kinds = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER)

@@ -12,7 +12,7 @@ from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
-from tests.simulation.upkeep import damage, expiry, files, jobs, uploads
+from tests.simulation.upkeep import damage, expiry, files, jobs, strays, uploads
 from tests.simulation.world import Nemesis, World, log_uniform
 
 
@@ -267,6 +267,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "rush": rush,
     "expiry": expiry,
     "uploads": uploads,
+    "strays": strays,
     "damage": damage,
     "relives": relives,
     "calm": calm,

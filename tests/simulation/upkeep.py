@@ -9,7 +9,7 @@ from tests.simulation.actors import Copier, Follower, Maintainer, Replayer, Send
 from tests.simulation.faults import Fault
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
-from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
+from tests.simulation.plans import DAY_S, HOUR_S, Choosing, Sparing, only_stops, rng_of, swarm
 from tests.simulation.sabotage import Repairer, Saboteur
 from tests.simulation.world import Nemesis, World, log_uniform
 
@@ -96,6 +96,34 @@ def uploads(seed: int | str, *, rate: float = 0.1) -> World:
         )
         world.process(f"p{number}", sender)
     world.process("m", Maintainer("m", every_s=(60.0, 900.0), steps=("publish", "trim", "collect")))
+    world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
+    return world
+
+
+def strays(seed: int | str, *, rate: float = 0.5) -> World:
+    """Links of uploads are handed over by processes that stop for days right then, as does who would bring them, and little else happens:
+    the uploads are given up while any entry could still bring the links."""
+    stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_AFTER)
+    world = World(
+        seed,
+        plan=Choosing(dict.fromkeys(stops, rate / len(stops)), Kernel(seed).rng, "staged/handed") if rate else None,
+        network=Network(pause_s=(2.1 * DAY_S, 4 * DAY_S), very_slow=0.0),
+        faults_end_s=20 * DAY_S,
+    )
+    options = ProducerOptions(linger=timedelta(milliseconds=5), delivery_timeout=timedelta(days=9))
+    for number in range(4):
+        sender = Sender(
+            f"s{number}",
+            bursts=12,
+            burst=(1, 1),
+            think_s=(0.02, 2 * DAY_S),
+            large=0.8,
+            large_bytes=(60_000, 70_000),
+            reopen=0.0,
+            options=options,
+        )
+        world.process(f"p{number}", sender)
+    world.process("m", Maintainer("m", every_s=(600.0, 6 * HOUR_S), steps=("collect",)))
     world.process("reader", Follower("reader", idle_s=(1.0, 60.0)))
     return world
 
