@@ -77,7 +77,7 @@ def _library_error(error: BaseException, session: Session) -> int:
         bug = InternalError("penstock failed in an unforeseen way; please report it", observed=f"{type(error).__name__}: {error}")
         bug.hint = None if session.debug else "run it again with --debug (before the command) for the traceback"
         error = bug
-    _show(error, as_json=session.as_json)
+    show(error, as_json=session.as_json)
     return exit_code([error])
 
 
@@ -91,7 +91,8 @@ def exit_code(errors: Sequence[PenstockError]) -> int:
     return OTHER if errors else 0
 
 
-def _show(error: PenstockError, *, as_json: bool) -> None:
+def show(error: PenstockError, *, as_json: bool) -> None:
+    """An error on stderr, in the words of the command line."""
     facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed", "hint")}
     known = {name: _plain(value) for name, value in facts.items() if value is not None}
     if error.hint is not None:

@@ -11,6 +11,7 @@ import click
 
 from ...log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
 from . import output
+from .endings import show
 from .session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored, stored_topic
 from .values import FOREVER, Retention, Size
@@ -85,7 +86,7 @@ def list_topics(session: Session) -> None:
         output.table(("topic", "type", "queues", "kept"), rows)
     damaged = [error for error in found.unreadable.values() if not isinstance(error, ForeignObject)]
     for error in damaged[:-1]:
-        output.note(f"error: {error}")
+        show(error, as_json=session.as_json)
     if damaged:
         raise damaged[-1]
 

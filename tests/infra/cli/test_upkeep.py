@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,15 @@ def test_one_bad_topic_stops_the_upkeep_of_no_other(orders: Penstock, lake: Path
     assert [row["rows"] for row in steps if (row["topic"], row["step"]) == ("orders", "publish")] == [3]
     orders("topic", "alter", "orders", "--retention", "30d")
     assert "orders" in orders("topic", "list", code=4 if harm == "settings" else 0).out
+
+
+def test_every_damaged_topic_is_listed_as_such(orders: Penstock, lake: Path) -> None:
+    for name in ("bad", "worse"):
+        orders("topic", "create", name)
+        (lake / "topics" / name / "topic.json").write_text("{}")
+    listed = orders("topic", "list", "--json", code=4)
+    assert [row["topic"] for row in listed.rows] == ["orders"]
+    assert [json.loads(line)["object"] for line in listed.err.splitlines()] == ["topics/bad/topic.json", "topics/worse/topic.json"]
 
 
 def test_damaged_settings_say_what_can_be_done(orders: Penstock, lake: Path) -> None:
