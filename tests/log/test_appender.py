@@ -17,6 +17,7 @@ from penstock.log.checkpoints import CheckpointWriter
 from penstock.log.contention import Backoff, Pace
 from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.gathering import ProducerOptions
+from penstock.log.header import CloseJob
 from penstock.log.lake import Lake
 from penstock.log.messages import Message
 from penstock.log.outstanding import expose
@@ -26,6 +27,7 @@ from penstock.log.settings import TopicSettings
 from penstock.log.state import State
 from penstock.log.stores import Fault, FaultKind, FaultStore, MemoryStore, ObjectStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.topics import open_topic
 from tests.lakes import TIMEOUT_S
 
 T = TypeVar("T")
@@ -215,16 +217,17 @@ def test_what_goes_on_side_by_side_ends_together(failing: str) -> None:
     run(work())
 
 
-def test_nothing_is_taken_over_by_an_appender_that_closes() -> None:
+def test_nothing_is_taken_over_by_an_appender_that_is_closed() -> None:
     async def work() -> None:
-        lake, producer, appender = await opened(MemoryStore())
-        await appender.close()
-        with pytest.raises(ClosedError, match="closed before the send was tried"):
-            async with asyncio.timeout(TIMEOUT_S):
-                await producer.send(Message(b"x"))
-        await producer.close()
-        with pytest.raises(ValueError, match="not in list"):
-            await lake.close()  # its topic closes the appender, which was closed behind its back
+        store = MemoryStore()
+        lake, _, _ = await opened(store)
+        topic = await open_topic(store, lake.runtime, "t", writable=True)
+        await topic.close()
+        async with asyncio.timeout(TIMEOUT_S):
+            outcome = await topic.appender.append_actions([CloseJob("j")], deadline_s=lake.runtime.clock.monotonic_s() + 3600)
+        assert isinstance(outcome, ClosedError)
+        assert "closed before the send was tried" in str(outcome)
+        await lake.close()
 
     run(work())
 
