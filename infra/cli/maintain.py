@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from ...log import Lake, PenstockError
+from ...log.table.maintenance import MaintenanceOptions
 from . import output
 from .endings import exit_code
 from .session import Session, command_options
@@ -25,7 +26,11 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--once", is_flag=True, help="Every step once, then end; the exit code tells whether all went well.")
 @click.option(
-    "--publish-interval", type=Duration(), default="3s", show_default=True, help="Between commits to a topic's Delta table."
+    "--publish-interval",
+    type=Duration(),
+    default=MaintenanceOptions().publish_interval,
+    show_default="3.6s",
+    help="Between commits to a topic's Delta table.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @command_options

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
-from .protocol import ObjectStore
+from .protocol import PART_BYTES, ObjectStore
 from .wrapper import Call, StoreWrapper, received_bytes
 
 T = TypeVar("T")
 
-_PART_BYTES = 8 * 1024 * 1024
 _LIST_PAGE = 1000
 
 
@@ -79,8 +78,8 @@ class CountingStore(StoreWrapper):
                 self._add(verb, 1, 0, failed)
             return
         requests = 1
-        if call.verb == "put_large" and call.sent_bytes > _PART_BYTES:
-            requests = math.ceil(call.sent_bytes / _PART_BYTES) + 2
+        if call.verb == "put_large" and call.sent_bytes > PART_BYTES:
+            requests = math.ceil(call.sent_bytes / PART_BYTES) + 2
         elif call.verb == "list" and isinstance(answer, list):
             requests = max(1, math.ceil(len(answer) / _LIST_PAGE))
         self._add("put" if call.verb == "put_large" else call.verb, requests, call.sent_bytes + received_bytes(answer), failed)

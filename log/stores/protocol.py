@@ -12,7 +12,10 @@ from enum import Enum
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from ..errors import PenstockError
+from ..limits import MIB
 
+PART_BYTES = 16 * MIB
+"""What `ObjectStore.put_large` cuts a large object into, where the store takes parts."""
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 

@@ -14,7 +14,7 @@ from ..errors import ClosedError, ForkedError, PenstockError
 from ..runtime import Runtime
 from .keys import check_key, check_prefix
 from .memory import join
-from .protocol import Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
+from .protocol import PART_BYTES, Buffer, Conflict, IfMatch, ObjectInfo, ObjectMissing, Put, PutMode, StoredObject, Version
 from .remote_errors import translate
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PART_BYTES = 8 * 1024 * 1024
-_PARTS_AT_ONCE = 8
+_PARTS_AT_ONCE = 4
 _LIST_CHUNK = 1000
 
 
@@ -69,9 +68,9 @@ class RemoteStore:
             body = data
         else:
             # Pieces always go as a multipart upload, which costs three requests and more.
-            body = iter(data) if sum(len(piece) for piece in data) > _PART_BYTES else join(data)
+            body = iter(data) if sum(len(piece) for piece in data) > PART_BYTES else join(data)
         with self._request("put", key):
-            await obstore.put_async(self._reader, key, body, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            await obstore.put_async(self._reader, key, body, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     async def get(self, key: str) -> StoredObject:
         check_key(key)

@@ -19,6 +19,7 @@ from ..stores.protocol import ObjectStore
 from .actions import Commit
 from .delta import DeltaLog
 from .rowhash import RowHash
+from .scan import WHOLE_FILE_BYTES
 from .segment_reader import SegmentReader
 from .segments import SegmentWriter, TableFile
 from .snapshot import Snapshot
@@ -29,8 +30,6 @@ SPAN_MS = 6 * 3600 * 1000
 """A merged file covers at most this much store time, as retention takes whole files only."""
 _FILES_MAX = 64
 _SMALLEST_CLASS_BYTES = 32 * KIB
-_WHOLE_FILE_BYTES = 32 * MIB
-"""Files up to this size are fetched in one request; one is here at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
     writer = SegmentWriter(rows_expected=sum(file.rows for file in run))
     source = RowHash()
     for file in run:
-        reader = await SegmentReader(store, root, file).open(whole_bytes_max=_WHOLE_FILE_BYTES)
+        reader = await SegmentReader(store, root, file).open(whole_bytes_max=WHOLE_FILE_BYTES)
         for group in range(reader.row_groups):
             await reader.fetch_group(group)
             await runtime.offload(lambda reader=reader, group=group: _copy(reader.decode_group(group), writer, source))  # type: ignore[misc]

@@ -115,7 +115,7 @@ async def differences(
     for queue, copied in sorted(queues.items()):
         pieces = _Pieces(copied)
         start, limit = copied[0].file.first_offset, copied[-1].file.limit_offset
-        async for batch in scan_queue(store, paths, snapshot, queue, start, limit, runtime=runtime):
+        async for batch in scan_queue(store, paths, snapshot, queue, start, limit, runtime=runtime, whole_files=True):
             await runtime.offload(lambda pieces=pieces, batch=batch: pieces.take(batch))  # type: ignore[misc]
         found += pieces.finish()
     return found

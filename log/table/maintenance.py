@@ -31,7 +31,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 class MaintenanceOptions:
     """How often, and how much at a time."""
 
-    publish_interval: timedelta = timedelta(seconds=3)
+    publish_interval: timedelta = timedelta(seconds=3.6)
+    """A longer one costs fewer requests; this one makes 95 of 100 entries visible within 5 s on S3."""
     quiet_interval: timedelta = timedelta(seconds=5)
     """Between looks at a topic that has been silent for minutes."""
     upkeep_interval: timedelta = timedelta(seconds=30)
@@ -106,7 +107,9 @@ class Maintenance:
         self._on_step = on_step
         self._delta = DeltaLog(store, paths, record.table, runtime)
         copies = Copies()
-        self._publisher = Publisher(store, paths, record, runtime, copies=copies, commit_bytes=self.options.commit_bytes)
+        self._publisher = Publisher(
+            store, paths, record, runtime, delta=self._delta, copies=copies, commit_bytes=self.options.commit_bytes
+        )
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)
         self._collector = Collector(store, paths, self._delta, runtime, append_actions)

@@ -22,8 +22,10 @@ from .snapshot import Snapshot
 
 _GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
-_WHOLE_FILE_BYTES = 4 * MIB
+_SMALL_FILE_BYTES = 4 * MIB
 """Files up to this size are fetched in one request; a few are here at a time."""
+WHOLE_FILE_BYTES = 64 * MIB
+"""The same for upkeep, which has one or two files here at a time."""
 T = TypeVar("T")
 
 
@@ -37,6 +39,7 @@ async def scan_queue(
     columns: Sequence[str] | None = None,
     *,
     runtime: Runtime | None = None,
+    whole_files: bool = False,
 ) -> AsyncIterator[pa.RecordBatch]:
     """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order.
 
@@ -56,7 +59,8 @@ async def scan_queue(
         reader.drop_group(group)
         return rows.select(needed)
 
-    opened = _ahead((SegmentReader(store, root, file).open(whole_bytes_max=_WHOLE_FILE_BYTES) for file in files), _FILES_AHEAD)
+    whole_bytes_max, ahead = (WHOLE_FILE_BYTES, 1) if whole_files else (_SMALL_FILE_BYTES, _FILES_AHEAD)
+    opened = _ahead((SegmentReader(store, root, file).open(whole_bytes_max=whole_bytes_max) for file in files), ahead)
     groups = (
         read(reader, group)
         async for reader in opened

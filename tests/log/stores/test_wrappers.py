@@ -117,7 +117,7 @@ def test_requests_and_bytes_are_counted_by_verb() -> None:
         with pytest.raises(Conflict):
             await store.put("a", [b"12", b"3"], mode=Put.CREATE)
         before = store.statistics()
-        await store.put_large("b", bytes(20 * 1024 * 1024))
+        await store.put_large("b", bytes(40 * 1024 * 1024))
         await store.get("a")
         await store.get_range("a", 1, 3)
         with pytest.raises(ObjectMissing):
@@ -127,7 +127,7 @@ def test_requests_and_bytes_are_counted_by_verb() -> None:
         await store.delete("a")
         assert before == StoreStatistics(put=VerbStatistics(requests=2, failed=1, bytes=8))
         assert store.statistics() - before == StoreStatistics(
-            put=VerbStatistics(requests=3 + 2, bytes=20 * 1024 * 1024),
+            put=VerbStatistics(requests=3 + 2, bytes=40 * 1024 * 1024),
             get=VerbStatistics(requests=3, failed=1, bytes=7),
             list=VerbStatistics(requests=2),
             delete=VerbStatistics(requests=1),
