@@ -196,7 +196,7 @@ def test_what_goes_on_side_by_side_ends_together(failing: str) -> None:
         ends: list[str] = []
 
         async def hand_over(_: object) -> None:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             ends.append("handed over")
             if failing == "hand over":
                 raise StoreUnavailable("no answer")

@@ -29,7 +29,7 @@ def test_a_cancellation_that_comes_with_the_event_is_not_lost(pause: str) -> Non
     async def work() -> None:
         event = asyncio.Event()
         pausing = asyncio.ensure_future(PAUSES[pause](event))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         event.set()
         pausing.cancel()
         await asyncio.wait([pausing])
@@ -43,7 +43,7 @@ def test_the_event_ends_a_pause_at_once(pause: str) -> None:
     async def work() -> None:
         event = asyncio.Event()
         pausing = asyncio.ensure_future(PAUSES[pause](event))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         event.set()
         async with asyncio.timeout(5.0):
             await pausing

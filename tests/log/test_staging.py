@@ -43,7 +43,7 @@ class FirstIsRefused(StoreWrapper):
             return await run()
         self.begun += 1
         if self.begun == 1:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             raise StorageFull("the store has no room left", operation=call.verb, object=call.key)
         try:
             await asyncio.Event().wait()
