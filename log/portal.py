@@ -41,7 +41,7 @@ class Portal:
         """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
 
         Raises `ForkedError` in a child of the process that made this portal, `ClosedError` after `stop`, also for what was waiting then,
-        and `InvalidArgument` on the loop's own thread.
+        `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
         """
         if self.forked:
             raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
