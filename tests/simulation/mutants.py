@@ -222,7 +222,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I11",
         patch=attribute(Collector, "is_past", patches.without_margin),
         scenario="uploads",
-        seeds=(0,),
+        seeds=(11, 3),
     ),
     "job-links-outlive": Mutant(
         guard="linked jobs stay as long as their entries",
@@ -250,7 +250,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I10",
         patch=everywhere(segments.new_path, patches.name_of_rows(segments.new_path)),
         scenario="expiry",
-        seeds=(0,),
+        seeds=(4,),
     ),
     "fresh-snapshot": Mutant(
         guard="the collector lists first and then asks the table anew",

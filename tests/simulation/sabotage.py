@@ -35,7 +35,7 @@ class Saboteur(Role):
         in_mid_log = [number for number in numbers[:-1] if number > FIRST_LIFE]
         if not in_mid_log:
             return
-        number = rng.choice(in_mid_log[-6:])  # what is new is not published yet
+        number = rng.choice(in_mid_log[-4:])  # what is new is not published yet
         key = paths.entry(number)
         data = (await archive.get(key)).data
         cut_off = rng.random() < self._cut_off

@@ -64,7 +64,7 @@ def expiry(seed: int | str, *, rate: float = 0.04) -> World:
         network=Network(pause_s=(1.0, 12 * HOUR_S), page_keys=rng.choice([3, 1000])),
         faults_end_s=rng.uniform(1.0, 4.0) * DAY_S,
         retention=timedelta(hours=rng.uniform(1.0, 30.0)),
-        nemesis=Nemesis(every_s=6 * HOUR_S if rate else 0.0, pause_s=(1.0, 12 * HOUR_S)),
+        nemesis=Nemesis(every_s=6 * HOUR_S if rate else 0.0, pause_s=(1.0, 12 * HOUR_S), wild_step=0.5),
     )
     for number in range(2):
         sender = Sender(f"s{number}", bursts=rng.randint(20, 40), burst=(1, 3), think_s=(0.05, log_uniform(rng, HOUR_S, DAY_S)))
@@ -148,7 +148,7 @@ def damage(seed: int | str, *, rate: float = 0.03) -> World:
     if rate:
         saboteur = Saboteur("saboteur", times=rng.randint(1, 3), cut_off=cut_off, every_s=(5.0, 600.0))
         world.process("saboteur", saboteur)
-        world.process("repairer", Repairer("repairer", saboteur, every_s=(1.0, 300.0)))
+        world.process("repairer", Repairer("repairer", saboteur, every_s=(0.5, 60.0)))
     world.process("m", *vanishing([Maintainer("m", every_s=(5.0, 900.0))]))
     world.process("reader", Follower("reader"))
     world.process("replayer", Replayer("replayer", every_s=(5.0, 600.0)))
