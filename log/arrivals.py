@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .fold import Folded
 from .paths import TopicPaths
 from .salvage import salvage
@@ -10,20 +12,28 @@ from .stores.protocol import ObjectStore
 from .view import View
 
 
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Entries that a view was led around: those behind ``before``, the last state known, up to ``after``, where it went on."""
+
+    before: State
+    after: State
+
+
 class Arrivals:
     """The entries that a view has folded since `begin`, with their bytes."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, view: View) -> None:
         self._store = store
         self._paths = paths
-        self._arrived: list[tuple[Folded, bytes] | State] = []
-        """Entries folded, and states the view jumped to."""
+        self._arrived: list[tuple[Folded, bytes] | Jump] = []
+        """Entries folded and jumps, in order."""
         self.before = view.state
         """The state before the first of them."""
         self.size_bytes = 0
         """Of the entries folded, with all that they link."""
         view.on_fold = self._take
-        view.on_jump = self._arrived.append
+        view.on_jump = self._jump
 
     def __len__(self) -> int:
         return len(self._arrived)
@@ -31,43 +41,45 @@ class Arrivals:
     @property
     def after(self) -> State:
         """The state after the last of them."""
-        if not self._arrived:
-            return self.before
-        last = self._arrived[-1]
-        return last if isinstance(last, State) else last[0].state
+        return _state_after(self._arrived[-1]) if self._arrived else self.before
 
     @property
     def whole(self) -> bool:
         """Whether every entry was folded, and none passed over."""
-        return not any(isinstance(item, State) for item in self._arrived)
+        return not any(isinstance(item, Jump) for item in self._arrived)
 
     def states(self) -> list[State]:
         """The state after each of them."""
-        return [item if isinstance(item, State) else item[0].state for item in self._arrived]
+        return [_state_after(item) for item in self._arrived]
 
-    def begin(self, before: State, *, jumped_to: State | None = None) -> None:
-        """Start anew behind ``before``; ``jumped_to`` is where the view stands, if it passed over entries behind that."""
+    def begin(self, before: State, *, within: Jump | None = None) -> None:
+        """Start anew behind ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
         self.before, self.size_bytes = before, 0
         self._arrived.clear()
-        if jumped_to is not None:
-            self._arrived.append(jumped_to)
+        if within is not None:
+            self._arrived.append(within)
 
     async def entries(self) -> list[tuple[Folded, bytes]]:
         """The entries in order, with those between a jump's two ends whose rows are known for certain. May be asked again."""
         entries: list[tuple[Folded, bytes]] = []
-        state = self.before
         for item in tuple(self._arrived):
-            if isinstance(item, State):
-                entries += await salvage(self._store, self._paths, state, item)
-                state = item
+            if isinstance(item, Jump):
+                salvaged = await salvage(self._store, self._paths, item.before, item.after)
+                entries += [one for one in salvaged if one[0].number > self.before.entry]
             else:
                 entries.append(item)
-                state = item[0].state
         return entries
+
+    def _jump(self, state: State) -> None:
+        self._arrived.append(Jump(self.after, state))
 
     def _take(self, folded: Folded, data: bytes) -> None:
         self._arrived.append((folded, data))
         self.size_bytes += entry_bytes(folded, data)
+
+
+def _state_after(item: tuple[Folded, bytes] | Jump) -> State:
+    return item.after if isinstance(item, Jump) else item[0].state
 
 
 def entry_bytes(folded: Folded, data: bytes) -> int:

@@ -3,7 +3,7 @@
 A fold that was led around a damaged entry knows the state before and after, not what happened between. Most of it can be had
 back without guessing. An entry whose footer is whole folds exactly, only its own inline rows are gone. Behind an entry that is
 lost altogether, an entry's batches were all accepted if the offset bases that follow, in every queue it touches, have moved by
-exactly its rows.
+exactly its rows; and from a repair on, which carries a whole state, entries fold exactly again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .entries import FOOTER_KEY, read_header
 from .errors import DataDamaged, ViewLost
 from .files import read_footer_alone
 from .fold import Folded, Void, fold, store_time
-from .header import Header, decode_header
+from .header import Header, Repair, decode_header
 from .paths import TopicPaths
 from .rows import runs_of
 from .state import State
@@ -76,11 +76,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
     Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
     """
     found = {n: r for n in range(before.entry + 1, after.entry + 1) if (r := await read_remains(store, paths, n)) is not None}
-    folded = [*exact_folds(before, found)]
-    reached = folded[-1].state if folded else before
-    behind = {number: remains for number, remains in found.items() if number > reached.entry}
-    folded += _by_bases(reached, after, behind)
-    return [(_readable_part(one, found[one.number]), found[one.number].data) for one in folded]
+    return [(_readable_part(one, found[one.number]), found[one.number].data) for one in _known_folds(before, after, found)]
 
 
 def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
@@ -99,24 +95,34 @@ def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tup
 
 
 def exact_folds(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
-    """Fold from ``state`` as far as footers reach."""
-    while (remains := found.get(state.entry + 1)) is not None:
-        try:
-            folded = fold(state, remains.header)
-        except DataDamaged:
-            return
-        yield folded
-        state = folded.state
+    """Fold from ``state`` as far as footers reach, and again from every repair behind, as that brings its own state."""
+    for number, remains in sorted(found.items()):
+        if number == state.entry + 1 or _is_repair(remains.header):
+            try:
+                folded = fold(state, remains.header)
+            except DataDamaged:
+                continue
+            yield folded
+            state = folded.state
 
 
-def _by_bases(reached: State, after: State, behind: Mapping[int, Remains]) -> Iterator[Folded]:
-    """Entries whose batches were certainly all accepted, as the following bases show."""
-    headers = [remains.header for _, remains in sorted(behind.items())]
-    store_time_ms = reached.store_time_ms
+def _is_repair(header: Header) -> bool:
+    return any(isinstance(action, Repair) for action in header.actions)
+
+
+def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
+    """Entries that fold exactly, and between them those whose batches were certainly all accepted, as the following bases show."""
+    exact = {folded.number: folded for folded in exact_folds(before, found)}
+    headers = [remains.header for _, remains in sorted(found.items())]
+    state = before
     for position, header in enumerate(headers):
-        store_time_ms = max(store_time_ms, min(store_time(store_time_ms, header.append_time_ms), after.store_time_ms))
+        if header.entry in exact:
+            state = exact[header.entry].state
+            yield exact[header.entry]
+            continue
+        time_ms = max(state.store_time_ms, min(store_time(state.store_time_ms, header.append_time_ms), after.store_time_ms))
+        state = replace(state, entry=header.entry, store_time_ms=time_ms)
         if header.batches and all_accepted(header, headers[position + 1 :], after.next_offsets):
-            state = replace(reached, entry=header.entry, store_time_ms=store_time_ms)
             yield Folded(state, header, (), tuple(_offsets_in_order(header)))
 
 

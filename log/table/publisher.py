@@ -8,7 +8,7 @@ under fresh names, and commits them only on a snapshot that still names that ent
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ..arrivals import Arrivals
+from ..arrivals import Arrivals, Jump
 from ..errors import DataDamaged, ViewLost
 from ..fold import Folded
 from ..limits import MIB
@@ -175,12 +175,12 @@ class Publisher:
         """A view whose state is the one after the last published entry."""
         view = View(self._store, self._paths, self._runtime, cache=self._cache)
         await view.open(at_most=snapshot.published)
+        known = deque([view.state], maxlen=2)
+        view.on_fold, view.on_jump = lambda folded, _: known.append(folded.state), known.append
         await fold_known(view, self._store, self._paths, snapshot.published)
         arrivals = Arrivals(self._store, self._paths, view)
-        if view.state.entry > snapshot.published:  # led around damage, past it
-            ends = tuple(snapshot.end(queue) for queue in range(view.state.queues))
-            before = replace(view.state, entry=snapshot.published, next_offsets=ends, sum=0)
-            arrivals.begin(before, jumped_to=view.state)
+        if view.state.entry > snapshot.published:  # led around damage, past it: the state before the jump tells what is behind
+            arrivals.begin(replace(view.state, entry=snapshot.published), within=Jump(*known))
         return view, arrivals
 
     def _lives(self, state: State) -> bool:

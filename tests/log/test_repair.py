@@ -130,6 +130,25 @@ def test_behind_a_lost_entry_offsets_go_on_above_all_that_may_have_been_given_ou
     run(test)
 
 
+def test_what_lies_between_a_repair_and_the_next_damage_is_known_exactly() -> None:
+    """Who comes later is led around both by one checkpoint, and must not lose what the repair's own state explains."""
+
+    async def test() -> None:
+        log = await topic()
+        await break_footer(log, 6)
+        done = await mended(log)
+        for n in range(done.entry, 70):
+            await log.send({n % 4: 1}, producer="other")
+        row_of_21 = (0, 12)
+        await break_footer(log, 21)
+        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        rows = await table_rows(log)
+        lost = {(queue, offset) for queue, first, limit in done.lost for offset in range(first, limit)}
+        assert rows == {place: body for place, body in log.sent.items() if place not in {*lost, row_of_21}}
+
+    run(test)
+
+
 def test_where_nothing_tells_what_the_lost_entry_held_offsets_jump() -> None:
     async def test() -> None:
         log = await topic(4)

@@ -129,10 +129,7 @@ def test_a_damaged_entry_costs_its_own_rows_only() -> None:
         log = await LogWriter().create()
         for n in range(70):  # a checkpoint at 64 leads around
             await log.send({n % 4: 1})
-        key = log.paths.entry(40)
-        data = bytearray((await log.store.get(key)).data)
-        data[-100] ^= 1  # in the footer
-        await log.store.put(key, bytes(data), mode=Put.REPLACE)
+        await _flip(log, 40, at=-100)  # in the footer
         await publish_all(publisher(log))
         snapshot = await snapshot_of(log)
         lost = {(queue, offset) for queue in range(4) for first, limit in snapshot.lost(queue) for offset in range(first, limit)}
@@ -155,6 +152,33 @@ def test_a_publisher_that_starts_between_damage_and_its_checkpoint_goes_on_behin
         assert await table_rows(log) == log.sent
 
     asyncio.run(run())
+
+
+def test_rows_published_and_damaged_since_do_not_hide_those_behind_them() -> None:
+    """Entry 40 was published before its rows were damaged, and its footer still tells the state that all behind it were built on."""
+
+    async def run() -> None:
+        log = await LogWriter().create()
+        for n in range(39):
+            await log.send({n % 4: 1})
+        await publish_all(publisher(log))
+        for n in range(39, 70):
+            await log.send({n % 4: 1})
+        await _flip(log, 40, at=40)
+        await _flip(log, 50, at=-100)  # its footer: the verdicts of those right before it show in no later base
+        await publish_all(publisher(log))
+        lost = {(0, 12)}
+        assert {(q, r) for q in range(4) for r in (await snapshot_of(log)).lost(q)} == {(0, (12, 13))}
+        assert await table_rows(log) == {place: body for place, body in log.sent.items() if place not in lost}
+
+    asyncio.run(run())
+
+
+async def _flip(log: LogWriter, entry: int, *, at: int) -> None:
+    key = log.paths.entry(entry)
+    data = bytearray((await log.store.get(key)).data)
+    data[at] ^= 1
+    await log.store.put(key, bytes(data), mode=Put.REPLACE)
 
 
 def test_a_large_entry_becomes_several_files_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
