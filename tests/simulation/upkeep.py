@@ -66,10 +66,13 @@ def expiry(seed: int | str, *, rate: float = 0.04) -> World:
         retention=timedelta(hours=rng.uniform(1.0, 30.0)),
         nemesis=Nemesis(every_s=6 * HOUR_S if rate else 0.0, pause_s=(1.0, 12 * HOUR_S), wild_step=0.5),
     )
+    longest_s = HOUR_S
     for number in range(2):
-        sender = Sender(f"s{number}", bursts=rng.randint(20, 40), burst=(1, 3), think_s=(0.05, log_uniform(rng, HOUR_S, DAY_S)))
-        world.process(f"p{number}", sender)
-    every_s = (0.5, log_uniform(rng, 60.0, HOUR_S))
+        bursts, pause_s = rng.randint(20, 40), log_uniform(rng, HOUR_S, DAY_S)
+        world.process(f"p{number}", Sender(f"s{number}", bursts=bursts, burst=(1, 3), think_s=(0.05, pause_s)))
+        longest_s = max(longest_s, pause_s)
+    # A minute for each hour between messages: those who look every few seconds for days in which nothing comes would be most of the run.
+    every_s = (0.5, max(log_uniform(rng, 60.0, HOUR_S), longest_s / 60))
     for number in range(rng.randint(2, 3)):
         world.process(f"m{number}", Maintainer(f"m{number}", every_s=every_s))
     world.process("reader", Follower("reader", idle_s=(0.1, 60.0)))
