@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .fold import Folded
+from .header import Repair
 from .paths import TopicPaths
 from .salvage import salvage
 from .state import State
@@ -47,6 +48,12 @@ class Arrivals:
     def whole(self) -> bool:
         """Whether every entry was folded, and none passed over."""
         return not any(isinstance(item, Jump) for item in self._arrived)
+
+    @property
+    def lost_entry(self) -> int:
+        """The entry to name when they leave offsets out: the one that a repair among them names, else where the view was led around."""
+        actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
+        return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
 
     def states(self) -> list[State]:
         """The state after each of them."""

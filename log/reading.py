@@ -220,7 +220,7 @@ class Rows:
                 limit = span.limit(queue, int(offsets[-1]) + 1)
                 first, last = offsets.searchsorted([span.position[queue], limit])
                 if last > first:
-                    await self._lose(self._gap(queue, span, int(offsets[first]), after), span, after=after)
+                    await self._lose(self._gap(queue, span, int(offsets[first]), after + 1), span, after=after)
                     span.position[queue] = int(offsets[last - 1]) + 1
                     for batch in rows.slice(first, last - first).combine_chunks().to_batches():
                         yield batch
@@ -233,7 +233,7 @@ class Rows:
         for queue in span.queues:
             reached = span.limit(queue, state.next_offsets[queue])
             if span.position[queue] < reached:
-                await self._lose(self._gap(queue, span, reached, after), span, after=after)
+                await self._lose(self._gap(queue, span, reached, arrivals.lost_entry), span, after=after)
                 span.position[queue] = reached
 
     async def _lose(self, lost: LostRange, span: Span, *, after: int) -> None:
@@ -251,8 +251,8 @@ class Rows:
         if not span.skip_damaged:
             raise _damaged(lost)
 
-    def _gap(self, queue: int, span: Span, limit: int, after: int) -> LostRange:
-        return LostRange(queue, span.position[queue], limit, self._paths.entry(after + 1), "its entries cannot be read")
+    def _gap(self, queue: int, span: Span, limit: int, entry: int) -> LostRange:
+        return LostRange(queue, span.position[queue], limit, self._paths.entry(entry), "its entries cannot be read")
 
     async def _wait_past(self, entry: int) -> None:
         """Return when there is an entry behind this one, or the reader was closed."""

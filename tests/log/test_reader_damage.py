@@ -157,6 +157,23 @@ def test_a_follower_is_told_of_rows_lost_at_the_end() -> None:
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
+def test_offsets_that_a_repair_leaves_out_are_named_by_the_entry_that_was_lost() -> None:
+    """Also to whom the lost entry was read before it was lost, and who thus meets nothing unreadable: the repair itself is whole."""
+
+    async def main() -> None:
+        log = await topic()
+        async with Lake(log.store, runtime=log.runtime, read_only=True) as lake:
+            reader = await lake.reader("orders")
+            assert len([message async for message in reader.messages(queue=0)]) == 12
+            await break_byte(log, 7, -100)
+            assert (await repair(log.store, log.paths, log.runtime)).entry == 8
+            with pytest.raises(DataDamaged, match=r"offsets 12 to .* of queue 0") as caught:
+                _ = [message async for message in reader.messages(queue=0)]
+            assert caught.value.object == log.paths.entry(7)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("published", [False, True])
 def test_a_damaged_entry_costs_its_own_rows_and_not_those_up_to_the_next_checkpoint(published: bool) -> None:
     async def main() -> None:
