@@ -104,13 +104,18 @@ def decode_settled(data: bytes) -> Settled:
     if form in (_PACKED_RANGES, _PACKED_BITMAP):
         payload = _unpacked(payload)
     if form in (_BITMAP, _PACKED_BITMAP):
+        if payload[:1] and payload[0] & 1:
+            raise DataDamaged("a set of offsets contradicts itself: its floor is in it", observed=floor)
         return Settled(floor, int.from_bytes(payload, "little"))
     if form not in (_RANGES, _PACKED_RANGES):
         raise DataDamaged("a set of offsets has a form nobody knows", observed=form)
     above, end, ranges = 0, 0, Reader(payload)
     while not ranges.done:
-        first = end + ranges.varint()
+        gap = ranges.varint()
+        first = end + gap
         end = first + ranges.varint()
+        if not gap:  # runs do not touch, and the floor is in none
+            raise DataDamaged("a set of offsets contradicts itself: a run has no gap before it", observed=first)
         if end > _SPAN_MAX:
             raise DataDamaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its floor", observed=end)
         above |= ((1 << (end - first)) - 1) << first
