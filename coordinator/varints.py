@@ -21,7 +21,7 @@ def append_bytes(data: bytearray, value: bytes) -> None:
     data += value
 
 
-class Reader:
+class VarintReader:
     """Reads on through what was appended. Every method raises `DataDamaged` where the data ends too soon."""
 
     def __init__(self, data: bytes) -> None:

@@ -1,0 +1,230 @@
+"""Sets of a queue's offsets: what is settled, and what is in flight.
+
+A set is a whole number with a bit for every offset from some base on, so that adding a range, taking one away and moving a floor are
+a few operations on machine words, whatever the holes look like. Stored, it takes the smallest of four forms.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..log.errors import DataDamaged
+from .varints import VarintReader, append_bytes, append_varint
+
+OffsetRange: TypeAlias = tuple[int, int]
+"""(first, limit): the offsets from ``first`` up to and without ``limit``."""
+
+_RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
+_SPAN_MAX = 1 << 24
+"""No set reaches further above its base: what says so is damaged, and must not cost its reader all memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSet:
+    """Some offsets."""
+
+    base: int = 0
+    """The lowest of them; 0 when there are none."""
+    bits: int = 0
+    """Bit ``i``: whether ``base + i`` is among them."""
+
+    @staticmethod
+    def of(ranges: Iterable[OffsetRange]) -> OffsetSet:
+        """The offsets of these ranges."""
+        found = OffsetSet()
+        for first, limit in ranges:
+            found = found.with_range(first, limit)
+        return found
+
+    def __contains__(self, offset: int) -> bool:
+        return offset >= self.base and bool(self.bits >> (offset - self.base) & 1)
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+    @property
+    def limit(self) -> int:
+        """The offset behind the highest one; 0 when there are none."""
+        return self.base + self.bits.bit_length()
+
+    def with_range(self, first: int, limit: int) -> OffsetSet:
+        """These, and those of a range."""
+        return self.union(_of_range(first, limit))
+
+    def union(self, other: OffsetSet) -> OffsetSet:
+        """Those of both."""
+        if not self or not other:
+            return self or other
+        base = min(self.base, other.base)
+        return OffsetSet(base, self.bits << (self.base - base) | other.bits << (other.base - base))
+
+    def without(self, other: OffsetSet) -> OffsetSet:
+        """Those that are not among the others."""
+        if not self or not other:
+            return self
+        shift = other.base - self.base
+        return _rebased(self.base, self.bits & ~(other.bits << shift if shift >= 0 else other.bits >> -shift))
+
+    def without_range(self, first: int, limit: int) -> OffsetSet:
+        """Those that are not in a range."""
+        return self.without(_of_range(first, limit))
+
+    def ranges(self) -> list[OffsetRange]:
+        """Ascending, and as long as they can be."""
+        return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
+
+    def encode(self) -> bytes:
+        """As small as its holes allow; never more than a bit an offset, and some."""
+        data = bytearray()
+        append_varint(data, self.base)
+        append_bytes(data, _encode_bits(self.bits))
+        return bytes(data)
+
+    @staticmethod
+    def decode(reader: VarintReader) -> OffsetSet:
+        """What `encode` gave. Raises `DataDamaged`."""
+        base = reader.varint()
+        return _rebased(base, _decode_bits(reader.bytes()))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All offsets below a floor, and some above it."""
+
+    floor: int = 0
+    """The lowest offset that is not among them."""
+    above: int = 0
+    """Bit ``i``: whether ``floor + i`` is among them; so bit 0 is never set."""
+
+    def __contains__(self, offset: int) -> bool:
+        return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
+
+    @property
+    def limit(self) -> int:
+        """The offset behind the highest one."""
+        return self.floor + self.above.bit_length()
+
+    @property
+    def count_above(self) -> int:
+        """How many are above the floor."""
+        return self.above.bit_count()
+
+    def with_range(self, first: int, limit: int) -> Settled:
+        """These, and those of a range."""
+        first = max(first, self.floor)
+        if limit <= first:
+            return self
+        return self._with(((1 << (limit - first)) - 1) << (first - self.floor))
+
+    def with_all(self, offsets: OffsetSet) -> Settled:
+        """These, and others."""
+        shift = offsets.base - self.floor
+        return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
+
+    def ranges(self) -> list[OffsetRange]:
+        """Those above the floor: ascending, and as long as they can be."""
+        return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
+
+    def gaps(self, limit: int) -> list[OffsetRange]:
+        """The offsets below ``limit`` that are not among them, ascending."""
+        found, start = [], self.floor
+        for first, end in self.ranges():
+            if first >= limit:
+                break
+            found.append((start, first))
+            start = end
+        return [*found, (start, limit)] if start < limit else found
+
+    def encode(self) -> bytes:
+        """As small as its holes allow; never more than a bit an offset, and some."""
+        data = bytearray()
+        append_varint(data, self.floor)
+        append_bytes(data, _encode_bits(self.above))
+        return bytes(data)
+
+    @staticmethod
+    def decode(reader: VarintReader) -> Settled:
+        """What `encode` gave. Raises `DataDamaged`."""
+        floor, above = reader.varint(), _decode_bits(reader.bytes())
+        if above & 1:
+            raise DataDamaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
+        return Settled(floor, above)
+
+    def _with(self, bits: int) -> Settled:
+        above = self.above | bits
+        ones = (~above & (above + 1)).bit_length() - 1
+        return Settled(self.floor + ones, above >> ones)
+
+
+def _of_range(first: int, limit: int) -> OffsetSet:
+    return OffsetSet(first, (1 << (limit - first)) - 1) if limit > first else OffsetSet()
+
+
+def _rebased(base: int, bits: int) -> OffsetSet:
+    if not bits:
+        return OffsetSet()
+    zeros = (bits & -bits).bit_length() - 1
+    return OffsetSet(base + zeros, bits >> zeros)
+
+
+def _encode_bits(bits: int) -> bytes:
+    if not bits:
+        return b""
+    bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+    forms = {_BITMAP: bitmap, _PACKED_BITMAP: zlib.compress(bitmap, 6)}
+    edges = _edges(bits)
+    if len(edges) < len(bitmap):  # else two bytes and more a range are no gain
+        ranges, end = bytearray(), 0
+        for first, limit in edges.tolist():
+            append_varint(ranges, first - end)
+            append_varint(ranges, limit - first)
+            end = limit
+        forms |= {_RANGES: bytes(ranges), _PACKED_RANGES: zlib.compress(ranges, 6)}
+    form = min(forms, key=lambda form: (len(forms[form]), form))
+    return bytes([form]) + forms[form]
+
+
+def _decode_bits(data: bytes) -> int:
+    if not data:
+        return 0
+    form, payload = data[0], data[1:]
+    if form in (_PACKED_RANGES, _PACKED_BITMAP):
+        payload = _unpacked(payload)
+    if form in (_BITMAP, _PACKED_BITMAP):
+        return int.from_bytes(payload, "little")
+    if form not in (_RANGES, _PACKED_RANGES):
+        raise DataDamaged("a set of offsets has a form nobody knows", observed=form)
+    bits, end, ranges = 0, 0, VarintReader(payload)
+    while not ranges.done:
+        first = end + ranges.varint()
+        end = first + ranges.varint()
+        if end > _SPAN_MAX:
+            raise DataDamaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=end)
+        bits |= ((1 << (end - first)) - 1) << first
+    return bits
+
+
+def _unpacked(payload: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(payload, _SPAN_MAX // 8)
+    except zlib.error as error:
+        raise DataDamaged("a set of offsets cannot be unpacked", observed=str(error)) from error
+    if not unpacker.eof:
+        raise DataDamaged("a set of offsets is cut off, or reaches too far", expected=f"at most {_SPAN_MAX // 8} bytes")
+    return data
+
+
+def _edges(bits: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """(first, limit) of every run of ones."""
+    if not bits:
+        return np.empty((0, 2), np.int64)
+    size = bits.bit_length() // 8 + 1  # the last bit of it is a zero
+    ones = np.unpackbits(np.frombuffer(bits.to_bytes(size, "little"), np.uint8), bitorder="little")
+    changes = np.flatnonzero(np.diff(ones, prepend=np.uint8(0), append=np.uint8(0)))
+    return changes.reshape(-1, 2).astype(np.int64)
