@@ -70,6 +70,10 @@ class OffsetSet:
         shift = other.base - self.base
         return _rebased(self.base, self.bits & ~(other.bits << shift if shift >= 0 else other.bits >> -shift))
 
+    def meets(self, other: OffsetSet) -> bool:
+        """Whether both have an offset in common."""
+        return self.without(other) != self
+
     def without_range(self, first: int, limit: int) -> OffsetSet:
         """Those that are not in a range."""
         return self.without(_of_range(first, limit))
@@ -125,6 +129,10 @@ class Settled:
         """These, and others."""
         shift = offsets.base - self.floor
         return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
+
+    def meets(self, offsets: OffsetSet) -> bool:
+        """Whether any of these is among them."""
+        return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
 
     def ranges(self) -> list[OffsetRange]:
         """Those above the floor: ascending, and as long as they can be."""

@@ -60,6 +60,13 @@ def test_what_is_settled_is_a_set_with_a_floor(ranges: list[tuple[int, int]], ot
         assert Settled.decode(VarintReader(settled.encode())) == settled
 
 
+@given(RANGES, RANGES, st.integers(0, 50))
+def test_sets_meet_where_they_share_an_offset(ranges: list[tuple[int, int]], others: list[tuple[int, int]], floor: int) -> None:
+    other = OffsetSet.of(others)
+    assert OffsetSet.of(ranges).meets(other) == bool(plain(ranges) & plain(others))
+    assert settled_of(ranges, floor).meets(other) == bool(plain([(0, floor), *ranges]) & plain(others))
+
+
 @given(RANGES, st.integers(0, 2**62))
 def test_ranges_and_gaps_share_out_all_offsets(ranges: list[tuple[int, int]], start: int) -> None:
     settled = settled_of([(start + first, start + limit) for first, limit in ranges], start)

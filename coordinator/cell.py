@@ -1,0 +1,233 @@
+"""The cell of one queue in one consumer group: who owns it, and what became of every message. All decisions are pure.
+
+An offset is in one of four places. *Fresh*: nobody has seen it. *Granted*: in flight for the first time, in its owner. *Settled*: done,
+by a handler or as a dead letter. *Listed*: tracked by itself (`Tries`), or behind the marker of its message group; a listed offset
+counts as settled for the floor, so that no slow or failing message ever holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ..log.errors import InternalError
+from .offsets import OffsetSet, Settled
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class State(IntEnum):
+    """What a message tracked by itself, or the head of a blocked message group, is doing. The numbers are stored."""
+
+    WAITING = 0
+    """It failed, and is run again when due."""
+    RUNNING = 1
+    """In flight in its owner."""
+    OUT = 2
+    """Handed out by ``receive``, until due; whoever owns the queue."""
+    SUSPECT = 3
+    """It was in flight in a worker that died."""
+    PARKED = 4
+    """It used up its attempts, and its message group stands still until an operator releases or skips it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """The history of a message that did not go straight through."""
+
+    state: State
+    attempts: int = 1
+    """Deliveries so far, the one under way included."""
+    strikes: int = 0
+    """Attempts that failed by its own fault."""
+    due_ms: int = 0
+    """WAITING: when it may run again. OUT: when its receipt handle expires."""
+    company: int = 0
+    """RUNNING or SUSPECT: how many messages of its process it was, or may at most be, in flight with; 1: alone. 0: as many as there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A blocked message group: its messages from ``head`` on are listed, but those that were settled since."""
+
+    head: int
+    """The first message of the group that is not settled."""
+    limit: int
+    """RUNNING or OUT: the group's messages below this offset are in flight, in order; else ``head + 1``."""
+    tries: Tries
+    """Of the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """What is to be written to the dead-letter queue, in this order; a sequence is never given twice."""
+
+    next_sequence: int = 0
+    assigned: tuple[int, ...] = ()
+    """The offsets whose dead letters are not known to be durable; the last one has sequence ``next_sequence - 1``."""
+
+    def sequences(self) -> list[tuple[int, int]]:
+        """(offset, sequence) of each of them."""
+        first = self.next_sequence - len(self.assigned)
+        return [(offset, first + place) for place, offset in enumerate(self.assigned)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCell:
+    """All that a consumer group knows of one queue."""
+
+    generation: int = 0
+    """Of the group's positions: a reset begins the next."""
+    epoch: int = 0
+    """Of the owner: raised by every take, so that what an earlier owner still writes is refused."""
+    owner: str = ""
+    """The worker that may grant, or empty."""
+    settled: Settled = field(default_factory=Settled)
+    """Settled or listed."""
+    granted: OffsetSet = field(default_factory=OffsetSet)
+    tries: Mapping[int, Tries] = field(default_factory=lambda: _NONE)
+    """By offset."""
+    markers: Mapping[int, Marker] = field(default_factory=lambda: _NONE)
+    """By the 64-bit hash of the message group."""
+    dead_letters: DeadLetters = field(default_factory=DeadLetters)
+
+    # --- Owners -----------------------------------------------------------------------------------------------------------------
+
+    def taken_by(self, worker: str) -> QueueCell:
+        """With a new owner. What was in flight in the old one is suspect: it is run again in smaller and smaller company."""
+        in_flight = self.in_flight
+        suspects = {
+            offset: _suspected(Tries(State.RUNNING), in_flight)
+            for first, limit in self.granted.ranges()
+            for offset in range(first, limit)
+        }
+        return replace(
+            self,
+            owner=worker,
+            epoch=self.epoch + 1,
+            settled=self.settled.with_all(self.granted),
+            granted=OffsetSet(),
+            tries=suspects | {offset: _suspected(tries, in_flight) for offset, tries in self.tries.items()},
+            markers={group: replace(marker, tries=_suspected(marker.tries, in_flight)) for group, marker in self.markers.items()},
+        )
+
+    def released(self) -> QueueCell:
+        """Without an owner; nothing may be in flight in it."""
+        if self.in_flight:
+            raise InternalError("a queue with messages in flight cannot be released", observed=self.in_flight)
+        return replace(self, owner="")
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages and blocked groups are in flight in the owner."""
+        tries = [*self.tries.values(), *(marker.tries for marker in self.markers.values())]
+        return len(self.granted) + sum(one.state is State.RUNNING for one in tries)
+
+    # --- Messages without a blocked group ---------------------------------------------------------------------------------------
+
+    def with_granted(self, offsets: OffsetSet) -> QueueCell:
+        """With fresh offsets in flight."""
+        if self.granted.meets(offsets) or self.settled.meets(offsets):
+            raise InternalError("a message cannot be granted twice", observed=offsets.ranges())
+        return replace(self, granted=self.granted.union(offsets))
+
+    def with_settled(self, offsets: OffsetSet) -> QueueCell:
+        """With messages done: granted ones, and those that are tracked by themselves."""
+        tries = {offset: tries for offset, tries in self.tries.items() if offset not in offsets} if self.tries else self.tries
+        return replace(self, granted=self.granted.without(offsets), settled=self.settled.with_all(offsets), tries=tries)
+
+    def with_tries(self, offset: int, tries: Tries) -> QueueCell:
+        """With a message tracked by itself from now on, or otherwise than before."""
+        return replace(
+            self,
+            granted=self.granted.without_range(offset, offset + 1),
+            settled=self.settled.with_range(offset, offset + 1),
+            tries=_with(self.tries, offset, tries),
+        )
+
+    def failed(self, offset: int, *, due_ms: int) -> QueueCell:
+        """With a strike against a message in flight, which is run again when due."""
+        return self.with_tries(offset, _struck(self._in_flight(offset), due_ms))
+
+    def _in_flight(self, offset: int) -> Tries:
+        tries = Tries(State.RUNNING) if offset in self.granted else self.tries.get(offset)
+        if tries is None or tries.state is not State.RUNNING:
+            raise InternalError("only a message in flight can fail", observed=(offset, tries))
+        return tries
+
+    # --- Blocked message groups -------------------------------------------------------------------------------------------------
+
+    def blocked(self, group: int, head: int, *, due_ms: int, behind: OffsetSet | None = None) -> QueueCell:
+        """With a strike against a message in flight, and its group blocked: those ``behind`` it that were granted with it are listed too."""
+        tries = _struck(self._in_flight(head), due_ms)
+        listed = (behind or OffsetSet()).with_range(head, head + 1)
+        return replace(
+            self,
+            granted=self.granted.without(listed),
+            settled=self.settled.with_all(listed),
+            tries=_without(self.tries, [head]),
+            markers=_with(self.markers, group, Marker(head, head + 1, tries)),
+        )
+
+    def with_listed(self, offsets: OffsetSet) -> QueueCell:
+        """With fresh messages of blocked groups passed over."""
+        return replace(self, settled=self.settled.with_all(offsets))
+
+    def with_marker(self, group: int, marker: Marker) -> QueueCell:
+        """With a blocked group gone on, or stopped."""
+        if group not in self.markers:
+            raise InternalError("no such message group is blocked", observed=group)
+        return replace(self, markers=_with(self.markers, group, marker))
+
+    def unblocked(self, group: int) -> QueueCell:
+        """With a group that has caught up: none of its listed messages is left."""
+        return replace(self, markers=_without(self.markers, [group]))
+
+    # --- Dead letters and resets ------------------------------------------------------------------------------------------------
+
+    def with_dead_letter(self, offset: int) -> QueueCell:
+        """With a message given up: it gets the next sequence, before anything is written for it."""
+        letters = DeadLetters(self.dead_letters.next_sequence + 1, (*self.dead_letters.assigned, offset))
+        return replace(self.with_settled(OffsetSet.of([(offset, offset + 1)])), dead_letters=letters)
+
+    def with_buried(self, sequence: int) -> QueueCell:
+        """With the dead letters up to this sequence known to be durable."""
+        left = tuple(offset for offset, given in self.dead_letters.sequences() if given > sequence)
+        return replace(self, dead_letters=replace(self.dead_letters, assigned=left))
+
+    def reset_to(self, position: int, generation: int) -> QueueCell:
+        """At another position, where everything from there on is fresh. What was in flight counts no more; dead letters stay assigned."""
+        return QueueCell(
+            generation=generation,
+            epoch=self.epoch,
+            owner=self.owner,
+            settled=Settled(position),
+            dead_letters=self.dead_letters,
+        )
+
+
+def _struck(tries: Tries, due_ms: int) -> Tries:
+    return Tries(State.WAITING, tries.attempts, tries.strikes + 1, due_ms)
+
+
+def _suspected(tries: Tries, in_flight: int) -> Tries:
+    """After the death of its worker: a strike only when it was alone, else half the company the next time."""
+    if tries.state is not State.RUNNING:
+        return tries
+    alone = tries.company == 1
+    return Tries(State.SUSPECT, tries.attempts, tries.strikes + alone, 0, max(1, (tries.company or in_flight) // 2))
+
+
+def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    return {**mapping, key: value}
+
+
+def _without(mapping: Mapping[K, V], keys: Iterable[K]) -> Mapping[K, V]:
+    gone = set(keys) & mapping.keys()
+    return {key: value for key, value in mapping.items() if key not in gone} if gone else mapping

@@ -1,0 +1,98 @@
+"""Cells as bytes: in ordinary work a few hundred of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ..log.errors import DataDamaged, NewerFormatError
+from .cell import DeadLetters, Marker, QueueCell, State, Tries
+from .offsets import OffsetSet, Settled
+from .varints import VarintReader, append_bytes, append_varint
+
+_FORMAT = 1
+_HASH_BYTES = 8
+
+
+def encode_cell(cell: QueueCell) -> bytes:
+    """A cell for its table; messages with the same history share it."""
+    data = bytearray([_FORMAT])
+    append_varint(data, cell.generation)
+    append_varint(data, cell.epoch)
+    append_bytes(data, cell.owner.encode())
+    data += cell.settled.encode()
+    data += cell.granted.encode()
+    shared: defaultdict[Tries, list[int]] = defaultdict(list)
+    for offset, tries in cell.tries.items():
+        shared[tries].append(offset)
+    append_varint(data, len(shared))
+    for tries, offsets in shared.items():
+        _append_tries(data, tries)
+        data += OffsetSet.of((offset, offset + 1) for offset in sorted(offsets)).encode()
+    append_varint(data, len(cell.markers))
+    for group, marker in cell.markers.items():
+        data += group.to_bytes(_HASH_BYTES, "little")
+        append_varint(data, marker.head)
+        append_varint(data, marker.limit - marker.head)
+        _append_tries(data, marker.tries)
+    append_varint(data, cell.dead_letters.next_sequence)
+    append_varint(data, len(cell.dead_letters.assigned))
+    for offset in cell.dead_letters.assigned:
+        append_varint(data, offset)
+    return bytes(data)
+
+
+def decode_cell(data: bytes, *, where: str) -> QueueCell:
+    """What `encode_cell` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    reader = VarintReader(data)
+    if (version := reader.byte()) != _FORMAT:
+        raise NewerFormatError(
+            "the cell was written by a later version of Penstock", object=where, expected=f"format {_FORMAT}", observed=version
+        )
+    cell = QueueCell(
+        generation=reader.varint(),
+        epoch=reader.varint(),
+        owner=_text(reader.bytes(), where),
+        settled=Settled.decode(reader),
+        granted=OffsetSet.decode(reader),
+        tries=_read_tries_by_offset(reader, where),
+        markers=dict(_read_marker(reader, where) for _ in range(reader.varint())),
+        dead_letters=DeadLetters(reader.varint(), tuple(reader.varint() for _ in range(reader.varint()))),
+    )
+    if not reader.done:
+        raise DataDamaged("the cell has more to it than its parts", object=where, observed=f"{len(data)} bytes")
+    return cell
+
+
+def _append_tries(data: bytearray, tries: Tries) -> None:
+    for number in (tries.state, tries.attempts, tries.strikes, tries.due_ms, tries.company):
+        append_varint(data, number)
+
+
+def _read_tries(reader: VarintReader, where: str) -> Tries:
+    number = reader.varint()
+    state = next((state for state in State if state == number), None)
+    if state is None:
+        raise DataDamaged("the cell has a state nobody knows", object=where, observed=number)
+    return Tries(state, reader.varint(), reader.varint(), reader.varint(), reader.varint())
+
+
+def _read_tries_by_offset(reader: VarintReader, where: str) -> dict[int, Tries]:
+    found: dict[int, Tries] = {}
+    for _ in range(reader.varint()):
+        tries = _read_tries(reader, where)
+        for first, limit in OffsetSet.decode(reader).ranges():
+            found.update(dict.fromkeys(range(first, limit), tries))
+    return found
+
+
+def _read_marker(reader: VarintReader, where: str) -> tuple[int, Marker]:
+    group = int.from_bytes(bytes(reader.byte() for _ in range(_HASH_BYTES)), "little")
+    head = reader.varint()
+    return group, Marker(head, head + reader.varint(), _read_tries(reader, where))
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DataDamaged("the cell's owner is no text", object=where, observed=data) from error

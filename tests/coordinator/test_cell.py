@@ -1,0 +1,208 @@
+"""The cell of a queue, against a model that keeps a word for every message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from penstock.coordinator.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
+
+
+def offsets(*numbers: int) -> OffsetSet:
+    return OffsetSet.of((number, number + 1) for number in numbers)
+
+
+class CellMachine(RuleBasedStateMachine):
+    """Grants, successes, failures, deaths and dead letters of a CONCURRENT group, in any order."""
+
+    @initialize(start=st.integers(0, 1000))
+    def begin(self, start: int) -> None:
+        self.cell = QueueCell(settled=Settled(start)).taken_by("w0")
+        self.start = self.end = start
+        self.granted: set[int] = set()
+        self.tracked: dict[int, Tries] = {}
+        self.done: set[int] = set()
+        self.letters: list[tuple[int, int]] = []
+        self.deaths = 0
+
+    @rule(count=st.integers(1, 20))
+    def grant(self, count: int) -> None:
+        self.cell = self.cell.with_granted(OffsetSet.of([(self.end, self.end + count)]))
+        self.granted |= set(range(self.end, self.end + count))
+        self.end += count
+
+    @precondition(lambda self: self.in_flight())
+    @rule(data=st.data())
+    def settle(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sets(st.sampled_from(sorted(self.in_flight())), min_size=1))
+        self.cell = self.cell.with_settled(offsets(*chosen))
+        self._end(chosen)
+
+    @precondition(lambda self: self.in_flight())
+    @rule(data=st.data(), due_ms=st.integers(0, 10**13))
+    def fail(self, data: st.DataObject, due_ms: int) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.in_flight())))
+        before = self.tracked.get(offset, Tries(State.RUNNING))
+        self.cell = self.cell.failed(offset, due_ms=due_ms)
+        self.granted.discard(offset)
+        self.tracked[offset] = Tries(State.WAITING, before.attempts, before.strikes + 1, due_ms)
+
+    @precondition(lambda self: any(tries.state in (State.WAITING, State.SUSPECT) for tries in self.tracked.values()))
+    @rule(data=st.data(), alone=st.booleans())
+    def run_again(self, data: st.DataObject, alone: bool) -> None:
+        idle = sorted(offset for offset, tries in self.tracked.items() if tries.state is not State.RUNNING)
+        offset = data.draw(st.sampled_from(idle))
+        old = self.tracked[offset]
+        tries = Tries(State.RUNNING, old.attempts + 1, old.strikes, company=1 if alone else old.company)
+        self.cell = self.cell.with_tries(offset, tries)
+        self.tracked[offset] = tries
+
+    @precondition(lambda self: self.in_flight())
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.in_flight())))
+        self.letters.append((offset, self.cell.dead_letters.next_sequence))
+        self.cell = self.cell.with_dead_letter(offset)
+        self._end({offset})
+
+    @precondition(lambda self: self.letters)
+    @rule(data=st.data())
+    def bury(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from([given for _, given in self.letters]))
+        self.cell = self.cell.with_buried(sequence)
+        self.letters = [(offset, given) for offset, given in self.letters if given > sequence]
+
+    @rule()
+    def die(self) -> None:
+        in_flight = len(self.in_flight())
+        self.deaths += 1
+        self.cell = self.cell.taken_by(f"w{self.deaths}")
+        for offset in self.in_flight():
+            old = self.tracked.get(offset, Tries(State.RUNNING))
+            company = max(1, (old.company or in_flight) // 2)
+            self.tracked[offset] = Tries(State.SUSPECT, old.attempts, old.strikes + (old.company == 1), company=company)
+        self.granted.clear()
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        for offset in range(self.start, self.end + 2):
+            listed = offset in self.tracked
+            assert (offset in self.cell.granted) == (offset in self.granted)
+            assert (offset in self.cell.settled) == (listed or offset in self.done)
+            assert self.cell.tries.get(offset) == self.tracked.get(offset)
+
+    @invariant()
+    def nothing_listed_holds_the_floor(self) -> None:
+        assert self.cell.settled.floor == min([self.end, *self.granted])
+
+    @invariant()
+    def it_is_stored_as_it_is(self) -> None:
+        assert decode_cell(encode_cell(self.cell), where="cell") == self.cell
+
+    @invariant()
+    def the_rest_agrees(self) -> None:
+        assert self.cell.in_flight == len(self.in_flight())
+        assert (self.cell.epoch, self.cell.owner) == (self.deaths + 1, f"w{self.deaths}")
+        assert self.cell.dead_letters.sequences() == self.letters
+
+    def in_flight(self) -> set[int]:
+        return self.granted | {offset for offset, tries in self.tracked.items() if tries.state is State.RUNNING}
+
+    def _end(self, chosen: set[int]) -> None:
+        self.granted -= chosen
+        self.done |= chosen
+        for offset in chosen:
+            self.tracked.pop(offset, None)
+
+
+TestCell = CellMachine.TestCase
+TestCell.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_failure_blocks_its_group_and_the_floor_goes_on() -> None:
+    cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 6)]))
+    cell = cell.blocked(77, 1, due_ms=500, behind=offsets(3)).with_settled(offsets(0, 2, 4, 5))
+    assert cell.settled.floor == 6
+    assert cell.markers == {77: Marker(1, 2, Tries(State.WAITING, 1, 1, 500))}
+    cell = cell.with_granted(offsets(6)).with_listed(offsets(7)).with_settled(offsets(6))
+    assert cell.settled.floor == 8
+    cell = cell.with_marker(77, Marker(1, 8, Tries(State.RUNNING, 2, 1)))
+    assert cell.in_flight == 1
+    dead = cell.taken_by("x")
+    assert dead.markers[77] == Marker(1, 8, Tries(State.SUSPECT, 2, 1, 0, 1))
+    assert decode_cell(encode_cell(dead), where="cell") == dead
+    assert dead.unblocked(77).markers == {}
+
+
+def test_company_shrinks_death_by_death_until_it_is_alone_and_only_then_a_death_counts() -> None:
+    cell = QueueCell().taken_by("w0").with_granted(OffsetSet.of([(0, 1500)]))
+    companies, strikes = [], []
+    for death in range(14):
+        cell = cell.taken_by(f"w{death + 1}")
+        companies.append(cell.tries[0].company)
+        strikes.append(cell.tries[0].strikes)
+        cell = cell.with_tries(0, replace(cell.tries[0], state=State.RUNNING, attempts=cell.tries[0].attempts + 1))
+    assert companies == [750, 375, 187, 93, 46, 23, 11, 5, 2, 1, 1, 1, 1, 1]
+    assert strikes == [0] * 10 + [1, 2, 3, 4]
+
+
+def test_1500_suspects_fit_into_a_few_bytes() -> None:
+    cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 1500)])).taken_by("x")
+    assert len(encode_cell(cell)) < 40
+
+
+def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
+    cell = (
+        QueueCell()
+        .taken_by("w")
+        .with_granted(OffsetSet.of([(0, 9)]))
+        .failed(3, due_ms=1)
+        .blocked(5, 4, due_ms=2)
+        .with_dead_letter(6)
+    )
+    cell = cell.reset_to(2, 1)
+    assert (cell.settled, cell.granted, cell.tries, cell.markers) == (Settled(2), OffsetSet(), {}, {})
+    assert (cell.epoch, cell.owner, cell.generation) == (1, "w", 1)
+    assert cell.dead_letters.sequences() == [(6, 0)]
+
+
+def test_what_cannot_be_is_refused() -> None:
+    cell = QueueCell().taken_by("w").with_granted(offsets(0, 1, 2)).with_settled(offsets(1)).failed(2, due_ms=0)
+    for wrong in (
+        lambda: cell.with_granted(offsets(0)),
+        lambda: cell.with_granted(offsets(1)),
+        lambda: cell.with_granted(offsets(2)),
+        lambda: cell.failed(1, due_ms=0),
+        lambda: cell.failed(2, due_ms=0),
+        cell.released,
+        lambda: cell.with_marker(9, Marker(0, 1, Tries(State.PARKED))),
+    ):
+        with pytest.raises(InternalError):
+            wrong()
+
+
+def test_a_cell_of_a_later_version_or_damaged_is_named() -> None:
+    with pytest.raises(NewerFormatError, match="later version of Penstock.*cell 5"):
+        decode_cell(b"\x02rest", where="cell 5")
+    whole = encode_cell(QueueCell().taken_by("w").with_granted(offsets(1)).failed(1, due_ms=7))
+    for size in range(1, len(whole)):
+        with pytest.raises(DataDamaged):
+            decode_cell(whole[:size], where="cell 5")
+    with pytest.raises(DataDamaged, match="more to it"):
+        decode_cell(whole + b"\x00", where="cell 5")
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_cell_or_damaged(data: bytes) -> None:
+    try:
+        cell = decode_cell(b"\x01" + data, where="cell")
+    except DataDamaged:
+        return
+    assert decode_cell(encode_cell(cell), where="cell") == cell
