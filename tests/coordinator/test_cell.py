@@ -189,7 +189,7 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_a_cell_of_a_later_version_or_damaged_is_named() -> None:
-    with pytest.raises(NewerFormatError, match="later version of Penstock.*cell 5"):
+    with pytest.raises(NewerFormatError, match=r"later version of Penstock.*cell 5"):
         decode_cell(b"\x02rest", where="cell 5")
     whole = encode_cell(QueueCell().taken_by("w").with_granted(offsets(1)).failed(1, due_ms=7))
     for size in range(1, len(whole)):
