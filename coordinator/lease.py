@@ -1,0 +1,108 @@
+"""Leases: who may believe what about a worker, and until when. Durations on the reader's own clock; two clocks are never compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..log.errors import DataDamaged
+
+FORMAT = 1
+LEASE_S = 5.0
+"""A worker that is not heard of for so long, and a quarter more, is replaced."""
+LEASE_ON_STORE_S = 15.0
+"""Where every heartbeat is a request to S3."""
+LEASE_IDLE_S = 60.0
+IDLE_AFTER_S = 600.0
+"""Without traffic for so long, and with nothing in flight, a worker takes the idle lease."""
+MARGIN = 0.25
+"""Clocks may run at different rates; so much longer than the lease whoever waits for its end waits."""
+BEATS_PER_LEASE = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heartbeat:
+    """A worker's own cell: it alone renews it, and whoever takes its queues fences it first."""
+
+    worker: str
+    lease_ms: int
+    beat: int = 0
+    """Raised by each renewal, so that no two are alike."""
+    fenced: bool = False
+    """Taken for dead: the worker starts nothing more, and opens a new session."""
+    consumers: tuple[str, ...] = ()
+    """The groups whose consumers live in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """When somebody else's heartbeat was first seen as it is now, by the observer's monotonic clock."""
+
+    beat: int
+    lease_ms: int
+    since_s: float
+
+
+def sighted(before: Sighting | None, found: Heartbeat, now_s: float) -> Sighting:
+    """What an observer knows after reading a heartbeat; ``now_s`` is when the answer came."""
+    if before is not None and (before.beat, before.lease_ms) == (found.beat, found.lease_ms):
+        return before
+    return Sighting(found.beat, found.lease_ms, now_s)
+
+
+def is_expired(sighting: Sighting, now_s: float) -> bool:
+    """Whether the worker may be fenced: its heartbeat stood still for the lease it names itself, and the margin."""
+    return now_s - sighting.since_s > sighting.lease_ms / 1000 * (1 + MARGIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long a worker may believe in its own lease."""
+
+    lease_s: float
+    sent_s: float
+    """When the last confirmed renewal was sent: the answer says nothing about how long it was on its way."""
+
+    @property
+    def until_s(self) -> float:
+        """From here on the worker starts nothing."""
+        return self.sent_s + self.lease_s
+
+    @property
+    def renew_s(self) -> float:
+        """When it is time to renew."""
+        return self.sent_s + self.lease_s / BEATS_PER_LEASE
+
+
+def lease_s(*, usual_s: float, idle_s: float, in_flight: bool) -> float:
+    """The lease that a worker should have now, after so much time without traffic."""
+    return LEASE_IDLE_S if idle_s >= IDLE_AFTER_S and not in_flight else usual_s
+
+
+def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
+    """For the worker's cell."""
+    document = {
+        "format": FORMAT,
+        "worker": heartbeat.worker,
+        "lease_ms": heartbeat.lease_ms,
+        "beat": heartbeat.beat,
+        "fenced": heartbeat.fenced,
+        "consumers": heartbeat.consumers,
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
+    """What `encode_heartbeat` gave, by this version or one that knows more. Raises `DataDamaged`."""
+    try:
+        document: dict[str, Any] = json.loads(data)
+        return Heartbeat(
+            worker=document["worker"],
+            lease_ms=document["lease_ms"],
+            beat=document["beat"],
+            fenced=document["fenced"],
+            consumers=tuple(document["consumers"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataDamaged("the cell is not a worker's heartbeat", object=where, observed=repr(error)) from error
