@@ -18,7 +18,7 @@ JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
 
 WORKERS ?= 2
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-QUICK := not slow and not spark and not s3 and not versitygw and not processes and not simulation
+QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not processes and not simulation
 
 ARGS ?=
 FIRST_SEED ?= 0

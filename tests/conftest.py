@@ -9,10 +9,12 @@ from collections.abc import Generator
 import pytest
 
 from tests.figures import Figures
-from tests.servers import VERSITYGW
+from tests.servers import DYNOXIDE, VERSITYGW
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
-TOOLS = {"versitygw": "go", "spark": "java"}
+TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java"}
+# A test with this mark needs this server, which `make setup` builds where it finds the compiler.
+SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,11 +28,12 @@ LONG = ("slow", "spark", "processes", "simulation")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in LONG))
-    if VERSITYGW.exists():
-        return
-    for item in items:
-        if item.get_closest_marker("versitygw"):
-            item.add_marker(pytest.mark.skip(reason="versitygw is not built: install Go, then `make setup`"))
+    for mark, (binary, compiler) in SERVERS.items():
+        if binary.exists():
+            continue
+        for item in items:
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=f"{mark} is not built: install {compiler}, then `make setup`"))
 
 
 class SkipsInCI:

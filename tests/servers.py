@@ -1,7 +1,8 @@
-"""S3 servers on a free loopback port, for as long as a `with` block, and gone after it whatever happens.
+"""S3 and DynamoDB servers on a free loopback port, for as long as a `with` block, and gone after it whatever happens.
 
-moto is quick but no oracle for races; versitygw is a real server, built by `make setup` where Go is installed. It runs in a session
-of its own, so that Ctrl-C reaches only the test, which then ends it; a test that is killed takes it along (Linux).
+moto is quick but no oracle for races; versitygw and dynoxide are real servers, built by `make setup` where Go and Rust are installed.
+They run in a session of their own, so that Ctrl-C reaches only the test, which then ends them; a test that is killed takes them along
+(Linux).
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import socket
 import subprocess
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 BUCKET = "penstock"
-VERSITYGW = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "bin" / "versitygw-v1.8.0"
+_BUILT = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "bin"
+VERSITYGW = _BUILT / "versitygw-v1.8.0"
+DYNOXIDE = _BUILT / "dynoxide-3.2.0"
 _STARTS = 3
 _START_S = 20.0
 
@@ -84,18 +87,53 @@ def moto_server() -> Iterator[S3Server]:
 def versitygw_server(folder: Path, *options: str, binary: Path = VERSITYGW) -> Iterator[S3Server]:
     """versitygw over a folder, which must be on a file system with extended attributes, and may hold what an earlier one left."""
     (folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
+
+    def command(port: int) -> list[str]:
+        running = S3Server("")
+        access = ("--access", running.access_key_id, "--secret", running.secret_access_key)
+        return [str(binary), *access, "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options, "posix", str(folder / "data")]
+
+    with _started("versitygw", command, folder) as endpoint:
+        yield S3Server(endpoint)
+
+
+@dataclass(frozen=True)
+class DynamoDBServer:
+    """A running server without tables."""
+
+    endpoint: str
+
+    def url(self, table: str, prefix: str = "") -> str:
+        """The URL of a table of cells, for `open_table` beside `credentials`."""
+        query = urllib.parse.urlencode({"region": "us-east-1", "endpoint": self.endpoint, "timeout_s": 10})
+        return f"dynamodb://{table}" + (f"/{prefix}" if prefix else "") + f"?{query}"
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """What `open_table` takes as ``options``."""
+        return {"access_key_id": "penstock", "secret_access_key": "penstock-secret"}
+
+
+@contextlib.contextmanager
+def dynoxide_server(folder: Path, *, binary: Path = DYNOXIDE) -> Iterator[DynamoDBServer]:
+    """dynoxide over a file in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def command(port: int) -> list[str]:
+        return [str(binary), "--host", "127.0.0.1", "--port", str(port), "--db-path", str(folder / "db.sqlite"), "--log", "quiet"]
+
+    with _started("dynoxide", command, folder) as endpoint:
+        yield DynamoDBServer(endpoint)
+
+
+@contextlib.contextmanager
+def _started(name: str, command: Callable[[int], list[str]], folder: Path) -> Iterator[str]:
+    """The endpoint of a server that listens on the port it is told, until the block ends."""
     for start in range(_STARTS):
         port = free_port()  # another process may take it first: so start again on another
-        running = S3Server(f"http://127.0.0.1:{port}")
         with (folder / "server.log").open("wb") as log:
             process = subprocess.Popen(
-                [
-                    *_die_with_parent(),
-                    str(binary),
-                    *("--access", running.access_key_id, "--secret", running.secret_access_key),
-                    *("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options),
-                    *("posix", str(folder / "data")),
-                ],
+                [*_die_with_parent(), *command(port)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -103,13 +141,13 @@ def versitygw_server(folder: Path, *options: str, binary: Path = VERSITYGW) -> I
             )
         try:
             if _answers(process, port):
-                yield running
+                yield f"http://127.0.0.1:{port}"
                 return
         finally:
             process.kill()  # asked politely it waits for idle connections, and its data is of no more use
             process.wait()
         if start == _STARTS - 1:
-            raise RuntimeError(f"versitygw did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
+            raise RuntimeError(f"{name} did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
 
 
 def free_port() -> int:
