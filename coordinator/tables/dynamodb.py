@@ -1,0 +1,155 @@
+"""Cells as items of a DynamoDB table: single-digit milliseconds, for workers anywhere in the region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from ...log.errors import PenstockError
+from ...log.runtime import Runtime
+from .dynamodb_errors import code_of, mismatch, translate
+from .protocol import Cell, CellVersion, check_cell, check_cell_key
+from .versions import first_number, number_of, version_of
+from .workers import Workers
+
+T = TypeVar("T")
+
+THREADS = 16
+_WAIT_S = 1
+_WAITS_MAX = 120
+
+
+class Client(Protocol):
+    """What is used of a boto3 client; threads share it."""
+
+    def get_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401 - boto3 has no types of its own
+    def put_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
+    def delete_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
+    def scan(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
+    def describe_table(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
+    def create_table(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
+    def get_waiter(self, name: str) -> Any: ...  # noqa: ANN401
+    def close(self) -> None: ...
+
+
+class DynamoDBTable:
+    """A cell is one item: ``pk`` (its key behind ``prefix``), ``version`` (a number) and ``data`` (binary).
+
+    ``reader`` and ``writer`` reach the same table; the reader retries passing faults, the writer tries once, as a hidden second try
+    could meet its own first one. Reads are consistent. Calls run in threads of the table's own; a forked child must open its own table.
+    """
+
+    def __init__(self, url: str, table: str, *, prefix: str = "", reader: Client, writer: Client, runtime: Runtime) -> None:
+        self._url = url
+        self._table = table
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._reader = reader
+        self._writer = writer
+        self._runtime = runtime
+        self._workers = Workers("penstock-dynamodb", THREADS, url=url)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def get(self, key: str) -> Cell | None:
+        check_cell_key(key)
+        answer = await self._call("get", key, lambda: self._reader.get_item(**self._item(key), ConsistentRead=True))
+        item = answer.get("Item")
+        return None if item is None else Cell(bytes(item["data"]["B"]), version_of(item["version"]["N"]))
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        check_cell(key, data)
+        version = first_number(self._runtime) if expected is None else number_of(expected) + 1
+        item = {"pk": {"S": self._prefix + key}, "version": {"N": str(version)}, "data": {"B": bytes(data)}}
+        await self._call("put", key, lambda: self._writer.put_item(TableName=self._table, Item=item, **_condition(expected)))
+        return version_of(version)
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        check_cell_key(key)
+        await self._call("delete", key, lambda: self._writer.delete_item(**self._item(key), **_condition(expected)))
+
+    async def keys(self, prefix: str) -> list[str]:
+        return await self._call("keys", prefix, lambda: sorted(self._scan(self._prefix + prefix)))
+
+    async def create(self) -> None:
+        """Make the table, billed by request, and wait until it can be used; fine when it is there. Raises `TableMismatch`."""
+        await self._call("create table", "", self._create)
+
+    async def close(self) -> None:
+        await self._workers.close(self._close_clients)
+
+    # --------------------------------------------------------------------------------------------------- in the table's threads
+
+    async def _call(self, operation: str, key: str, request: Callable[[], T]) -> T:
+        where = f"{self._table}/{self._prefix}{key}".rstrip("/")
+
+        def call() -> T:
+            try:
+                return request()
+            except (BotoCoreError, ClientError) as error:
+                # So DynamoDB answers, among other things, when the table has another key.
+                found = self._mismatch() if code_of(error) == "ValidationException" else None
+                raise found or translate(error, operation=operation, object=where) from error
+
+        return await self._workers.run(call)
+
+    def _mismatch(self) -> PenstockError | None:
+        try:
+            return mismatch(self._table, self._reader.describe_table(TableName=self._table)["Table"])
+        except (BotoCoreError, ClientError):
+            return None  # it may not be described; then the first error says what is known
+
+    def _scan(self, prefix: str) -> list[str]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ConsistentRead": True,
+            "ProjectionExpression": "pk",
+            "FilterExpression": "begins_with(pk, :prefix)",
+            "ExpressionAttributeValues": {":prefix": {"S": prefix}},
+        }
+        if not prefix:  # DynamoDB takes no empty string here
+            del request["FilterExpression"], request["ExpressionAttributeValues"]
+        found: list[str] = []
+        while True:
+            page = self._reader.scan(**request)
+            found += (item["pk"]["S"].removeprefix(self._prefix) for item in page["Items"])
+            if "LastEvaluatedKey" not in page:
+                return found
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def _create(self) -> None:
+        try:
+            self._writer.create_table(
+                TableName=self._table,
+                BillingMode="PAY_PER_REQUEST",
+                KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+                AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            )
+        except ClientError as error:
+            if code_of(error) != "ResourceInUseException":
+                raise
+        waiter = self._reader.get_waiter("table_exists")
+        waiter.wait(TableName=self._table, WaiterConfig={"Delay": _WAIT_S, "MaxAttempts": _WAITS_MAX})
+        wrong = mismatch(self._table, self._reader.describe_table(TableName=self._table)["Table"])
+        if wrong is not None:
+            raise wrong
+
+    def _close_clients(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+    def _item(self, key: str) -> dict[str, Any]:
+        return {"TableName": self._table, "Key": {"pk": {"S": self._prefix + key}}}
+
+
+def _condition(expected: CellVersion | None) -> dict[str, Any]:
+    if expected is None:
+        return {"ConditionExpression": "attribute_not_exists(pk)"}
+    return {
+        "ConditionExpression": "#version = :expected",
+        "ExpressionAttributeNames": {"#version": "version"},
+        "ExpressionAttributeValues": {":expected": {"N": str(number_of(expected))}},
+    }

@@ -1,0 +1,60 @@
+"""A table in this process's memory: deterministic, for tests and the simulation."""
+
+from __future__ import annotations
+
+import threading
+
+from ...log.stores.protocol import Conflict
+from .protocol import Cell, CellVersion, check_cell, check_cell_key
+
+
+class MemoryTable:
+    """Cells in a dictionary. Every call takes effect at once; threads with an event loop each may share the table."""
+
+    def __init__(self, *, name: str = "") -> None:
+        self._name = name
+        self._cells: dict[str, Cell] = {}
+        self._writes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"memory://{self._name}"
+
+    async def get(self, key: str) -> Cell | None:
+        check_cell_key(key)
+        return self._cells.get(key)
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        check_cell(key, data)
+        with self._lock:
+            self._require(key, expected, "put")
+            # One count for all cells: a cell that is made again has no version of its former life.
+            self._writes += 1
+            version = CellVersion(str(self._writes))
+            self._cells[key] = Cell(bytes(data), version)
+            return version
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        check_cell_key(key)
+        with self._lock:
+            self._require(key, expected, "delete")
+            del self._cells[key]
+
+    async def keys(self, prefix: str) -> list[str]:
+        with self._lock:
+            return sorted(key for key in self._cells if key.startswith(prefix))
+
+    async def close(self) -> None:
+        """Nothing to let go of: who shares the table goes on."""
+
+    def _require(self, key: str, expected: CellVersion | None, operation: str) -> None:
+        present = self._cells.get(key)
+        if (present.version if present else None) != expected:
+            raise Conflict(
+                "the cell is not as expected",
+                operation=operation,
+                object=key,
+                expected=expected.token if expected else "no cell",
+                observed=present.version.token if present else "no cell",
+            )

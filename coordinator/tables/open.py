@@ -1,0 +1,236 @@
+"""From a URL to a table of cells."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from ...log.errors import InvalidArgument, MissingDependency
+from ...log.runtime import Runtime
+from ...log.stores.keys import HIDDEN_FOLDER
+from ...log.stores.protocol import ObjectStore
+from .memory import MemoryTable
+from .objectstore import ObjectStoreTable
+from .protocol import CellTable, check_cell_key
+from .sqlite import SqliteTable
+
+if TYPE_CHECKING:
+    from .dynamodb import DynamoDBTable
+
+_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 1.0
+_READ_ATTEMPTS = 4
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_DYNAMODB_OPTIONS = ("region", "endpoint", "timeout_s")
+_SECRETS = {
+    "access_key_id": "aws_access_key_id",
+    "secret_access_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+}
+_SCHEMES = "memory://, sqlite:///path, dynamodb://table?region=… or store"
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """A new table in this process."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class InStore:
+    """The lake's own object store."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSqlite:
+    """A file."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDynamoDB:
+    """A table, or of a table those cells whose keys lie below ``prefix``."""
+
+    table: str
+    prefix: str = ""
+    region: str | None = None
+    endpoint: str | None = None
+    timeout_s: float = _TIMEOUT_S
+
+    @property
+    def url(self) -> str:
+        query = urlencode({name: value for name in ("region", "endpoint") if (value := getattr(self, name))})
+        return f"dynamodb://{self.table}" + (f"/{self.prefix}" if self.prefix else "") + (f"?{query}" if query else "")
+
+
+Place: TypeAlias = InMemory | InStore | InSqlite | InDynamoDB
+
+
+def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None) -> CellTable:
+    """The coordination table of the lake in ``store``; nothing is read or written yet.
+
+    =================================  ========================================================================================
+    ``None``                           beside a lake in a folder: SQLite, in its hidden folder; else ``store``
+    ``store``                          the lake's own object store
+    ``sqlite:///path``                 a file on a local file system, for the processes of one machine
+    ``dynamodb://table/prefix``        DynamoDB; several lakes may share a table if each has a prefix. Options: ``region``
+                                       (default ``AWS_REGION``), ``endpoint`` (default ``AWS_ENDPOINT_URL_DYNAMODB``),
+                                       ``timeout_s`` (one request, default 2). `create_table` makes the table.
+    ``memory://name``                  a new table in this process; the name is for people
+    =================================  ========================================================================================
+
+    Credentials for DynamoDB come from the environment or the machine's role, or in ``options`` (``access_key_id``,
+    ``secret_access_key``, ``session_token``); in a URL they are refused, as URLs get logged.
+
+    Raises `InvalidArgument` for a bad URL, `MissingDependency` when boto3 is needed and not there.
+    """
+    match table_place(url, store.url):
+        case InMemory(name):
+            return MemoryTable(name=name)
+        case InStore():
+            return ObjectStoreTable(store, runtime=runtime)
+        case InSqlite(path):
+            return SqliteTable(path, runtime=runtime)
+        case InDynamoDB() as place:
+            return _open_dynamodb(place, runtime, options or {})
+
+
+async def create_table(url: str, *, runtime: Runtime | None = None, options: Mapping[str, str] | None = None) -> None:
+    """Make a DynamoDB table for cells, billed by request, and wait until it can be used; fine when it is there.
+
+    Raises `TableMismatch` when there is a table of that name with another key. All other tables make themselves.
+    """
+    place = table_place(url, "")
+    if not isinstance(place, InDynamoDB):
+        raise InvalidArgument("only a DynamoDB table must be made", operation="create table", object=url, expected="dynamodb://…")
+    table = _open_dynamodb(place, runtime or Runtime(), options or {})
+    try:
+        await table.create()
+    finally:
+        await table.close()
+
+
+def table_place(url: str | None, store_url: str) -> Place:
+    """Where the cells of a lake lie, by the URL given for them (None: the default) and the lake's own. Pure."""
+    if url is None:
+        lake = urlsplit(store_url)
+        if lake.scheme == "file":
+            return InSqlite(f"{unquote(lake.path).rstrip('/')}/{HIDDEN_FOLDER}/coordination.db")
+        # In memory too: lakes that share a store must share their cells.
+        return InStore()
+    if url == "store":
+        return InStore()
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        raise InvalidArgument("credentials do not belong into a URL", hint="Set them in the environment or pass options")
+    if parts.fragment:
+        raise InvalidArgument("a coordination URL has no '#'", object=url.partition("?")[0].partition("#")[0])
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    match parts.scheme:
+        case "memory":
+            _know(url, options, ())
+            return InMemory((parts.netloc + parts.path).rstrip("/"))
+        case "sqlite":
+            _know(url, options, ())
+            if parts.netloc or not parts.path.startswith("/") or parts.path.endswith("/"):
+                raise InvalidArgument("the URL names no file", object=url, expected="sqlite:///absolute/path")
+            return InSqlite(unquote(parts.path))
+        case "dynamodb":
+            _know(url, options, _DYNAMODB_OPTIONS)
+            return _dynamodb_place(url, parts.netloc, unquote(parts.path).strip("/"), options)
+        case _:
+            raise InvalidArgument("not a coordination table's URL", observed=url.partition("?")[0], expected=_SCHEMES)
+
+
+def _dynamodb_place(url: str, table: str, prefix: str, options: dict[str, str]) -> InDynamoDB:
+    if not _TABLE_NAME.fullmatch(table):
+        raise InvalidArgument(
+            "the URL names no DynamoDB table",
+            object=url.partition("?")[0],
+            expected="dynamodb://table, of 3 to 255 letters, digits, '_', '-' and '.'",
+            observed=table,
+        )
+    if prefix:
+        check_cell_key(prefix)
+    endpoint = options.get("endpoint")
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise InvalidArgument("the endpoint is no URL", observed=endpoint, expected="http://… or https://…")
+    return InDynamoDB(
+        table=table,
+        prefix=prefix,
+        region=options.get("region"),
+        endpoint=endpoint,
+        timeout_s=_seconds(options.get("timeout_s")),
+    )
+
+
+def _know(url: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    scheme = url.partition("://")[0]
+    for name in options:
+        if name in _SECRETS:
+            raise InvalidArgument(
+                "credentials do not belong into a URL", observed=name, hint="Set them in the environment or pass options"
+            )
+        if name not in known:
+            raise InvalidArgument(f"{scheme}:// has no such option", observed=name, expected=", ".join(known) or "no options")
+
+
+def _seconds(value: str | None) -> float:
+    try:
+        seconds = _TIMEOUT_S if value is None else float(value)
+        if not 0 < seconds <= 60:
+            raise ValueError
+    except ValueError:
+        raise InvalidArgument("bad option", observed=f"timeout_s={value}", expected="seconds, above 0 and at most 60") from None
+    return seconds
+
+
+def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, str]) -> DynamoDBTable:
+    try:
+        from boto3.session import Session
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise MissingDependency(
+            "cells in DynamoDB need boto3",
+            operation="open",
+            object=place.url,
+            observed=str(error),
+            hint="pip install 'penstock[dynamodb]'",
+        ) from error
+    from .dynamodb import THREADS, Client, DynamoDBTable
+    from .dynamodb_errors import translate
+
+    for name in options.keys() - _SECRETS.keys():
+        raise InvalidArgument("a coordination table has no such option", observed=name, expected=", ".join(_SECRETS))
+
+    def client(session: Session, attempts: int) -> Client:
+        made: Client = session.client(
+            "dynamodb",
+            region_name=place.region or os.environ.get("AWS_REGION"),
+            endpoint_url=place.endpoint,
+            config=Config(
+                connect_timeout=min(_CONNECT_TIMEOUT_S, place.timeout_s),
+                read_timeout=place.timeout_s,
+                max_pool_connections=THREADS,
+                tcp_keepalive=True,
+                retries={"total_max_attempts": attempts, "mode": "standard"},
+            ),
+            **{_SECRETS[name]: value for name, value in options.items()},
+        )
+        return made
+
+    try:
+        session = Session()  # of its own: boto3's common one is not safe between threads
+        reader, writer = client(session, _READ_ATTEMPTS), client(session, 1)
+    except (BotoCoreError, ValueError) as error:
+        if isinstance(error, BotoCoreError):
+            raise translate(error, operation="open", object=place.url) from error
+        raise InvalidArgument("the table's options do not fit", object=place.url, observed=str(error)) from error
+    return DynamoDBTable(place.url, place.table, prefix=place.prefix, reader=reader, writer=writer, runtime=runtime)

@@ -1,0 +1,91 @@
+"""Cells in a SQLite file: the default beside a lake in a folder, for the processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from ...log.runtime import Runtime
+from ...log.stores.protocol import Conflict
+from .protocol import Cell, CellVersion, check_cell, check_cell_key
+from .sqlite_file import LOCK_WAIT_MAX_S, SqliteFile
+from .versions import first_number, number_of, version_of
+from .workers import Workers
+
+
+class SqliteTable:
+    """Cells in one file, which the first write makes, with its folder.
+
+    An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The processes that use a file share memory,
+    so they are on one machine, and the file is on a local file system. Who finds the file locked tries again at random intervals, and
+    gives up with `StoreUnavailable` after ``lock_wait_max_s``; ``wait`` is what sleeps.
+
+    One thread writes and another reads, each with a connection of its own, so that no read waits for a lock.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        runtime: Runtime,
+        wait: Callable[[float], object] | None = None,
+        lock_wait_max_s: float = LOCK_WAIT_MAX_S,
+    ) -> None:
+        self._path = os.path.abspath(os.fspath(path))
+        self._runtime = runtime
+        self._closing = threading.Event()
+        self._reader, self._writer = (
+            SqliteFile(self._path, runtime=runtime, closing=self._closing, wait=wait, lock_wait_max_s=lock_wait_max_s)
+            for _ in range(2)
+        )
+        self._reads = Workers("penstock-sqlite-read", 1, url=self.url)
+        self._writes = Workers("penstock-sqlite-write", 1, url=self.url)
+
+    @property
+    def url(self) -> str:
+        return "sqlite" + Path(self._path).as_uri().removeprefix("file")
+
+    async def get(self, key: str) -> Cell | None:
+        check_cell_key(key)
+        rows = await self._reads.run(lambda: self._reader.read("get", "SELECT data, version FROM cells WHERE key = ?", key))
+        return next((Cell(cast("bytes", data), version_of(version)) for data, version in rows), None)
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        check_cell(key, data)
+        if expected is None:
+            version = first_number(self._runtime)
+            statement = "INSERT INTO cells (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            await self._change("put", key, expected, statement, version, data, key)
+        else:
+            version = number_of(expected) + 1
+            statement = "UPDATE cells SET version = ?, data = ? WHERE key = ? AND version = ?"
+            await self._change("put", key, expected, statement, version, data, key, version - 1)
+        return version_of(version)
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        check_cell_key(key)
+        statement = "DELETE FROM cells WHERE key = ? AND version = ?"
+        await self._change("delete", key, expected, statement, key, number_of(expected))
+
+    async def keys(self, prefix: str) -> list[str]:
+        statement = "SELECT key FROM cells WHERE substr(key, 1, ?) = ? ORDER BY key"
+        rows = await self._reads.run(lambda: self._reader.read("keys", statement, len(prefix), prefix))
+        return [cast("str", key) for (key,) in rows]
+
+    async def close(self) -> None:
+        """Give up what waits for a lock, and close the file."""
+        self._closing.set()
+        await self._writes.close(self._writer.close)
+        await self._reads.close(self._reader.close)
+
+    async def _change(self, operation: str, key: str, expected: CellVersion | None, statement: str, *values: object) -> None:
+        if not await self._writes.run(lambda: self._writer.change(operation, statement, *values)):
+            raise Conflict(
+                "the cell is not as expected",
+                operation=operation,
+                object=key,
+                expected=expected.token if expected else "no cell",
+            )

@@ -1,0 +1,194 @@
+"""One connection to a SQLite file of cells, used by one thread: schema, locks, and files that change under it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from ...log.errors import ClosedError, ForeignObject, NewerFormatError, NotSupported
+from ...log.runtime import Runtime
+from .sqlite_errors import is_busy, translate
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = int.from_bytes(b"PSC1", "big")
+LOCK_WAIT_MAX_S = 2.0
+"""Far above the longest wait seen (0.4 s beside processes that write as fast as they can), and below a lease."""
+_RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
+
+
+class SqliteFile:
+    """Opens the file when it is first needed, and anew when another one lies under its name.
+
+    SQLite's own busy handler starves a process beside one that writes all the time, so a lock that another connection holds is tried
+    again at random intervals. What SQLite answers so was not carried out; nothing else is ever tried twice.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        runtime: Runtime,
+        closing: threading.Event,
+        wait: Callable[[float], object] | None = None,
+        lock_wait_max_s: float = LOCK_WAIT_MAX_S,
+    ) -> None:
+        self._path = path
+        self._runtime = runtime
+        self._closing = closing
+        self._wait = wait or closing.wait
+        self._lock_wait_max_s = lock_wait_max_s
+        self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def read(self, operation: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+        """The rows of a SELECT; none where there is no file yet, or nothing in it."""
+
+        def read() -> list[tuple[object, ...]]:
+            connection = self._opened(create=False)
+            return [] if connection is None else connection.execute(statement, values).fetchall()
+
+        return self._patiently(operation, read)
+
+    def change(self, operation: str, statement: str, *values: object) -> bool:
+        """Run one statement as a transaction, durably; whether it changed a row. Makes the file when there is none."""
+
+        def change() -> bool:
+            connection = self._opened(create=True)
+            assert connection is not None, "it was made"
+            # A transaction that begins by reading may find, when it writes, that it can only be given up.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                changed = connection.execute(statement, values).rowcount
+                connection.execute("COMMIT" if changed else "ROLLBACK")
+            except BaseException:
+                with suppress(sqlite3.Error):  # some errors have rolled back by themselves
+                    connection.execute("ROLLBACK")
+                raise
+            return changed > 0
+
+        return self._patiently(operation, change)
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next call opens another."""
+        connection, self._connection, self._identity = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def _patiently(self, operation: str, work: Callable[[], T]) -> T:
+        deadline_s = self._runtime.clock.monotonic_s() + self._lock_wait_max_s
+        while True:
+            if self._closing.is_set():
+                raise ClosedError("the table was closed meanwhile", operation=operation, object=self._path)
+            try:
+                return work()
+            except (sqlite3.Error, OSError) as error:
+                if not is_busy(error) or self._runtime.clock.monotonic_s() > deadline_s:
+                    self.close()  # a new connection looks at the file afresh
+                    raise translate(error, operation=operation, path=self._path) from error
+            self._wait(self._runtime.random.uniform(_RETRY_MIN_S, _RETRY_MAX_S))
+
+    # ---------------------------------------------------------------------------------------------------------- the file
+
+    def _opened(self, *, create: bool) -> sqlite3.Connection | None:
+        """The connection to the file that now has the name; None when there is none with cells and none is to be made."""
+        present = _identity(self._path)
+        if self._connection is not None and present == self._identity:
+            return self._connection
+        self.close()
+        if present is None and not create:
+            return None
+        connection = self._connect(create=create)
+        try:
+            if present is not None and _identity(self._path) != present:
+                connection.close()
+                return self._opened(create=create)  # it was replaced just now
+            if not _has_cells(connection, self._path):
+                if not create:
+                    connection.close()
+                    return None
+                _make_cells(connection, self._path)
+            if create:
+                connection.execute("PRAGMA synchronous = FULL")
+            else:
+                connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._identity = connection, _identity(self._path)
+        return connection
+
+    def _connect(self, *, create: bool) -> sqlite3.Connection:
+        if create:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        return sqlite3.connect(
+            f"{Path(self._path).as_uri()}?mode={'rwc' if create else 'rw'}",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,  # the last call, closing, comes from another thread
+        )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the schema is there; False for an empty database. Raises for any other."""
+    ((application,),) = connection.execute("PRAGMA application_id")
+    ((version,),) = connection.execute("PRAGMA user_version")
+    ((things,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise NewerFormatError(
+                "the coordination database was made by a newer version of Penstock",
+                object=path,
+                expected=f"schema version {SCHEMA_VERSION} or older",
+                observed=version,
+                hint="Update Penstock here",
+            )
+        return True
+    if application or version or things:
+        raise ForeignObject(
+            "the SQLite database is not Penstock's",
+            object=path,
+            expected=f"application id {APPLICATION_ID:#x}",
+            observed=f"application id {application:#x}, user version {version}, {things} tables and indexes",
+            hint="Name another file",
+        )
+    return False
+
+
+def _make_cells(connection: sqlite3.Connection, path: str) -> None:
+    """Write the schema, unless another process does so meanwhile."""
+    ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
+    if mode != "wal":
+        raise NotSupported(
+            "SQLite cannot keep a write-ahead log here",
+            object=path,
+            expected="journal mode wal",
+            observed=mode,
+            hint="Put the file on a local file system, which can share memory between processes",
+        )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _has_cells(connection, path):
+            connection.execute("CREATE TABLE cells (key TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL)")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,25 @@
+"""Versions that are numbers, for tables that count a cell's writes."""
+
+from __future__ import annotations
+
+from ...log.errors import InvalidArgument
+from ...log.runtime import Runtime
+from .protocol import CellVersion
+
+_FIRST_BITS = 62
+"""Leaves room to count on below 2**63."""
+
+
+def first_number(runtime: Runtime) -> int:
+    """Where a new cell begins to count: at random, so that one that is made again has no version of its former life."""
+    return runtime.random.getrandbits(_FIRST_BITS)
+
+
+def number_of(version: CellVersion) -> int:
+    if not version.token.isdecimal():
+        raise InvalidArgument("the version is of another table", observed=version.token)
+    return int(version.token)
+
+
+def version_of(number: object) -> CellVersion:
+    return CellVersion(str(number))

@@ -1,0 +1,45 @@
+"""Threads of a table's own, for clients that block."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ...log.errors import ClosedError, ForkedError
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Runs blocking calls off the event loop, at most ``threads`` at once. What they hold open does not survive a fork."""
+
+    def __init__(self, name: str, threads: int, *, url: str) -> None:
+        self._url = url
+        self._pid = os.getpid()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._closed = False
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Raises `ClosedError` after `close`, `ForkedError` in a child of the process that made this.
+
+        A caller that is cancelled leaves the work running: for a write, an outcome that nobody knows.
+        """
+        if os.getpid() != self._pid:
+            raise ForkedError(
+                "the table was opened before this process was forked", object=self._url, hint="Open the lake in the child"
+            )
+        if self._closed:
+            raise ClosedError("the table is closed", object=self._url)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def close(self, last: Callable[[], None]) -> None:
+        """Let what runs end, then run ``last``. Closing again, or in a forked child, does nothing."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._pool.shutdown)
+        await loop.run_in_executor(None, last)

@@ -1,0 +1,99 @@
+"""The tables that the contract is checked on."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.coordinator.tables import create_table
+from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Locked, Place, sqlite_place
+from tests.servers import DYNOXIDE, VERSITYGW, DynamoDBServer, S3Server, dynoxide_server, moto_server, versitygw_server
+
+TABLE = "cells"
+_numbers = itertools.count()
+_served: set[DynamoDBServer] = set()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    if not VERSITYGW.exists():
+        pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
+    with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def dynoxide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoDBServer]:
+    if not DYNOXIDE.exists():
+        pytest.skip(f"{DYNOXIDE} is missing: run make setup where Rust is installed")
+    with dynoxide_server(tmp_path_factory.mktemp("dynoxide")) as server:
+        yield server
+
+
+def dynamodb_place(server: DynamoDBServer) -> AtUrl:
+    """A fresh prefix of a table that the server's first test makes: clients take half a second each."""
+    if server not in _served:
+        asyncio.run(create_table(server.url(TABLE), options=server.credentials))
+        _served.add(server)
+    return AtUrl(server.url(TABLE, prefix=f"lakes/{next(_numbers)}"), server.credentials)
+
+
+def make_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    match kind:
+        case "memory":
+            return InMemory()
+        case "sqlite":
+            return sqlite_place(folder / "db")
+        case "store on memory":
+            return InMemoryStore()
+        case "store on files":
+            return InStore(str(folder / "lake"))
+        case "store on moto" | "store on versitygw":
+            server = request.getfixturevalue(kind.rpartition(" ")[2])
+            return InStore(server.url(f"cells/{next(_numbers)}"), server.credentials)
+        case "dynamodb on moto":
+            return Locked(dynamodb_place(DynamoDBServer(request.getfixturevalue("moto").endpoint)))
+        case _:
+            return dynamodb_place(request.getfixturevalue("dynoxide"))
+
+
+ON_VERSITYGW = pytest.param("store on versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])
+ON_DYNOXIDE = pytest.param("dynamodb on dynoxide", marks=[pytest.mark.dynamodb, pytest.mark.dynoxide])
+ALL = [
+    "memory",
+    "sqlite",
+    "store on memory",
+    "store on files",
+    pytest.param("store on moto", marks=pytest.mark.s3),
+    ON_VERSITYGW,
+    pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb),
+    ON_DYNOXIDE,
+]
+
+
+@pytest.fixture(params=ALL)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty place of every kind."""
+    return make_place(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", "store on memory", "store on files", ON_VERSITYGW, ON_DYNOXIDE])
+def oracle(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place whose answers in a race can be believed."""
+    return make_place(request.param, request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "store on files", ON_VERSITYGW, ON_DYNOXIDE])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Such a place that several processes can open."""
+    return make_place(request.param, request, tmp_path)

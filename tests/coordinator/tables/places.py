@@ -1,0 +1,109 @@
+"""Where the tables of these tests lie: every kind, opened as often as a test needs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable, open_table
+from penstock.coordinator.tables.dynamodb import DynamoDBTable
+from penstock.log.runtime import Runtime
+from penstock.log.stores import MemoryStore, ObjectStore, open_store
+
+
+class Place(Protocol):
+    """A place for cells, empty at the start of a test."""
+
+    def open(self) -> CellTable:
+        """A table over it; several may be open, each on an event loop of its own."""
+        ...
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """One table that all share."""
+
+    table: MemoryTable = field(default_factory=MemoryTable)
+
+    def open(self) -> CellTable:
+        return self.table
+
+
+@dataclass(frozen=True)
+class InMemoryStore:
+    """One store that all share."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def open(self) -> CellTable:
+        return open_table("store", store=self.store, runtime=Runtime())
+
+
+@dataclass(frozen=True)
+class InStore:
+    """The object store of a lake; other processes can open it too."""
+
+    lake: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def open(self) -> CellTable:
+        return _WithStore(open_store(self.lake, options=self.options))
+
+
+class _WithStore(ObjectStoreTable):
+    """Owns its store, which is the lake's otherwise."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store, runtime=Runtime())
+        self._owned = store
+
+    async def close(self) -> None:
+        await super().close()
+        await self._owned.close()
+
+
+@dataclass(frozen=True)
+class AtUrl:
+    """A table that has a URL of its own; other processes can open it too."""
+
+    url: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def open(self) -> CellTable:
+        return open_table(self.url, store=MemoryStore(), runtime=Runtime(), options=self.options)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A DynamoDB table whose calls take turns: moto lets two writers win otherwise."""
+
+    place: AtUrl
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self) -> CellTable:
+        table = self.place.open()
+        assert isinstance(table, DynamoDBTable)
+        table._reader = _LockedClient(table._reader, self.lock)
+        table._writer = _LockedClient(table._writer, self.lock)
+        return table
+
+
+class _LockedClient:
+    def __init__(self, client: Any, lock: threading.Lock) -> None:
+        self._client = client
+        self._lock = lock
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                return method(*args, **kwargs)
+
+        return locked
+
+
+def sqlite_place(folder: Path) -> AtUrl:
+    return AtUrl("sqlite" + (folder / "coordination.db").as_uri().removeprefix("file"))
