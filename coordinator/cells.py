@@ -1,0 +1,89 @@
+"""Cells written for certain: what a table leaves open, its own write ids decide.
+
+A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id, and is tried
+with the same bytes, on the same version, until a read shows it or shows another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..log.errors import DataDamaged, PenstockError, StoreUnavailable, UnknownOutcome
+from ..log.runtime import Runtime
+from ..log.stores.protocol import Conflict
+from .tables import CellTable, CellVersion
+
+_ID_BYTES = 16
+_PAUSE_S = 0.02
+_PAUSE_MAX_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A cell as it stood at some moment."""
+
+    data: bytes
+    version: CellVersion
+    write_id: str
+
+
+class CellChanged(PenstockError):
+    """Another's write stands in the cell; ours may have been carried out before it: go on from ``stored``."""
+
+    kind = "cell_changed"
+
+    def __init__(self, key: str, stored: Stored | None) -> None:
+        super().__init__("the cell was changed by another", operation="write a cell", object=key)
+        self.stored = stored
+
+
+class Cells:
+    """The cells of one table, for one process."""
+
+    def __init__(self, table: CellTable, runtime: Runtime) -> None:
+        self._table = table
+        self._runtime = runtime
+
+    async def read(self, key: str) -> Stored | None:
+        """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
+        cell = await self._table.get(key)
+        if cell is None:
+            return None
+        if len(cell.data) < _ID_BYTES:
+            raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
+        return Stored(cell.data[_ID_BYTES:], cell.version, cell.data[:_ID_BYTES].hex())
+
+    async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+        """Put ``data`` in place of what was read (None: where there was nothing).
+
+        Raises `CellChanged` when another's write stands there, and `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
+        first: then it may have been carried out, or may be later, as long as nobody else writes.
+        """
+        write_id = self._runtime.new_id()
+        expected = on.version if on else None
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
+                return Stored(data, version, write_id)
+            except (Conflict, StoreUnavailable) as error:
+                cause = error
+            try:
+                found = await self.read(key)
+            except StoreUnavailable as error:
+                cause = error
+            else:
+                if found is not None and found.write_id == write_id:
+                    return found
+                if (found.version if found else None) != expected:
+                    raise CellChanged(key, found)
+            if self._runtime.clock.monotonic_s() + pause_s >= deadline_s:
+                raise UnknownOutcome(
+                    "the cell may have been written, and the table does not tell",
+                    operation="write a cell",
+                    object=key,
+                    observed=cause,
+                ) from cause
+            await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)

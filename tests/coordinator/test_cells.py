@@ -1,0 +1,142 @@
+"""Writes of cells through a table that loses requests and answers, repeats requests, and carries them out late."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from penstock.coordinator.cells import CellChanged, Cells, Stored
+from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
+from penstock.log.errors import DataDamaged, StoreUnavailable, UnknownOutcome
+from penstock.log.runtime import Runtime
+from penstock.log.stores.protocol import Conflict
+
+FAULTS = ("lost request", "lost answer", "repeated", "late", "undecided")
+
+
+class FaultyTable(MemoryTable):
+    """Each write meets a fault now and then, and other tasks run between."""
+
+    def __init__(self, chance: random.Random, rate: float) -> None:
+        super().__init__()
+        self._chance = chance
+        self._rate = rate
+        self.met: Counter[str] = Counter()
+        self.late: list[asyncio.Task[None]] = []
+
+    async def get(self, key: str) -> Cell | None:
+        await self._turns()
+        if self._chance.random() < self._rate:
+            raise StoreUnavailable("no answer", operation="get")
+        return await super().get(key)
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        await self._turns()
+        fault = self._chance.choice(FAULTS) if self._chance.random() < self._rate else ""
+        self.met[fault] += 1
+        if fault == "undecided":
+            raise Conflict("conflicting requests", operation="put")
+        if fault == "lost request":
+            raise StoreUnavailable("no answer", operation="put")
+        if fault == "late":
+            self.late.append(asyncio.ensure_future(self._later(key, data, expected)))
+            raise StoreUnavailable("no answer", operation="put")
+        version = await super().put(key, data, expected=expected)
+        if fault == "lost answer":
+            raise StoreUnavailable("no answer", operation="put")
+        if fault == "repeated":
+            return await super().put(key, data, expected=expected)
+        return version
+
+    async def _later(self, key: str, data: bytes, expected: CellVersion | None) -> None:
+        await self._turns(most=40)
+        try:
+            await super().put(key, data, expected=expected)
+        except Conflict:
+            self.met["late and refused"] += 1
+
+    async def _turns(self, most: int = 5) -> None:
+        for _ in range(self._chance.randrange(most)):
+            await asyncio.sleep(0)
+
+
+def quick(seed: int) -> Runtime:
+    return Runtime(random=random.Random(seed))
+
+
+async def _adding(table: FaultyTable, seed: int, number: int, adds: int, patience_s: float) -> tuple[int, int]:
+    """(adds that are certain, adds that are unknown) of one writer, which adds a word to the cell again and again."""
+    runtime = quick(1000 * seed + number)
+    cells = Cells(table, runtime)
+    certain = unknown = 0
+    for step in range(adds):
+        word = b"%d.%d " % (number, step)
+        while True:
+            try:
+                stored = await cells.read("cell")
+            except StoreUnavailable:
+                continue
+            if stored is not None and word in stored.data:
+                certain += 1  # carried out before another's write
+                break
+            try:
+                deadline_s = runtime.clock.monotonic_s() + patience_s
+                await cells.write("cell", (stored.data if stored else b" ") + word, on=stored, deadline_s=deadline_s)
+            except CellChanged:
+                continue
+            except UnknownOutcome:
+                unknown += 1
+                break
+            certain += 1
+            break
+    return certain, unknown
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 0.0])
+def test_every_write_is_carried_out_once_and_its_writer_knows(patience_s: float) -> None:
+    met: Counter[str] = Counter()
+
+    async def run(seed: int) -> None:
+        table = FaultyTable(random.Random(seed), 0.3)
+        found = await asyncio.gather(*(_adding(table, seed, number, 4, patience_s) for number in range(3)))
+        await asyncio.gather(*table.late)
+        cell = await MemoryTable.get(table, "cell")
+        words = cell.data[16:].split() if cell else []
+        assert len(words) == len(set(words))
+        certain, unknown = sum(one for one, _ in found), sum(two for _, two in found)
+        assert certain <= len(words) <= certain + unknown
+        assert patience_s == 0 or not unknown
+        met.update(table.met)
+        met["unknown"] += unknown
+
+    for seed in range(25):
+        asyncio.run(run(seed))
+    wanted = {*FAULTS, "late and refused"} if patience_s else {*FAULTS, "unknown"}
+    assert not {fault for fault in wanted if not met[fault]}
+
+
+def test_another_s_write_is_handed_over() -> None:
+    async def run() -> None:
+        cells = Cells(MemoryTable(), quick(1))
+        first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
+        second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
+        for stale in (None, first):
+            with pytest.raises(CellChanged, match=r"changed by another.*cell") as caught:
+                await cells.write("cell", b"third", on=stale, deadline_s=9e9)
+            assert caught.value.stored == second
+        assert await cells.read("cell") == second == Stored(b"second", second.version, second.write_id)
+
+    asyncio.run(run())
+
+
+def test_a_cell_without_a_write_id_is_damaged() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        await table.put("cell", b"short", expected=None)
+        with pytest.raises(DataDamaged, match=r"cut off, or not Penstock's.*cell.*5 bytes"):
+            await Cells(table, quick(1)).read("cell")
+
+    asyncio.run(run())
