@@ -146,9 +146,12 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the schema is there; False for an empty database. Raises for any other."""
-    ((application,),) = connection.execute("PRAGMA application_id")
-    ((version,),) = connection.execute("PRAGMA user_version")
-    ((things,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    if connection.in_transaction:
+        application, version, things = _header(connection)
+    else:
+        connection.execute("BEGIN")  # another process may make the schema between two answers
+        application, version, things = _header(connection)
+        connection.execute("COMMIT")
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise NewerFormatError(
@@ -168,6 +171,13 @@ def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
             hint="Name another file",
         )
     return False
+
+
+def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Application id, schema version, and how many tables and indexes there are."""
+    questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    application, version, things = (connection.execute(question).fetchone()[0] for question in questions)
+    return application, version, things
 
 
 def _make_cells(connection: sqlite3.Connection, path: str) -> None:

@@ -1,0 +1,1 @@
+"""The tables of cells, all kinds against one contract."""

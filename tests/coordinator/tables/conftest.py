@@ -68,6 +68,7 @@ def make_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place
 
 
 ON_VERSITYGW = pytest.param("store on versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])
+ON_MOTO_BEHIND_A_LOCK = pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb)
 ON_DYNOXIDE = pytest.param("dynamodb on dynoxide", marks=[pytest.mark.dynamodb, pytest.mark.dynoxide])
 ALL = [
     "memory",
@@ -76,7 +77,7 @@ ALL = [
     "store on files",
     pytest.param("store on moto", marks=pytest.mark.s3),
     ON_VERSITYGW,
-    pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb),
+    ON_MOTO_BEHIND_A_LOCK,
     ON_DYNOXIDE,
 ]
 
@@ -87,7 +88,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return make_place(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["memory", "sqlite", "store on memory", "store on files", ON_VERSITYGW, ON_DYNOXIDE])
+@pytest.fixture(params=["memory", "sqlite", "store on memory", "store on files", ON_VERSITYGW, ON_MOTO_BEHIND_A_LOCK, ON_DYNOXIDE])
 def oracle(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place whose answers in a race can be believed."""
     return make_place(request.param, request, tmp_path)

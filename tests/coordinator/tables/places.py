@@ -16,8 +16,13 @@ from penstock.log.stores import MemoryStore, ObjectStore, open_store
 class Place(Protocol):
     """A place for cells, empty at the start of a test."""
 
+    @property
+    def one_for_all(self) -> bool:
+        """Whether threads use one table together, instead of one each."""
+        ...
+
     def open(self) -> CellTable:
-        """A table over it; several may be open, each on an event loop of its own."""
+        """A table over it; several may be open."""
         ...
 
 
@@ -26,6 +31,7 @@ class InMemory:
     """One table that all share."""
 
     table: MemoryTable = field(default_factory=MemoryTable)
+    one_for_all = True
 
     def open(self) -> CellTable:
         return self.table
@@ -36,6 +42,7 @@ class InMemoryStore:
     """One store that all share."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
+    one_for_all = False
 
     def open(self) -> CellTable:
         return open_table("store", store=self.store, runtime=Runtime())
@@ -47,6 +54,7 @@ class InStore:
 
     lake: str
     options: dict[str, str] = field(default_factory=dict)
+    one_for_all = False
 
     def open(self) -> CellTable:
         return _WithStore(open_store(self.lake, options=self.options))
@@ -71,6 +79,10 @@ class AtUrl:
     url: str
     options: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def one_for_all(self) -> bool:
+        return self.url.startswith("dynamodb://")  # its clients take half a second each, and are made for threads
+
     def open(self) -> CellTable:
         return open_table(self.url, store=MemoryStore(), runtime=Runtime(), options=self.options)
 
@@ -81,6 +93,7 @@ class Locked:
 
     place: AtUrl
     lock: threading.Lock = field(default_factory=threading.Lock)
+    one_for_all = True
 
     def open(self) -> CellTable:
         table = self.place.open()

@@ -1,0 +1,163 @@
+"""Contenders for the race tests: threads with a table and an event loop each, in this process or in others."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.queues import Queue as ProcessQueue
+from multiprocessing.synchronize import Barrier as ProcessBarrier
+from typing import Any, TypeAlias, TypeVar
+
+from penstock.coordinator.tables import Cell, CellTable, CellVersion, Conflict
+from penstock.log.errors import StoreUnavailable
+from tests.coordinator.tables.linearizable import Call, Outcome
+from tests.coordinator.tables.places import Place
+
+T = TypeVar("T")
+Barrier: TypeAlias = "threading.Barrier | ProcessBarrier"
+WAIT_S = 60
+
+
+@dataclass(frozen=True)
+class Win:
+    """A create that its contender holds for its own."""
+
+    key: str
+    data: bytes
+
+
+def in_threads(place: Place, count: int, work: Callable[[CellTable, int], Coroutine[Any, Any, T]]) -> list[T]:
+    """Run ``work(table, 0)`` … side by side, each in a thread with a loop of its own, and with a table of its own where that is cheap."""
+    common = place.open() if place.one_for_all else None
+
+    async def run(number: int) -> T:
+        table = common or place.open()
+        try:
+            return await work(table, number)
+        finally:
+            if table is not common:
+                await table.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        done = list(pool.map(lambda number: asyncio.run(run(number)), range(count)))
+    if common is not None:
+        asyncio.run(common.close())
+    return done
+
+
+async def contend(table: CellTable, name: str, keys: int, barrier: Barrier) -> list[Win]:
+    """Create the same cells at the same moments as everybody else; say which ones were won."""
+    wins = []
+    for number in range(keys):
+        key, data = f"race/{number:03}", f"{name}-{number}-".encode() * 30
+        barrier.wait(WAIT_S)
+        if await _created(table, key, data):
+            wins.append(Win(key, data))
+    return wins
+
+
+async def _created(table: CellTable, key: str, data: bytes) -> bool:
+    """Create as the coordinator does: what is not confirmed is read back, and written again while there is no cell."""
+    for _ in range(20):
+        try:
+            await table.put(key, data, expected=None)
+            return True
+        except (Conflict, StoreUnavailable):
+            found = await table.get(key)
+            if found is not None:
+                return found.data == data
+    raise AssertionError(f"20 attempts to create {key} decided nothing")
+
+
+async def increment(table: CellTable, name: str, times: int, barrier: Barrier) -> tuple[list[int], int]:
+    """Count up a shared cell; return the numbers taken, and how many attempts were refused."""
+    taken: list[int] = []
+    refused = 0
+    await table.get("counter")  # connections and files are opened before the race
+    barrier.wait(WAIT_S)
+    while len(taken) < times:
+        held = await _held(table, "counter")
+        count = int(held.data.partition(b" ")[0]) + 1
+        data = b"%d %s.%d" % (count, name.encode(), refused)
+        try:
+            await table.put("counter", data, expected=held.version)
+            taken.append(count)
+        except Conflict:
+            refused += 1
+    return taken, refused
+
+
+async def _held(table: CellTable, key: str) -> Cell:
+    found = await table.get(key)
+    assert found is not None
+    return found
+
+
+async def recorded(table: CellTable, name: str, calls: int) -> list[Call]:
+    """Read, write, create and delete one cell at random, often from a version that others have replaced; what was answered when."""
+    chance = random.Random(name)
+    history: list[Call] = []
+    value: bytes | None = None
+    version: CellVersion | None = None
+    for number in range(calls):
+        if chance.random() < 0.4:
+            start = time.monotonic_ns()
+            found = await table.get("cell")
+            value, version = (found.data, found.version) if found else (None, None)
+            history.append(Call(start, time.monotonic_ns(), value))
+            continue
+        deletes = version is not None and chance.random() < 0.15
+        new = None if deletes else f"{name}.{number}".encode()
+        start = time.monotonic_ns()
+        try:
+            written = await _write(table, new, version)
+        except Conflict:
+            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.REFUSED))
+        except StoreUnavailable:
+            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.UNKNOWN))
+        else:
+            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.DONE))
+            value, version = new, written
+    return history
+
+
+async def _write(table: CellTable, data: bytes | None, expected: CellVersion | None) -> CellVersion | None:
+    if data is None:
+        assert expected is not None
+        await table.delete("cell", expected=expected)
+        return None
+    return await table.put("cell", data, expected=expected)
+
+
+def in_processes(place: Place, processes: int, work: Callable[[Place, int, ProcessBarrier], T]) -> list[T]:
+    """Run ``work(place, 0, barrier)`` … each in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(processes)
+    results: ProcessQueue[T] = context.Queue()
+    children = [
+        context.Process(target=_work_in_process, args=(work, place, number, barrier, results), daemon=True)
+        for number in range(processes)
+    ]
+    for child in children:
+        child.start()
+    try:
+        return [results.get(timeout=WAIT_S) for _ in children]
+    finally:
+        for child in children:
+            child.join(5)
+            child.kill()
+            child.join()
+            child.close()
+        results.close()
+
+
+def _work_in_process(
+    work: Callable[[Place, int, ProcessBarrier], T], place: Place, number: int, barrier: ProcessBarrier, results: ProcessQueue[T]
+) -> None:
+    results.put(work(place, number, barrier))
