@@ -76,7 +76,9 @@ class SqliteTable:
         return [cast("str", key) for (key,) in rows]
 
     async def close(self) -> None:
-        """Give up what waits for a lock, and close the file."""
+        """Give up what waits for a lock, and close the file. Nothing happens in a forked child, whose connections are its parent's."""
+        if self._writes.forked:
+            return
         self._closing.set()
         await self._writes.close(self._writer.close)
         await self._reads.close(self._reader.close)

@@ -22,12 +22,17 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._closed = False
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that made this: the threads do not exist here."""
+        return os.getpid() != self._pid
+
     async def run(self, work: Callable[[], T]) -> T:
         """Raises `ClosedError` after `close`, `ForkedError` in a child of the process that made this.
 
         A caller that is cancelled leaves the work running: for a write, an outcome that nobody knows.
         """
-        if os.getpid() != self._pid:
+        if self.forked:
             raise ForkedError(
                 "the table was opened before this process was forked", object=self._url, hint="Open the lake in the child"
             )
@@ -37,7 +42,7 @@ class Workers:
 
     async def close(self, last: Callable[[], None]) -> None:
         """Let what runs end, then run ``last``. Closing again, or in a forked child, does nothing."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self.forked:
             return
         self._closed = True
         loop = asyncio.get_running_loop()
