@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from ...log.errors import PenstockError
+from ...log.errors import PenstockError, StoreUnavailable
 from ...log.runtime import Runtime
 from .dynamodb_errors import code_of, mismatch, translate
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
@@ -56,7 +56,10 @@ class DynamoDBTable:
 
     async def get(self, key: str) -> Cell | None:
         check_cell_key(key)
-        answer = await self._call("get", key, lambda: self._reader.get_item(**self._item(key), ConsistentRead=True))
+        # Asked for what the read cost, since an answer that is cut off reads like that of an absent cell.
+        request = {**self._item(key), "ConsistentRead": True, "ReturnConsumedCapacity": "TOTAL"}
+        answer = await self._call("get", key, lambda: self._reader.get_item(**request))
+        self._require("ConsumedCapacity", answer, "get", key)
         item = answer.get("Item")
         return None if item is None else Cell(bytes(item["data"]["B"]), version_of(item["version"]["N"]))
 
@@ -84,15 +87,13 @@ class DynamoDBTable:
     # --------------------------------------------------------------------------------------------------- in the table's threads
 
     async def _call(self, operation: str, key: str, request: Callable[[], T]) -> T:
-        where = f"{self._table}/{self._prefix}{key}".rstrip("/")
-
         def call() -> T:
             try:
                 return request()
             except (BotoCoreError, ClientError) as error:
                 # So DynamoDB answers, among other things, when the table has another key.
                 found = self._mismatch() if code_of(error) == "ValidationException" else None
-                raise found or translate(error, operation=operation, object=where) from error
+                raise found or translate(error, operation=operation, object=self._where(key)) from error
 
         return await self._workers.run(call)
 
@@ -115,6 +116,7 @@ class DynamoDBTable:
         found: list[str] = []
         while True:
             page = self._reader.scan(**request)
+            self._require("Items", page, "keys", prefix.removeprefix(self._prefix))
             found += (item["pk"]["S"].removeprefix(self._prefix) for item in page["Items"])
             if "LastEvaluatedKey" not in page:
                 return found
@@ -137,9 +139,22 @@ class DynamoDBTable:
         if wrong is not None:
             raise wrong
 
+    def _require(self, name: str, answer: dict[str, Any], operation: str, key: str) -> None:
+        if name not in answer:
+            raise StoreUnavailable(
+                "DynamoDB's answer was cut off",
+                operation=operation,
+                object=self._where(key),
+                expected=name,
+                observed=sorted(answer),
+            )
+
     def _close_clients(self) -> None:
         self._reader.close()
         self._writer.close()
+
+    def _where(self, key: str) -> str:
+        return f"{self._table}/{self._prefix}{key}".rstrip("/")
 
     def _item(self, key: str) -> dict[str, Any]:
         return {"TableName": self._table, "Key": {"pk": {"S": self._prefix + key}}}

@@ -105,7 +105,8 @@ def _answered(error: exceptions.ClientError) -> _Meaning:
         return _MEANINGS["RequestExpired"]
     if code in _MEANINGS:
         return _MEANINGS[code]
-    if 400 <= status < 500 and status not in {408, 429}:
+    # An answer that is cut off has no code, only a status: it says nothing.
+    if code.isidentifier() and 400 <= status < 500 and status not in {408, 429}:
         return InvalidArgument, "DynamoDB refused the request", "Check the table's name, region and endpoint in the URL"
     return StoreUnavailable, "DynamoDB did not answer as it should", None
 
