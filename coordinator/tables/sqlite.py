@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from ...log.errors import PenstockError
 from ...log.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
 from .sqlite_file import LOCK_WAIT_MAX_S, SqliteFile
 from .versions import first_number, number_of, version_of
 from .workers import Workers
+
+_TOGETHER_MAX = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """A write on its way, and what became of it."""
+
+    statement: str
+    values: tuple[object, ...]
+    outcome: bool | PenstockError = False
+    """Whether it changed a cell, or why nobody knows."""
 
 
 class SqliteTable:
@@ -23,7 +40,8 @@ class SqliteTable:
     so they are on one machine, and the file is on a local file system. Who finds the file locked tries again at random intervals, and
     gives up with `StoreUnavailable` after ``lock_wait_max_s``; ``wait`` is what sleeps.
 
-    One thread writes and another reads, each with a connection of its own, so that no read waits for a lock.
+    One thread writes and another reads, each with a connection of its own, so that no read waits for a lock. Writes that wait for the
+    one before them go to the disk together, as one transaction.
     """
 
     def __init__(
@@ -41,6 +59,8 @@ class SqliteTable:
             SqliteFile(self._path, runtime=runtime, closing=self._closing, wait=wait, lock_wait_max_s=lock_wait_max_s)
             for _ in range(2)
         )
+        self._waiting: deque[_Change] = deque()
+        self._lock = threading.Lock()
         self._reads = Workers("penstock-sqlite-read", 1, url=self.url)
         self._writes = Workers("penstock-sqlite-write", 1, url=self.url)
 
@@ -84,10 +104,36 @@ class SqliteTable:
         await self._reads.close(self._reader.close)
 
     async def _change(self, operation: str, key: str, expected: CellVersion | None, statement: str, *values: object) -> None:
-        if not await self._writes.run(lambda: self._writer.change(operation, statement, *values)):
+        change = _Change(statement, values)
+        with self._lock:
+            self._waiting.append(change)
+        try:
+            # One thread does this in turn, so either this time takes the change along or one before did.
+            await self._writes.run(self._commit_waiting)
+        finally:
+            with self._lock, suppress(ValueError):  # cancelled, closed: what is not on its way yet stays here
+                self._waiting.remove(change)
+        if isinstance(change.outcome, PenstockError):
+            error = copy(change.outcome)  # all that went together have one
+            error.operation = operation
+            raise error from change.outcome
+        if not change.outcome:
             raise Conflict(
                 "the cell is not as expected",
                 operation=operation,
                 object=key,
                 expected=expected.token if expected else "no cell",
             )
+
+    def _commit_waiting(self) -> None:
+        """In the writing thread: commit what waits, and note with each what became of it."""
+        with self._lock:
+            changes = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
+        if not changes:
+            return
+        try:
+            outcomes: Sequence[bool | PenstockError] = self._writer.change([(one.statement, one.values) for one in changes])
+        except PenstockError as error:
+            outcomes = [error] * len(changes)
+        for change, outcome in zip(changes, outcomes, strict=True):
+            change.outcome = outcome

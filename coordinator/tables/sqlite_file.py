@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -56,24 +56,24 @@ class SqliteFile:
 
         return self._patiently(operation, read)
 
-    def change(self, operation: str, statement: str, *values: object) -> bool:
-        """Run one statement as a transaction, durably; whether it changed a row. Makes the file when there is none."""
+    def change(self, changes: Sequence[tuple[str, Sequence[object]]]) -> list[bool]:
+        """Run statements as one transaction, durably; which of them changed a row. Makes the file when there is none."""
 
-        def change() -> bool:
+        def change() -> list[bool]:
             connection = self._opened(create=True)
             assert connection is not None, "it was made"
             # A transaction that begins by reading may find, when it writes, that it can only be given up.
             connection.execute("BEGIN IMMEDIATE")
             try:
-                changed = connection.execute(statement, values).rowcount
-                connection.execute("COMMIT" if changed else "ROLLBACK")
+                changed = [connection.execute(statement, values).rowcount > 0 for statement, values in changes]
+                connection.execute("COMMIT" if any(changed) else "ROLLBACK")
             except BaseException:
                 with suppress(sqlite3.Error):  # some errors have rolled back by themselves
                     connection.execute("ROLLBACK")
                 raise
-            return changed > 0
+            return changed
 
-        return self._patiently(operation, change)
+        return self._patiently("put", change)
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""

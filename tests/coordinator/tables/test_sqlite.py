@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -244,6 +245,86 @@ def test_a_file_that_was_taken_away_is_not_written_any_more(tmp_path: Path, fate
         await other.close()
 
     run(path, use)
+
+
+# --- Writes that go together --------------------------------------------------------------------------------------------------------
+
+
+def test_writes_that_wait_go_to_the_disk_together(tmp_path: Path) -> None:
+    """While another process holds the lock, many are sent; each has its own answer, and two transactions do."""
+    path, statements = tmp_path / "cells.db", list[str]()
+    make(path)
+
+    async def main() -> None:
+        table = SqliteTable(path, runtime=Runtime(), lock_wait_max_s=3600)
+        version = await table.put("mine", b"one", expected=None)
+        with locked(path) as other:
+            assert table._writer._connection is not None
+            table._writer._connection.set_trace_callback(statements.append)
+            writes = [
+                *(table.put(f"k/{number}", b"new", expected=None) for number in range(20)),
+                table.put("mine", b"two", expected=version),
+                table.put("mine", b"three", expected=version),
+                table.put("k", b"there already", expected=None),
+                table.delete("gone", expected=version),
+            ]
+            waiting = asyncio.gather(*writes, return_exceptions=True)
+            await asyncio.sleep(0)  # all are sent
+            other.execute("ROLLBACK")
+            answers = await waiting
+        assert [type(answer) for answer in answers] == [CellVersion] * 21 + [Conflict] * 3
+        found = await table.get("mine")
+        assert found is not None
+        assert found.data == b"two", "in the order in which they were sent"
+        assert len(await table.keys("k/")) == 20
+        await table.close()
+
+    asyncio.run(main())
+    assert 1 <= statements.count("COMMIT") <= 2
+
+
+def test_an_error_of_a_transaction_is_that_of_each_write_in_it(tmp_path: Path) -> None:
+    path, clock = tmp_path / "cells.db", HandClock()
+    make(path)
+
+    async def use(table: SqliteTable) -> None:
+        found = await table.get("k")
+        assert found is not None
+        with locked(path):
+            answers = await asyncio.gather(
+                table.put("k", b"two", expected=found.version), table.delete("k", expected=found.version), return_exceptions=True
+            )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 2
+        assert ["operation: put" in str(answers[0]), "operation: delete" in str(answers[1])] == [True, True]
+        assert answers[0] is not answers[1]
+        assert (await table.get("k")) == found
+
+    run(path, use, clock=clock)
+
+
+def test_a_write_that_is_cancelled_before_its_turn_is_never_made(tmp_path: Path) -> None:
+    path = tmp_path / "cells.db"
+    make(path)
+
+    async def main() -> None:
+        table = SqliteTable(path, runtime=Runtime(), lock_wait_max_s=3600)
+        in_turn = threading.Event()
+        table._writer._wait = lambda _seconds: in_turn.set()
+        with locked(path) as other:
+            first = asyncio.ensure_future(table.put("first", b"", expected=None))
+            await asyncio.to_thread(in_turn.wait, 60)  # it waits for the lock
+            second = asyncio.ensure_future(table.put("second", b"", expected=None))
+            await asyncio.sleep(0)
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            other.execute("ROLLBACK")
+        await first
+        await table.put("third", b"", expected=None)
+        assert await table.keys("") == ["first", "k", "third"]
+        await table.close()
+
+    asyncio.run(main())
 
 
 # --- Locks --------------------------------------------------------------------------------------------------------------------------
