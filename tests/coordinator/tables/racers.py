@@ -75,22 +75,25 @@ async def _created(table: CellTable, key: str, data: bytes) -> bool:
     raise AssertionError(f"20 attempts to create {key} decided nothing")
 
 
-async def increment(table: CellTable, name: str, times: int, barrier: Barrier) -> tuple[list[int], int]:
-    """Count up a shared cell; return the numbers taken, and how many attempts were refused."""
-    taken: list[int] = []
-    refused = 0
-    await table.get("counter")  # connections and files are opened before the race
-    barrier.wait(WAIT_S)
-    while len(taken) < times:
+async def count_up(table: CellTable, name: str, rounds: int, barrier: Barrier) -> list[int]:
+    """Count up a shared cell, everybody from what all have read; return the numbers that were won."""
+    won = []
+    for number in range(rounds):
+        barrier.wait(WAIT_S)
         held = await _held(table, "counter")
         count = int(held.data.partition(b" ")[0]) + 1
-        data = b"%d %s.%d" % (count, name.encode(), refused)
+        data = b"%d %s.%d" % (count, name.encode(), number)
+        barrier.wait(WAIT_S)
         try:
             await table.put("counter", data, expected=held.version)
-            taken.append(count)
-        except Conflict:
-            refused += 1
-    return taken, refused
+            won.append(count)
+        except (Conflict, StoreUnavailable):
+            barrier.wait(WAIT_S)
+            if (await _held(table, "counter")).data == data:
+                won.append(count)
+        else:
+            barrier.wait(WAIT_S)
+    return won
 
 
 async def _held(table: CellTable, key: str) -> Cell:
@@ -99,32 +102,53 @@ async def _held(table: CellTable, key: str) -> Cell:
     return found
 
 
-async def recorded(table: CellTable, name: str, calls: int) -> list[Call]:
-    """Read, write, create and delete one cell at random, often from a version that others have replaced; what was answered when."""
-    chance = random.Random(name)
-    history: list[Call] = []
-    value: bytes | None = None
-    version: CellVersion | None = None
-    for number in range(calls):
-        if chance.random() < 0.4:
-            start = time.monotonic_ns()
-            found = await table.get("cell")
-            value, version = (found.data, found.version) if found else (None, None)
-            history.append(Call(start, time.monotonic_ns(), value))
-            continue
-        deletes = version is not None and chance.random() < 0.15
-        new = None if deletes else f"{name}.{number}".encode()
+class Recorder:
+    """Calls one cell and notes what was answered when."""
+
+    def __init__(self, table: CellTable, name: str) -> None:
+        self.history: list[Call] = []
+        self._table = table
+        self._name = name
+        self._value: bytes | None = None
+        self._version: CellVersion | None = None
+
+    async def read(self) -> None:
+        start = time.monotonic_ns()
+        found = await self._table.get("cell")
+        self._value, self._version = (found.data, found.version) if found else (None, None)
+        self.history.append(Call(start, time.monotonic_ns(), self._value))
+
+    async def write(self, *, delete: bool = False) -> None:
+        """From what was read or written last, which others may have replaced."""
+        new = None if delete and self._version else f"{self._name}.{len(self.history)}".encode()
+        expected, outcome = self._value, Outcome.DONE
         start = time.monotonic_ns()
         try:
-            written = await _write(table, new, version)
+            version = await _write(self._table, new, self._version)
         except Conflict:
-            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.REFUSED))
+            outcome = Outcome.REFUSED
         except StoreUnavailable:
-            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.UNKNOWN))
+            outcome = Outcome.UNKNOWN
         else:
-            history.append(Call(start, time.monotonic_ns(), new, value, Outcome.DONE))
-            value, version = new, written
-    return history
+            self._value, self._version = new, version
+        self.history.append(Call(start, time.monotonic_ns(), new, expected, outcome))
+
+
+async def recorded(table: CellTable, name: str, rounds: int, barrier: Barrier) -> list[Call]:
+    """In each round, a write by everybody from what all have read, then calls at random."""
+    chance = random.Random(name)
+    recorder = Recorder(table, name)
+    for _ in range(rounds):
+        barrier.wait(WAIT_S)
+        await recorder.read()
+        barrier.wait(WAIT_S)
+        await recorder.write()
+        for _ in range(6):
+            if chance.random() < 0.4:
+                await recorder.read()
+            else:
+                await recorder.write(delete=chance.random() < 0.15)
+    return recorder.history
 
 
 async def _write(table: CellTable, data: bytes | None, expected: CellVersion | None) -> CellVersion | None:
