@@ -48,7 +48,9 @@ class DynamoDBTable:
         self._reader = reader
         self._writer = writer
         self._runtime = runtime
-        self._workers = Workers("penstock-dynamodb", THREADS, url=url)
+        # Apart, so that no heartbeat waits for reads that are tried again.
+        self._reads = Workers("penstock-dynamodb-read", THREADS, url=url)
+        self._writes = Workers("penstock-dynamodb-write", THREADS, url=url)
 
     @property
     def url(self) -> str:
@@ -58,7 +60,7 @@ class DynamoDBTable:
         check_cell_key(key)
         # Asked for what the read cost, since an answer that is cut off reads like that of an absent cell.
         request = {**self._item(key), "ConsistentRead": True, "ReturnConsumedCapacity": "TOTAL"}
-        answer = await self._call("get", key, lambda: self._reader.get_item(**request))
+        answer = await self._call(self._reads, "get", key, lambda: self._reader.get_item(**request))
         self._require("ConsumedCapacity", answer, "get", key)
         item = answer.get("Item")
         return None if item is None else Cell(bytes(item["data"]["B"]), version_of(item["version"]["N"]))
@@ -67,26 +69,29 @@ class DynamoDBTable:
         check_cell(key, data)
         version = first_number(self._runtime) if expected is None else number_of(expected) + 1
         item = {"pk": {"S": self._prefix + key}, "version": {"N": str(version)}, "data": {"B": bytes(data)}}
-        await self._call("put", key, lambda: self._writer.put_item(TableName=self._table, Item=item, **_condition(expected)))
+        await self._call(
+            self._writes, "put", key, lambda: self._writer.put_item(TableName=self._table, Item=item, **_condition(expected))
+        )
         return version_of(version)
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         check_cell_key(key)
-        await self._call("delete", key, lambda: self._writer.delete_item(**self._item(key), **_condition(expected)))
+        await self._call(self._writes, "delete", key, lambda: self._writer.delete_item(**self._item(key), **_condition(expected)))
 
     async def keys(self, prefix: str) -> list[str]:
-        return await self._call("keys", prefix, lambda: sorted(self._scan(self._prefix + prefix)))
+        return await self._call(self._reads, "keys", prefix, lambda: sorted(self._scan(self._prefix + prefix)))
 
     async def create(self) -> None:
         """Make the table, billed by request, and wait until it can be used; fine when it is there. Raises `TableMismatch`."""
-        await self._call("create table", "", self._create)
+        await self._call(self._writes, "create table", "", self._create)
 
     async def close(self) -> None:
-        await self._workers.close(self._close_clients)
+        await self._reads.close(self._reader.close)
+        await self._writes.close(self._writer.close)
 
     # --------------------------------------------------------------------------------------------------- in the table's threads
 
-    async def _call(self, operation: str, key: str, request: Callable[[], T]) -> T:
+    async def _call(self, workers: Workers, operation: str, key: str, request: Callable[[], T]) -> T:
         def call() -> T:
             try:
                 return request()
@@ -95,7 +100,7 @@ class DynamoDBTable:
                 found = self._mismatch() if code_of(error) == "ValidationException" else None
                 raise found or translate(error, operation=operation, object=self._where(key)) from error
 
-        return await self._workers.run(call)
+        return await workers.run(call)
 
     def _mismatch(self) -> PenstockError | None:
         try:
@@ -148,10 +153,6 @@ class DynamoDBTable:
                 expected=name,
                 observed=sorted(answer),
             )
-
-    def _close_clients(self) -> None:
-        self._reader.close()
-        self._writer.close()
 
     def _where(self, key: str) -> str:
         return f"{self._table}/{self._prefix}{key}".rstrip("/")

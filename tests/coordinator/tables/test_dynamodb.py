@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace as replace_
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import boto3
 import pytest
 
 from penstock.coordinator.tables import CellTable, CellVersion, Conflict, TableMismatch, TableNotFound, create_table, open_table
+from penstock.coordinator.tables.dynamodb import THREADS, DynamoDBTable
 from penstock.log.errors import (
     ClockSkewError,
     ForkedError,
@@ -321,3 +324,26 @@ def test_a_forked_child_is_told_to_open_its_own(monkeypatch: pytest.MonkeyPatch)
     with scripted_server(DONE) as server:
         against(server, use)
         assert server.requests == []
+
+
+def test_no_write_waits_for_reads_that_are_tried_again() -> None:
+    """Every reading thread hangs; a heartbeat gets through."""
+    released = threading.Event()
+
+    def hang(**_request: object) -> dict[str, object]:
+        released.wait(60)
+        return {"ConsumedCapacity": {}}
+
+    async def main() -> None:
+        reader, writer = Mock(get_item=hang), Mock(put_item=Mock(return_value={}))
+        table = DynamoDBTable("dynamodb://cells", "cells", reader=reader, writer=writer, runtime=Runtime())
+        reads = asyncio.gather(*(table.get("k") for _ in range(THREADS)))
+        await asyncio.sleep(0)  # they are given to their threads
+        try:
+            await asyncio.wait_for(table.put("heartbeat", b"", expected=None), 30)
+        finally:
+            released.set()
+        assert await reads == [None] * THREADS
+        await table.close()
+
+    asyncio.run(main())
