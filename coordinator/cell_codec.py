@@ -51,7 +51,7 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
     cell = QueueCell(
         generation=reader.varint(),
         epoch=reader.varint(),
-        owner=_text(reader.bytes(), where),
+        owner=_text(reader.sized(), where),
         settled=Settled.decode(reader),
         granted=OffsetSet.decode(reader),
         tries=_read_tries_by_offset(reader, where),

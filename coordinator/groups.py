@@ -167,9 +167,9 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             )
         settings = document["settings"]
         retry = settings.pop("retry")
-        intervals = {name: timedelta(seconds=retry.pop(name)) for name in ("interval", "interval_max")}
+        interval, interval_max = (timedelta(seconds=retry.pop(name)) for name in ("interval", "interval_max"))
         return GroupRecord(
-            settings=GroupSettings(**settings, retry=RetryPolicy(**retry, **intervals)),
+            settings=GroupSettings(**settings, retry=RetryPolicy(**retry, interval=interval, interval_max=interval_max)),
             positions={topic: Position(first, tuple(rest)) for topic, (first, *rest) in document["positions"].items()},
             members=tuple(document["members"]),
         )

@@ -93,7 +93,7 @@ class OffsetSet:
     def decode(reader: VarintReader) -> OffsetSet:
         """What `encode` gave. Raises `DataDamaged`."""
         base = reader.varint()
-        return _rebased(base, _decode_bits(reader.bytes()))
+        return _rebased(base, _decode_bits(reader.sized()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Settled:
     @staticmethod
     def decode(reader: VarintReader) -> Settled:
         """What `encode` gave. Raises `DataDamaged`."""
-        floor, above = reader.varint(), _decode_bits(reader.bytes())
+        floor, above = reader.varint(), _decode_bits(reader.sized())
         if above & 1:
             raise DataDamaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
         return Settled(floor, above)

@@ -45,7 +45,7 @@ class VarintReader:
                 return number
             shift += 7
 
-    def bytes(self) -> bytes:
+    def sized(self) -> bytes:
         return self._take(self.varint())
 
     def rest(self) -> bytes:

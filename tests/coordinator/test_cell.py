@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -175,7 +176,7 @@ def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     cell = QueueCell().taken_by("w").with_granted(offsets(0, 1, 2)).with_settled(offsets(1)).failed(2, due_ms=0)
-    for wrong in (
+    attempts: list[Callable[[], QueueCell]] = [
         lambda: cell.with_granted(offsets(0)),
         lambda: cell.with_granted(offsets(1)),
         lambda: cell.with_granted(offsets(2)),
@@ -183,7 +184,8 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: cell.failed(2, due_ms=0),
         cell.released,
         lambda: cell.with_marker(9, Marker(0, 1, Tries(State.PARKED))),
-    ):
+    ]
+    for wrong in attempts:
         with pytest.raises(InternalError):
             wrong()
 

@@ -72,20 +72,28 @@ def test_exponential_intervals_double_up_to_a_bound_and_jitter_shortens_them() -
     assert [shaken.delay(1, chance).total_seconds() for chance in (0.0, 0.5, 1.0)] == [8, 6, 4]
 
 
+def retry(**given: Any) -> RetryPolicy:
+    return RetryPolicy(**given)
+
+
+def group(**given: Any) -> GroupSettings:
+    return GroupSettings(**given)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "said"),
     [
-        (lambda: RetryPolicy(schedule="never"), InvalidArgument, "no such retry schedule.*fixed, rocketmq, exponential.*never"),
-        (lambda: RetryPolicy(interval=5), InvalidArgument, "interval must be a timedelta from 0 to 7 days.*5"),
-        (lambda: RetryPolicy(interval_max=timedelta(days=8)), InvalidArgument, "interval_max must be a timedelta"),
-        (lambda: RetryPolicy(jitter=1.5), InvalidArgument, "jitter must be a number from 0 to 1.*1.5"),
-        (lambda: GroupSettings(delivery_order="FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
-        (lambda: GroupSettings(dead_letter_policy="drop"), InvalidArgument, "no such dead_letter_policy.*continue, park.*drop"),
-        (lambda: GroupSettings(retry=3), InvalidArgument, "retry must be a RetryPolicy.*int"),
-        (lambda: GroupSettings(max_attempts=0), InvalidArgument, "max_attempts must be a positive whole number, or None"),
-        (lambda: GroupSettings(filters={"orders": "a |"}), InvalidArgument, "a |"),
+        (lambda: retry(schedule="never"), InvalidArgument, "no such retry schedule.*fixed, rocketmq, exponential.*never"),
+        (lambda: retry(interval=5), InvalidArgument, "interval must be a timedelta from 0 to 7 days.*5"),
+        (lambda: retry(interval_max=timedelta(days=8)), InvalidArgument, "interval_max must be a timedelta"),
+        (lambda: retry(jitter=1.5), InvalidArgument, "jitter must be a number from 0 to 1.*1.5"),
+        (lambda: group(delivery_order="FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
+        (lambda: group(dead_letter_policy="drop"), InvalidArgument, "no such dead_letter_policy.*continue, park.*drop"),
+        (lambda: group(retry=3), InvalidArgument, "retry must be a RetryPolicy.*int"),
+        (lambda: group(max_attempts=0), InvalidArgument, "max_attempts must be a positive whole number, or None"),
+        (lambda: group(filters={"orders": "a |"}), InvalidArgument, "a |"),
         (
-            lambda: GroupSettings(delivery_order="CONCURRENT", dead_letter_policy="park"),
+            lambda: group(delivery_order="CONCURRENT", dead_letter_policy="park"),
             InvalidArgument,
             "only an ORDERLY group can park",
         ),
