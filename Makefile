@@ -16,7 +16,8 @@ INSTALLED := $(VENV)/.installed
 JARS_KEY := $(shell cat $(wildcard spark/prefetch.py spark/jars.py spark/*.xml) | cksum | cut -d" " -f1)
 JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
 
-WORKERS ?= 2
+# One more than there are cores: many tests wait for servers, processes or Spark.
+WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 1)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not processes and not simulation
 

@@ -1,4 +1,4 @@
-"""The sweep that every `make test` runs: the protocol keeps its word in hundreds of worlds, and each of them can be played again."""
+"""The sweep that every `make test` runs: the protocol keeps its word in many worlds, and each of them can be played again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.scenarios import SCENARIOS
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = 200
+SEEDS = 160
 BLOCKS = 4
 
 
