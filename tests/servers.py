@@ -91,7 +91,8 @@ def versitygw_server(folder: Path, *options: str, binary: Path = VERSITYGW) -> I
     def command(port: int) -> list[str]:
         running = S3Server("")
         access = ("--access", running.access_key_id, "--secret", running.secret_access_key)
-        return [str(binary), *access, "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options, "posix", str(folder / "data")]
+        flags = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", *options)
+        return [str(binary), *access, *flags, "posix", str(folder / "data")]
 
     with _started("versitygw", command, folder) as endpoint:
         yield S3Server(endpoint)
