@@ -8,7 +8,7 @@ from tests.simulation.campaign import exhaustive
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-EVERY = 60
+EVERY = 40
 
 
 def test_single_faults_are_survived() -> None:
