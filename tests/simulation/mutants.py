@@ -208,7 +208,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I10",
         patch=attribute(Publisher, "may_commit", lambda _: always(True)),
         scenario="days",
-        seeds=(15,),
+        seeds=(18,),
     ),
     "links-outlive": Mutant(
         guard="handed batches stay as long as their entries",
@@ -257,6 +257,6 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I10",
         patch=attribute(Collector, "list_then_snapshot", patches.old_snapshot),
         scenario="files",
-        seeds=(12,),
+        seeds=(17,),
     ),
 }
