@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from ..log.backoff import Backoff
 from ..log.errors import DataDamaged, PenstockError, StoreUnavailable, UnknownOutcome
 from ..log.runtime import Runtime
 from ..log.stores.protocol import Conflict
@@ -16,7 +17,6 @@ from .tables import CellTable, CellVersion
 
 _ID_BYTES = 16
 _PAUSE_S = 0.02
-_PAUSE_MAX_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Cells:
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None
-        pause_s = _PAUSE_S
+        backoff = Backoff(_PAUSE_S)
         while True:
             try:
                 version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
@@ -78,6 +78,7 @@ class Cells:
                     return found
                 if (found.version if found else None) != expected:
                     raise CellChanged(key, found)
+            pause_s = backoff.next_s()
             if self._runtime.clock.monotonic_s() + pause_s >= deadline_s:
                 raise UnknownOutcome(
                     "the cell may have been written, and the table does not tell",
@@ -86,4 +87,3 @@ class Cells:
                     observed=cause,
                 ) from cause
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)

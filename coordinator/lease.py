@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..log.errors import DataDamaged
@@ -82,14 +82,7 @@ def lease_s(*, usual_s: float, idle_s: float, in_flight: bool) -> float:
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     """For the worker's cell."""
-    document = {
-        "format": FORMAT,
-        "worker": heartbeat.worker,
-        "lease_ms": heartbeat.lease_ms,
-        "beat": heartbeat.beat,
-        "fenced": heartbeat.fenced,
-        "consumers": heartbeat.consumers,
-    }
+    document = {"format": FORMAT, **asdict(heartbeat)}
     return json.dumps(document, separators=(",", ":")).encode()
 
 

@@ -13,9 +13,10 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from .backoff import Backoff
 from .checkpoints import CheckpointWriter
 from .compose import Composed, compose
-from .contention import Backoff, Contention, Pace, Role
+from .contention import Contention, Pace, Role
 from .entries import encode_entry
 from .errors import ClosedError, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from .fold import Folded
@@ -58,7 +59,7 @@ class Appender:
         self._waiting = Waiting(store, paths)
         self._checkpoints = CheckpointWriter(store, paths)
         self._pending = Outstanding()
-        self._backoff = Backoff(self._pace)
+        self._backoff = Backoff(self._pace.retry_s)
         """After turns that failed."""
         self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
@@ -144,7 +145,7 @@ class Appender:
         except (ViewLost, StoreUnavailable) as error:
             await self._recover(error)
         else:
-            self._backoff = Backoff(self._pace)
+            self._backoff = Backoff(self._pace.retry_s)
 
     async def _take_step(self) -> None:
         if self._tail.view.is_aged:  # on such a view an append would end as unknown if the log has been trimmed past it
@@ -225,7 +226,7 @@ class Appender:
         for pending in composed.put_in:
             pending.write_ids.add(write_id)
         take_back = expose(composed.put_in, number)
-        backoff = Backoff(self._pace)
+        backoff = Backoff(self._pace.retry_s)
         first = True
         while True:
             sent_s = self._now_s()
@@ -256,7 +257,7 @@ class Appender:
             await asyncio.sleep(backoff.next_s())
 
     async def _read_back(self, key: str) -> bytes | None:
-        backoff = Backoff(self._pace)
+        backoff = Backoff(self._pace.retry_s)
         while True:
             try:
                 return (await self._store.get(key)).data

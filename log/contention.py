@@ -23,7 +23,6 @@ LIST_UNASKED_EVERY = 64
 PASSED_OVER_MAX = 2
 BUSY_BATCHES = 4
 """A process whose entry combined so many will most likely go on for a second."""
-_RETRY_MAX_S = 1.0
 _NEVER_S = float("-inf")
 
 
@@ -50,18 +49,6 @@ class Pace:
     """Without an entry for so long (plus a share of the spread, by rank) a follower appends itself; less than ``linger_s``."""
     retry_s: float = 0.05
     """After a request whose outcome is unknown, doubled up to a second."""
-
-
-class Backoff:
-    """How long to wait before one tries again, and then again."""
-
-    def __init__(self, pace: Pace) -> None:
-        self._next_s = pace.retry_s
-
-    def next_s(self) -> float:
-        """Each is twice as long as the one before, up to a second."""
-        now_s, self._next_s = self._next_s, min(2 * self._next_s, _RETRY_MAX_S)
-        return now_s
 
 
 class Role(Enum):

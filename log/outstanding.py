@@ -21,7 +21,7 @@ class Outstanding:
         self._appends: list[Pending] = []
 
     def __bool__(self) -> bool:
-        return bool(self.open)
+        return any(not one.done for one in self._appends)
 
     @property
     def open(self) -> list[Pending]:

@@ -67,15 +67,6 @@ def _runs_in_order(folded: Folded, queues: Collection[int] | None) -> list[Run]:
     ]
 
 
-async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: Folded, data: bytes) -> EntryRows:
-    """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
-    pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data)]
-    table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *(piece.table for piece in pieces)])
-    if len(pieces) > 1:
-        table = table.sort_by([("queue", "ascending"), ("offset", "ascending")])
-    return EntryRows(table, tuple(lost for piece in pieces for lost in piece.lost))
-
-
 async def entry_pieces(
     store: ObjectStore,
     paths: TopicPaths,

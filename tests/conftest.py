@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.figures import Figures
-from tests.servers import DYNOXIDE, VERSITYGW
+from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
 TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java"}
@@ -34,6 +34,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(pytest.mark.skip(reason=f"{mark} is not built: install {compiler}, then `make setup`"))
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    if not VERSITYGW.exists():
+        pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
+    with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
+        yield server
 
 
 class SkipsInCI:

@@ -13,8 +13,8 @@ import pytest
 
 from penstock.log import appender as appender_module
 from penstock.log.appender import Appender
+from penstock.log.backoff import Backoff
 from penstock.log.checkpoints import CheckpointWriter
-from penstock.log.contention import Backoff, Pace
 from penstock.log.errors import ClosedError, InternalError, StorageFull, StoreUnavailable, TopicDeleted, UnknownOutcome
 from penstock.log.gathering import ProducerOptions
 from penstock.log.header import CloseJob
@@ -233,7 +233,7 @@ def test_nothing_is_taken_over_by_an_appender_that_is_closed() -> None:
 
 
 def test_pauses_double_up_to_a_second() -> None:
-    backoff = Backoff(Pace(retry_s=0.3))
+    backoff = Backoff(0.3)
     assert [backoff.next_s() for _ in range(4)] == [0.3, 0.6, 1.0, 1.0]
 
 

@@ -18,7 +18,7 @@ from penstock.log.files import digest
 from penstock.log.fold import fold
 from penstock.log.header import Part
 from penstock.log.paths import TopicPaths
-from penstock.log.rows import EntryRows, entry_pieces, entry_rows
+from penstock.log.rows import EntryRows, entry_pieces
 from penstock.log.runtime import Runtime
 from penstock.log.state import State
 from penstock.log.stores.memory import MemoryStore
@@ -26,6 +26,7 @@ from penstock.log.stores.protocol import Put
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.log.topics import LogWriter
+from tests.rows import entry_rows
 
 PATHS = TopicPaths.of("orders")
 

@@ -20,7 +20,7 @@ from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
 from penstock.log.table.segments import write_segment
 from tests.log.table.readers import queue_rows, snapshot_of
-from tests.log.table.test_upkeep import trim
+from tests.log.table.upkeep import publish, trim, trimmed
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -49,18 +49,6 @@ async def topic(*, queues: int = 2) -> LogWriter:
     log = await LogWriter(queues=queues).create()
     await log.store.put(log.paths.settings, encode_record(log.record), mode=Put.CREATE)
     return log
-
-
-async def publish(log: LogWriter) -> None:
-    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-
-
-async def trimmed(log: LogWriter) -> None:
-    """Publish, raise the floor, and delete what is below it."""
-    await publish(log)
-    await trim(log)
-    log.clock.advance(hours=2)
-    await trim(log)
 
 
 def lake_of(log: LogWriter, store: ObjectStore | None = None) -> Lake:

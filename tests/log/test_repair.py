@@ -22,7 +22,7 @@ from penstock.log.table.segments import write_segment
 from penstock.log.verify import Finding, VerifyReport, verify
 from penstock.log.view import View
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
-from tests.log.table.test_upkeep import trim
+from tests.log.table.upkeep import trim
 from tests.log.topics import LogWriter
 
 

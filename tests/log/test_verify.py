@@ -15,11 +15,10 @@ from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit, end_txn
 from penstock.log.table.agreement import Agreement, Comparison
 from penstock.log.table.delta import DeltaLog
-from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer
 from penstock.log.verify import VerifyReport, verify
 from tests.log.table.readers import snapshot_of
-from tests.log.table.test_upkeep import compared, trim
+from tests.log.table.upkeep import compared, publish, trimmed
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -45,17 +44,6 @@ async def topic(*, entries: int = 70, queues: int = 4) -> LogWriter:
     for _ in range(entries):
         await log.send({0: 1})
     return log
-
-
-async def publish(log: LogWriter) -> None:
-    await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
-
-
-async def trimmed(log: LogWriter) -> None:
-    await publish(log)
-    await trim(log)
-    log.clock.advance(hours=2)
-    await trim(log)
 
 
 async def verified(log: LogWriter) -> VerifyReport:

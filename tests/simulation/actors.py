@@ -15,11 +15,11 @@ from penstock.log.header import Action
 from penstock.log.lake import Lake
 from penstock.log.messages import Message
 from penstock.log.producer import Producer
-from penstock.log.rows import entry_rows
 from penstock.log.state import State
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.topics import read_record
 from penstock.log.view import View, read_floor
+from tests.rows import entry_rows
 from tests.simulation.history import Send, Session
 from tests.simulation.process import SimProcess
 from tests.simulation.world import TOPIC, World, check_expected, log_uniform

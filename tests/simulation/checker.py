@@ -34,8 +34,9 @@ from penstock.log.entries import read_header
 from penstock.log.errors import DataDamaged
 from penstock.log.fold import Folded, Void, fold
 from penstock.log.header import Epoch, Repair
-from penstock.log.rows import entry_rows, runs_of
+from penstock.log.rows import runs_of
 from penstock.log.state import State, row_sum
+from tests.rows import entry_rows
 from tests.simulation.counts import count
 from tests.simulation.history import Past, Place, Send, Session
 from tests.simulation.world import World

@@ -16,10 +16,10 @@ from penstock.log.fold import Folded, Void, fold
 from penstock.log.gathering import ProducerOptions
 from penstock.log.header import CloseJob, ForgetJob
 from penstock.log.receipts import SendResult
-from penstock.log.rows import entry_rows
 from penstock.log.state import State
 from penstock.log.view import View
 from tests.log.test_fold import batch, header_on, step, topic
+from tests.rows import entry_rows
 from tests.simulation.faults import Fault, ScriptedFaults, Where
 from tests.simulation.stage import HOUR_S, PATIENT, Sending, Stage
 from tests.simulation.store import SimClient

@@ -11,25 +11,11 @@ import pytest
 
 from penstock.coordinator.tables import create_table
 from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Locked, Place, sqlite_place
-from tests.servers import DYNOXIDE, VERSITYGW, DynamoDBServer, S3Server, dynoxide_server, moto_server, versitygw_server
+from tests.servers import DYNOXIDE, DynamoDBServer, dynoxide_server
 
 TABLE = "cells"
 _numbers = itertools.count()
 _served: set[DynamoDBServer] = set()
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[S3Server]:
-    with moto_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    if not VERSITYGW.exists():
-        pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
-    with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,27 +1,15 @@
-"""Contenders for the race tests: threads with a table and an event loop each, in this process or in others."""
+"""What contenders for a table do in the race tests."""
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
 import random
-import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.queues import Queue as ProcessQueue
-from multiprocessing.synchronize import Barrier as ProcessBarrier
-from typing import Any, TypeAlias, TypeVar
 
 from penstock.coordinator.tables import Cell, CellTable, CellVersion, Conflict
 from penstock.log.errors import StoreUnavailable
 from tests.coordinator.tables.linearizable import Call, Outcome
-from tests.coordinator.tables.places import Place
-
-T = TypeVar("T")
-Barrier: TypeAlias = "threading.Barrier | ProcessBarrier"
-WAIT_S = 60
+from tests.racing import WAIT_S, Barrier
 
 
 @dataclass(frozen=True)
@@ -30,25 +18,6 @@ class Win:
 
     key: str
     data: bytes
-
-
-def in_threads(place: Place, count: int, work: Callable[[CellTable, int], Coroutine[Any, Any, T]]) -> list[T]:
-    """Run ``work(table, 0)`` … side by side, each in a thread with a loop of its own, and with a table of its own where that is cheap."""
-    common = place.open() if place.one_for_all else None
-
-    async def run(number: int) -> T:
-        table = common or place.open()
-        try:
-            return await work(table, number)
-        finally:
-            if table is not common:
-                await table.close()
-
-    with ThreadPoolExecutor(count) as pool:
-        done = list(pool.map(lambda number: asyncio.run(run(number)), range(count)))
-    if common is not None:
-        asyncio.run(common.close())
-    return done
 
 
 async def contend(table: CellTable, name: str, keys: int, barrier: Barrier) -> list[Win]:
@@ -157,31 +126,3 @@ async def _write(table: CellTable, data: bytes | None, expected: CellVersion | N
         await table.delete("cell", expected=expected)
         return None
     return await table.put("cell", data, expected=expected)
-
-
-def in_processes(place: Place, processes: int, work: Callable[[Place, int, ProcessBarrier], T]) -> list[T]:
-    """Run ``work(place, 0, barrier)`` … each in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(processes)
-    results: ProcessQueue[T] = context.Queue()
-    children = [
-        context.Process(target=_work_in_process, args=(work, place, number, barrier, results), daemon=True)
-        for number in range(processes)
-    ]
-    for child in children:
-        child.start()
-    try:
-        return [results.get(timeout=WAIT_S) for _ in children]
-    finally:
-        for child in children:
-            child.join(5)
-            child.kill()
-            child.join()
-            child.close()
-        results.close()
-
-
-def _work_in_process(
-    work: Callable[[Place, int, ProcessBarrier], T], place: Place, number: int, barrier: ProcessBarrier, results: ProcessQueue[T]
-) -> None:
-    results.put(work(place, number, barrier))

@@ -6,16 +6,19 @@ import asyncio
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.synchronize import Barrier as ProcessBarrier
+from typing import Any, TypeVar
 
 import pytest
 
 from penstock.coordinator.tables import CellTable
 from tests.coordinator.tables.linearizable import Outcome, is_linearizable
 from tests.coordinator.tables.places import Place
-from tests.coordinator.tables.racers import Win, contend, count_up, in_processes, in_threads, recorded
+from tests.coordinator.tables.racers import Win, contend, count_up, recorded
+from tests.racing import in_processes, in_threads
 
+T = TypeVar("T")
 THREADS = 8
 PROCESSES = 4
 ROUNDS = 8
@@ -30,6 +33,10 @@ def _restless_threads() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(interval_s)
+
+
+def side_by_side(place: Place, count: int, work: Callable[[CellTable, int], Coroutine[Any, Any, T]]) -> list[T]:
+    return in_threads(place.open, count, work, one_for_all=place.one_for_all)
 
 
 def check_winners(place: Place, wins: list[Win]) -> None:
@@ -55,14 +62,14 @@ def start_counter(place: Place) -> None:
 
 def test_one_of_8_threads_creates_each_cell(oracle: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    won = in_threads(oracle, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
+    won = side_by_side(oracle, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
     check_winners(oracle, [win for wins in won for win in wins])
 
 
 def test_one_of_8_threads_wins_each_write(oracle: Place) -> None:
     start_counter(oracle)
     barrier = threading.Barrier(THREADS)
-    won = in_threads(oracle, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
+    won = side_by_side(oracle, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
     assert sorted(count for counts in won for count in counts) == list(range(1, ROUNDS + 1))
 
 
@@ -71,7 +78,7 @@ def _race_in_process(place: Place, number: int, barrier: ProcessBarrier) -> tupl
         wins = await contend(table, f"p{number}", ROUNDS, barrier)
         return wins, await count_up(table, str(number), ROUNDS, barrier)
 
-    return in_threads(place, 1, race)[0]
+    return side_by_side(place, 1, race)[0]
 
 
 @pytest.mark.processes
@@ -84,7 +91,7 @@ def test_one_of_4_processes_wins_each_write(shared: Place) -> None:
 
 def test_what_8_threads_saw_is_linearizable(oracle: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    seen = in_threads(oracle, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
+    seen = side_by_side(oracle, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
     history = [call for calls in seen for call in calls]
     assert is_linearizable(history)
     outcomes = Counter(call.outcome for call in history)

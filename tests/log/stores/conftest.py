@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from penstock.log.stores import (
     open_store,
     scripted_faults,
 )
-from tests.servers import VERSITYGW, S3Server, moto_server, versitygw_server
+from tests.servers import S3Server
 
 QUICK = LatencyProfile(
     put=Latency(0.02, 0.05),
@@ -52,20 +52,6 @@ class MemoryPlace(Place):
 
     def open(self) -> ObjectStore:
         return self.store
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[S3Server]:
-    with moto_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    if not VERSITYGW.exists():
-        pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
-    with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
-        yield server
 
 
 _numbers = itertools.count()

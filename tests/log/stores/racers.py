@@ -1,24 +1,15 @@
-"""Contenders for the race tests: threads with a store and an event loop each, in this process or in others."""
+"""What contenders for a store do in the race tests."""
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing.queues import Queue as ProcessQueue
+from functools import partial
 from multiprocessing.synchronize import Barrier as ProcessBarrier
-from typing import Any, TypeAlias, TypeVar
 
 from penstock.log.errors import StoreUnavailable
 from penstock.log.stores import Conflict, IfMatch, ObjectMissing, ObjectStore, Put
 from tests.log.stores.conftest import Place
-
-T = TypeVar("T")
-Barrier: TypeAlias = "threading.Barrier | ProcessBarrier"
-WAIT_S = 60
+from tests.racing import WAIT_S, Barrier, in_processes, in_threads
 
 
 @dataclass(frozen=True)
@@ -27,20 +18,6 @@ class Win:
 
     key: str
     body: bytes
-
-
-def in_threads(place: Place, count: int, work: Callable[[ObjectStore, int], Coroutine[Any, Any, T]]) -> list[T]:
-    """Run ``work(store, 0)`` … side by side, each in a thread with a store and a loop of its own."""
-
-    async def run(number: int) -> T:
-        store = place.open()
-        try:
-            return await work(store, number)
-        finally:
-            await store.close()
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(lambda number: asyncio.run(run(number)), range(count)))
 
 
 async def contend(store: ObjectStore, name: str, keys: int, barrier: Barrier) -> list[Win]:
@@ -84,30 +61,13 @@ async def increment(store: ObjectStore, times: int, name: str) -> int:
     return refused
 
 
-def _contend_in_process(
-    place: Place, first: int, threads: int, keys: int, barrier: ProcessBarrier, results: ProcessQueue[list[Win]]
-) -> None:
-    won = in_threads(place, threads, lambda store, number: contend(store, f"c{first + number}", keys, barrier))
-    results.put([win for wins in won for win in wins])
+def _contend_in_process(place: Place, number: int, barrier: ProcessBarrier, *, threads: int, keys: int) -> list[Win]:
+    first = number * threads
+    won = in_threads(place.open, threads, lambda store, thread: contend(store, f"c{first + thread}", keys, barrier))
+    return [win for wins in won for win in wins]
 
 
 def race_in_processes(place: Place, processes: int, threads: int, keys: int) -> list[Win]:
     """The race of `contend` between processes of several threads each."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(processes * threads)
-    results: ProcessQueue[list[Win]] = context.Queue()
-    children = [
-        context.Process(target=_contend_in_process, args=(place, p * threads, threads, keys, barrier, results), daemon=True)
-        for p in range(processes)
-    ]
-    for child in children:
-        child.start()
-    try:
-        return [win for _ in children for win in results.get(timeout=WAIT_S)]
-    finally:
-        for child in children:
-            child.join(5)
-            child.kill()
-            child.join()
-            child.close()
-        results.close()
+    work = partial(_contend_in_process, threads=threads, keys=keys)
+    return [win for wins in in_processes(place, processes, work, parties=processes * threads) for win in wins]

@@ -12,7 +12,8 @@ import pytest
 
 from penstock.log.stores import Conflict, ObjectStore, Put
 from tests.log.stores.conftest import MemoryPlace, Place
-from tests.log.stores.racers import WAIT_S, Win, contend, in_threads, increment, race_in_processes
+from tests.log.stores.racers import Win, contend, increment, race_in_processes
+from tests.racing import WAIT_S, in_threads
 
 THREADS = 32
 KEYS = 15
@@ -32,7 +33,7 @@ def check_winners(place: Place, wins: list[Win], keys: int) -> None:
 
 def test_one_of_32_threads_creates_each_key(place: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    won = in_threads(place, THREADS, lambda store, number: contend(store, f"c{number}", KEYS, barrier))
+    won = in_threads(place.open, THREADS, lambda store, number: contend(store, f"c{number}", KEYS, barrier))
     check_winners(place, [win for wins in won for win in wins], KEYS)
 
 
@@ -52,7 +53,7 @@ def test_one_of_6_threads_creates_each_key_in_a_shared_memory() -> None:
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        won = in_threads(place, 6, create_all)
+        won = in_threads(place.open, 6, create_all)
     finally:
         sys.setswitchinterval(interval_s)
     check_winners(place, [win for wins in won for win in wins], keys)
@@ -77,6 +78,6 @@ def test_increments_by_if_match_are_never_lost(place: Place) -> None:
         await store.close()
 
     asyncio.run(write())
-    refused = in_threads(place, 8, lambda store, number: increment(store, 10, str(number)))
+    refused = in_threads(place.open, 8, lambda store, number: increment(store, 10, str(number)))
     assert asyncio.run(read()).partition(b" ")[0] == b"80"
     assert sum(refused) > 0, "nobody ever met another: this was no race"

@@ -25,15 +25,15 @@ from penstock.log.table.actions import Commit
 from penstock.log.table.agreement import Agreement
 from penstock.log.table.collector import Collector
 from penstock.log.table.compactor import check_merged, compact_once
-from penstock.log.table.compare import Comparer
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
 from penstock.log.table.rowhash import RowHash
-from penstock.log.table.trimmer import Trimmed, Trimmer, read_floor_object
+from penstock.log.table.trimmer import Trimmed, read_floor_object
 from penstock.log.verify import verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
+from tests.log.table.upkeep import compared, publish, trim
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -159,34 +159,13 @@ def test_retention_keeps_positions_and_respects_the_guard() -> None:
         assert [snapshot.start(queue) for queue in (1, 2, 3)] == list(log.state.next_offsets)[1:]
         assert [snapshot.end(queue) for queue in range(4)] == list(log.state.next_offsets)
         await log.send({1: 1})
-        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        await publish(log)
         assert (await queue_rows(log, 1)).column("offset").to_pylist() == [log.state.next_offsets[1] - 1]
 
     run(test)
 
 
 # --- trimming
-
-
-async def compared(log: LogWriter) -> Comparer:
-    comparer = Comparer(log.store, log.paths, log.runtime)
-    floor = await read_floor_object(log.store, log.paths)
-    while await comparer.compare_once(await snapshot_of(log), floor.number):
-        pass
-    return comparer
-
-
-async def trim(log: LogWriter, *, published: int | None = None) -> tuple[int, int]:
-    """(floor, entries deleted) after one round."""
-    comparer = await compared(log)
-    snapshot = await snapshot_of(log)
-    done = await Trimmer(log.store, log.paths, log.runtime).trim_once(
-        published=snapshot.published if published is None else published,
-        compared=comparer.compared,
-        states=comparer.checkpoint_states,
-        whole=comparer.whole,
-    )
-    return done.floor, done.entries
 
 
 def test_the_floor_rises_to_a_verified_checkpoint_and_stands_an_hour_before_anything_goes() -> None:
@@ -262,7 +241,7 @@ def test_large_entries_are_compared_piece_by_piece(monkeypatch: pytest.MonkeyPat
         log = await LogWriter().create()
         for _ in range(8):
             await log.send({0: 8000}, staged=True)
-        await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        await publish(log)
         monkeypatch.setattr(Agreement, "take", weighed)
         before_bytes = pa.total_allocated_bytes()
         await compared(log)
@@ -358,8 +337,7 @@ def test_a_file_committed_before_the_list_ends_is_seen_as_live() -> None:
 
 async def raised(log: LogWriter) -> None:
     """Bring the floor up to the newest checkpoint, and let it stand."""
-    publisher = Publisher(log.store, log.paths, log.record, log.runtime)
-    await publisher.publish_once()
+    await publish(log)
     log.clock.advance(hours=2)
     await trim(log)
     log.clock.advance(hours=2)

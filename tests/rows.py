@@ -1,0 +1,21 @@
+"""The rows of an entry at once, for tests whose entries are small."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.log.fold import Folded
+from penstock.log.messages import MESSAGE_SCHEMA
+from penstock.log.paths import TopicPaths
+from penstock.log.rows import EntryRows, entry_pieces
+from penstock.log.runtime import Runtime
+from penstock.log.stores.protocol import ObjectStore
+
+
+async def entry_rows(store: ObjectStore, paths: TopicPaths, folded: Folded, data: bytes) -> EntryRows:
+    """All rows of an entry, ``data`` being its bytes, by queue and offset; see `entry_pieces` for what is lost."""
+    pieces = [piece async for piece in entry_pieces(store, paths, Runtime(threads=False), folded, data)]
+    table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *(piece.table for piece in pieces)])
+    if len(pieces) > 1:
+        table = table.sort_by([("queue", "ascending"), ("offset", "ascending")])
+    return EntryRows(table, tuple(lost for piece in pieces for lost in piece.lost))
