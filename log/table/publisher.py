@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from ..state import State
 from ..stores.protocol import ObjectStore
 from ..view import EntryCache, View
 from .actions import PUBLISHED, Commit, end_txn, lost_txn
+from .agreement import Offsets
 from .copied import CopiedFile, Copies
 from .delta import DeltaLog
 from .rowhash import RowHash
@@ -277,5 +277,4 @@ def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
     return [(int(edges[at]) + 1, int(edges[at + 1])) for at in holes]
 
 
-Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _NO_OFFSETS: Offsets = np.empty(0, dtype=np.int64)
