@@ -87,7 +87,9 @@ class QueueCell:
     epoch: int = 0
     """Of the owner: raised by every take, so that what an earlier owner still writes is refused."""
     owner: str = ""
-    """The worker that may grant, or empty."""
+    """The member that may grant, or empty."""
+    step: int = 0
+    """The owner's writes in this epoch: tells it, when another's write stands on top of its own, whether its own was carried out."""
     settled: Settled = field(default_factory=Settled)
     """Settled or listed."""
     granted: OffsetSet = field(default_factory=OffsetSet)
@@ -111,6 +113,7 @@ class QueueCell:
             self,
             owner=worker,
             epoch=self.epoch + 1,
+            step=0,
             settled=self.settled.with_all(self.granted),
             granted=OffsetSet(),
             tries=suspects | {offset: _suspected(tries, in_flight) for offset, tries in self.tries.items()},
@@ -136,6 +139,12 @@ class QueueCell:
         if self.granted.meets(offsets) or self.settled.meets(offsets):
             raise InternalError("a message cannot be granted twice", observed=offsets.ranges())
         return replace(self, granted=self.granted.union(offsets))
+
+    def with_ungranted(self, offsets: OffsetSet) -> QueueCell:
+        """With granted messages fresh again: no handler of them was started."""
+        if len(self.granted.without(offsets)) != len(self.granted) - len(offsets):
+            raise InternalError("only what is granted can be given back", observed=offsets.ranges())
+        return replace(self, granted=self.granted.without(offsets))
 
     def with_settled(self, offsets: OffsetSet) -> QueueCell:
         """With messages done: granted ones, and those that are tracked by themselves."""
@@ -207,6 +216,7 @@ class QueueCell:
             generation=generation,
             epoch=self.epoch,
             owner=self.owner,
+            step=self.step,
             settled=Settled(position),
             dead_letters=self.dead_letters,
         )

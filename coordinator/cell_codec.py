@@ -19,6 +19,7 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, cell.generation)
     append_varint(data, cell.epoch)
     append_bytes(data, cell.owner.encode())
+    append_varint(data, cell.step)
     data += cell.settled.encode()
     data += cell.granted.encode()
     shared: defaultdict[Tries, list[int]] = defaultdict(list)
@@ -52,6 +53,7 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
         generation=reader.varint(),
         epoch=reader.varint(),
         owner=_text(reader.sized(), where),
+        step=reader.varint(),
         settled=Settled.decode(reader),
         granted=OffsetSet.decode(reader),
         tries=_read_tries_by_offset(reader, where),
