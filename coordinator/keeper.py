@@ -1,0 +1,216 @@
+"""The hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
+
+Only the owner changes more than what was handed out by receipt handles, and every write is conditional on the cell's version. So a write
+that fails found one of three things: another owner, then this hold is over; another's acknowledgement, then the changes are made again on
+top of it; or our own write with such an acknowledgement on top, which the owner's count of writes tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from ..log.errors import InternalError, PenstockError, ReopenError, RetryError
+from .cell import QueueCell
+from .cell_codec import decode_cell, encode_cell
+from .cells import CellChanged, Cells, Stored
+from .limits import CELL_BYTES_MAX
+
+Change: TypeAlias = Callable[[QueueCell], QueueCell]
+"""Applied to the newest cell, perhaps more than once, and to a later cell the second time; so it must be pure."""
+
+_ROOM_BYTES = CELL_BYTES_MAX - 1024
+"""Cells stop growing here: what settles messages, and a new owner's name, must always find room."""
+
+
+class OwnershipLost(ReopenError):
+    """The queue has another owner, or may have one: nothing more may be started or settled by this one."""
+
+    kind = "ownership_lost"
+
+
+class CellFull(RetryError):
+    """The cell has no room for what should be tracked besides; it was left as it is."""
+
+    kind = "cell_full"
+
+
+class Holder(Protocol):
+    """Who owns queues: a member of a group, as long as its worker's heartbeat is believed."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def until_s(self) -> float:
+        """Until when, by the monotonic clock, it may believe itself alive."""
+        ...
+
+
+class QueueKeeper:
+    """The owner's hold on the cell of one queue."""
+
+    def __init__(self, cells: Cells, holder: Holder, key: str, cell: QueueCell, stored: Stored) -> None:
+        self._cells = cells
+        self._holder = holder
+        self.key = key
+        self.cell = cell
+        """As it stands in the table, as far as this owner knows."""
+        self.size_bytes = len(stored.data)
+        self.writes = 0
+        self.ended = asyncio.Event()
+        """Set once the hold is over, by release or by loss."""
+        self._stored = stored
+        self._gathered: list[tuple[Change, asyncio.Future[QueueCell]]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Of this ownership."""
+        return self.cell.epoch
+
+    async def change(self, change: Change) -> QueueCell:
+        """Make a change, and return the cell once it is durable.
+
+        Raises `OwnershipLost`, also when nobody can tell whether it was made; `CellFull` when it alone was left out for want of room; and
+        what ``change`` raises.
+        """
+        if self.ended.is_set():
+            raise self._lost("the hold on the queue is over")
+        waiting: asyncio.Future[QueueCell] = asyncio.get_running_loop().create_future()
+        self._gathered.append((change, waiting))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write_gathered())
+        return await waiting
+
+    async def release(self) -> None:
+        """Give the queue back; nothing may be in flight in it. The next owner may take it at once."""
+        await self.change(QueueCell.released)
+        self.ended.set()
+
+    def lose(self) -> None:
+        """End the hold without a write: the holder itself is over."""
+        self.ended.set()
+
+    async def _write_gathered(self) -> None:
+        while self._gathered:
+            gathered, self._gathered = self._gathered, []
+            try:
+                await self._write([(change, waiting) for change, waiting in gathered if not waiting.cancelled()])
+            except PenstockError as error:
+                self.ended.set()
+                lost = error if isinstance(error, OwnershipLost) else self._lost("the cell could not be written", error)
+                for _, waiting in [*gathered, *self._gathered]:
+                    if not waiting.done():
+                        waiting.set_exception(lost)
+                self._gathered.clear()
+
+    async def _write(self, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]) -> None:
+        base = self.cell
+        while True:
+            cell, made = _apply(base, gathered)
+            data = encode_cell(replace(cell, step=base.step + 1))
+            if len(data) > (room := max(_ROOM_BYTES, self.size_bytes)):
+                cell, made = _apply_what_fits(base, gathered, room)
+                data = encode_cell(replace(cell, step=base.step + 1))
+            if not made:
+                return
+            cell = replace(cell, step=base.step + 1)
+            self.writes += 1
+            try:
+                self._stored = await self._cells.write(self.key, data, on=self._stored, deadline_s=self._holder.until_s)
+                break
+            except CellChanged as changed:
+                base, self._stored = self._merged(changed), changed.stored or self._stored
+                if base.step == cell.step:
+                    cell = base  # ours was carried out, and another's acknowledgement stands on top of it
+                    break
+        self.cell, self.size_bytes = cell, len(self._stored.data)
+        for waiting in made:
+            if not waiting.done():
+                waiting.set_result(cell)
+
+    def _merged(self, changed: CellChanged) -> QueueCell:
+        """What stands in the cell now, if it is still ours. Raises `OwnershipLost`."""
+        if changed.stored is None:
+            raise self._lost("the cell was deleted", changed)
+        stored = decode_cell(changed.stored.data, where=self.key)
+        if (stored.owner, stored.epoch) != (self._holder.id, self.cell.epoch):
+            raise self._lost(f"the queue was taken by {stored.owner or 'an operator'} in epoch {stored.epoch}", changed)
+        return stored
+
+    def _lost(self, message: str, cause: BaseException | None = None) -> OwnershipLost:
+        error = OwnershipLost(
+            message,
+            operation="write a queue's cell",
+            object=self.key,
+            expected=f"{self._holder.id} in epoch {self.cell.epoch}",
+            hint="what was in flight is run again by the next owner",
+        )
+        error.__cause__ = cause
+        return error
+
+
+async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None) -> QueueKeeper | None:
+    """Take a queue whose owner is gone, as its cell was ``found``; ``begin`` is the cell of a queue that nobody has taken yet.
+
+    None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
+    """
+    before = decode_cell(found.data, where=key) if found is not None else begin
+    cell = before.taken_by(holder.id)
+    try:
+        stored = await cells.write(key, encode_cell(cell), on=found, deadline_s=holder.until_s)
+    except CellChanged as changed:
+        if changed.stored is None:
+            return None
+        stored, standing = changed.stored, decode_cell(changed.stored.data, where=key)
+        if (standing.owner, standing.epoch) != (holder.id, cell.epoch):
+            return None
+        cell = standing
+    return QueueKeeper(cells, holder, key, cell, stored)
+
+
+def _apply(
+    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]
+) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
+    """The cell with all changes that can be made, and who waits for them. Whose change fails hears it."""
+    cell, made = base, []
+    for change, waiting in gathered:
+        if waiting.done():
+            continue
+        try:
+            cell = change(cell)
+        except PenstockError as error:
+            waiting.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - a bug in one change must not stop those of others
+            waiting.set_exception(InternalError("a change of a cell failed", observed=repr(error)))
+        else:
+            made.append(waiting)
+    return cell, made
+
+
+def _apply_what_fits(
+    base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]], room_bytes: int
+) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
+    """The same, leaving out what makes the cell too large."""
+    cell, made = base, []
+    for change, waiting in gathered:
+        if waiting.done():
+            continue
+        grown = change(cell)
+        if (size := len(encode_cell(grown))) <= room_bytes:
+            cell = grown
+            made.append(waiting)
+        else:
+            waiting.set_exception(
+                CellFull(
+                    "the queue's cell has no room for more waiting messages and blocked groups",
+                    operation="write a queue's cell",
+                    expected=f"at most {room_bytes} bytes",
+                    observed=f"{size} bytes",
+                    hint="it has room again as messages settle; release or skip parked groups",
+                )
+            )
+    return cell, made

@@ -1,0 +1,220 @@
+"""The hold on a queue's cell: what owners, zombies and acknowledgements by handle do to one another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.coordinator.cell import QueueCell, State, Tries
+from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.cells import Cells
+from penstock.coordinator.keeper import CellFull, OwnershipLost, QueueKeeper, take
+from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.coordinator.tables import MemoryTable
+from penstock.log.errors import InternalError, StoreUnavailable
+from penstock.log.runtime import Runtime
+
+KEY = "queues/billing/orders/3"
+BEGIN = QueueCell(settled=Settled(10))
+
+
+@dataclass
+class Forever:
+    id: str
+    until_s: float = float("inf")
+
+
+def offsets(*ranges: tuple[int, int]) -> OffsetSet:
+    return OffsetSet.of(ranges)
+
+
+def cells(table: MemoryTable) -> Cells:
+    return Cells(table, Runtime())
+
+
+async def taken(table: MemoryTable, owner: str) -> QueueKeeper:
+    found = await cells(table).read(KEY)
+    keeper = await take(cells(table), Forever(owner), KEY, begin=BEGIN, found=found)
+    assert keeper is not None
+    return keeper
+
+
+async def stored(table: MemoryTable) -> QueueCell:
+    found = await cells(table).read(KEY)
+    assert found is not None
+    return decode_cell(found.data, where=KEY)
+
+
+def test_the_second_of_two_takers_is_told_that_another_was_quicker() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        first = await take(cells(table), Forever("a"), KEY, begin=BEGIN, found=None)
+        assert first is not None
+        assert await take(cells(table), Forever("b"), KEY, begin=BEGIN, found=None) is None
+        assert (await stored(table)).owner == "a"
+
+    asyncio.run(run())
+
+
+def test_changes_gather_while_a_write_is_under_way() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        keeper = await taken(table, "a")
+        before = keeper.writes
+        await asyncio.gather(*(keeper.change(lambda cell, at=at: cell.with_granted(offsets((at, at + 1)))) for at in range(10, 60)))
+        assert keeper.writes - before == 1
+        assert (await stored(table)).granted == offsets((10, 60))
+
+    asyncio.run(run())
+
+
+def test_a_zombie_changes_nothing_and_hears_that_its_hold_is_over() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        zombie = await taken(table, "a")
+        await zombie.change(lambda cell: cell.with_granted(offsets((10, 14))))
+        owner = await taken(table, "b")
+        with pytest.raises(OwnershipLost, match="taken by b in epoch 2"):
+            await zombie.change(lambda cell: cell.with_settled(offsets((10, 14))))
+        assert zombie.ended.is_set()
+        with pytest.raises(OwnershipLost):
+            await zombie.change(lambda cell: cell)
+        cell = await stored(table)
+        assert cell == owner.cell
+        assert set(cell.tries) == {10, 11, 12, 13}
+
+    asyncio.run(run())
+
+
+def test_an_acknowledgement_by_handle_is_merged_not_overwritten() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        keeper = await taken(table, "a")
+        await keeper.change(
+            lambda cell: cell.with_tries(10, Tries(State.OUT, due_ms=99)).with_tries(11, Tries(State.OUT, due_ms=99))
+        )
+        found = await cells(table).read(KEY)
+        assert found is not None
+        acknowledged = decode_cell(found.data, where=KEY).with_settled(offsets((10, 11)))
+        await cells(table).write(KEY, encode_cell(acknowledged), on=found, deadline_s=float("inf"))
+        cell = await keeper.change(lambda cell: cell.with_granted(offsets((12, 14))))
+        assert set(cell.tries) == {11}
+        assert cell == await stored(table)
+
+    asyncio.run(run())
+
+
+def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again() -> None:
+    """The answer is lost, and before the cell is read back another acknowledges: what stands there has both."""
+
+    class Losing(MemoryTable):
+        async def put(self, key, data, *, expected):  # type: ignore[no-untyped-def]
+            version = await super().put(key, data, expected=expected)
+            if not self.armed:
+                return version
+            self.armed = False
+            found = await cells(self).read(KEY)
+            assert found is not None
+            acknowledged = decode_cell(found.data, where=KEY).with_settled(offsets((10, 11)))
+            await cells(self).write(KEY, encode_cell(acknowledged), on=found, deadline_s=float("inf"))
+            raise StoreUnavailable("no answer", operation="put")
+
+        armed = False
+
+    async def run() -> None:
+        table = Losing()
+        keeper = await taken(table, "a")
+        await keeper.change(lambda cell: cell.with_tries(10, Tries(State.OUT, due_ms=99)).with_granted(offsets((12, 14))))
+        table.armed = True
+        cell = await keeper.change(lambda cell: cell.with_dead_letter(12))
+        assert cell.dead_letters.assigned == (12,)
+        assert cell.tries == {}
+        assert cell == await stored(table)
+
+    asyncio.run(run())
+
+
+def test_a_change_that_fails_leaves_the_others_alone() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        keeper = await taken(table, "a")
+        results = await asyncio.gather(
+            keeper.change(lambda cell: cell.with_granted(offsets((10, 12)))),
+            keeper.change(lambda cell: cell.with_granted(offsets((11, 13)))),
+            keeper.change(lambda cell: cell.with_settled(offsets((10, 11)))),
+            return_exceptions=True,
+        )
+        assert isinstance(results[1], InternalError)
+        assert (await stored(table)).settled.floor == 11
+
+    asyncio.run(run())
+
+
+def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        keeper = await taken(table, "a")
+        rng = random.Random(3)
+        full = 0
+        for at in range(10, 40_000, 40):
+
+            def fails(cell: QueueCell, at: int = at) -> QueueCell:
+                for offset in range(at, at + 40):
+                    cell = cell.with_tries(offset, Tries(State.WAITING, 1, 1, rng.getrandbits(40)))
+                return cell
+
+            try:
+                await keeper.change(fails)
+            except CellFull as error:
+                assert "no room" in str(error)
+                full += 1
+                if full == 1:
+                    await keeper.change(lambda cell: cell.with_settled(offsets((10, 40_000))))
+                    break
+        assert full
+        assert (await stored(table)).tries == {}
+
+    asyncio.run(run())
+
+
+def test_a_released_queue_has_no_owner_and_its_former_one_is_done() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        keeper = await taken(table, "a")
+        await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
+        with pytest.raises(InternalError):
+            await keeper.release()
+        await keeper.change(lambda cell: cell.with_ungranted(offsets((11, 12))).with_settled(offsets((10, 11))))
+        await keeper.release()
+        assert keeper.ended.is_set()
+        cell = await stored(table)
+        assert (cell.owner, cell.settled.floor, cell.epoch) == ("", 11, 1)
+        assert cell == keeper.cell
+
+    asyncio.run(run())
+
+
+def test_a_hold_whose_lease_ran_out_cannot_write() -> None:
+    async def run() -> None:
+        class Silent(MemoryTable):
+            silent = False
+
+            async def put(self, key, data, *, expected):  # type: ignore[no-untyped-def]
+                if self.silent:
+                    raise StoreUnavailable("no answer", operation="put")
+                return await super().put(key, data, expected=expected)
+
+        table = Silent()
+        runtime = Runtime()
+        holder = Forever("a", runtime.clock.monotonic_s() + 0.2)
+        keeper = await take(Cells(table, runtime), holder, KEY, begin=BEGIN, found=None)
+        assert keeper is not None
+        table.silent = True
+        with pytest.raises(OwnershipLost, match="could not be written"):
+            await keeper.change(lambda cell: cell.with_granted(offsets((10, 12))))
+        assert keeper.ended.is_set()
+
+    asyncio.run(run())
