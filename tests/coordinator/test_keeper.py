@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
+from functools import reduce
 
 import pytest
 
 from penstock.coordinator.cell import QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.cells import Cells
-from penstock.coordinator.keeper import CellFull, OwnershipLost, QueueKeeper, take
+from penstock.coordinator.keeper import CellFull, Change, OwnershipLost, QueueKeeper, take
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.coordinator.tables import MemoryTable
 from penstock.log.errors import InternalError, StoreUnavailable
@@ -33,6 +34,10 @@ def offsets(*ranges: tuple[int, int]) -> OffsetSet:
 
 def cells(table: MemoryTable) -> Cells:
     return Cells(table, Runtime())
+
+
+def granting(offset: int) -> Change:
+    return lambda cell: cell.with_granted(offsets((offset, offset + 1)))
 
 
 async def taken(table: MemoryTable, owner: str) -> QueueKeeper:
@@ -64,7 +69,7 @@ def test_changes_gather_while_a_write_is_under_way() -> None:
         table = MemoryTable()
         keeper = await taken(table, "a")
         before = keeper.writes
-        await asyncio.gather(*(keeper.change(lambda cell, at=at: cell.with_granted(offsets((at, at + 1)))) for at in range(10, 60)))
+        await asyncio.gather(*(keeper.change(granting(at)) for at in range(10, 60)))
         assert keeper.writes - before == 1
         assert (await stored(table)).granted == offsets((10, 60))
 
@@ -158,23 +163,17 @@ def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> 
         table = MemoryTable()
         keeper = await taken(table, "a")
         rng = random.Random(3)
-        full = 0
-        for at in range(10, 40_000, 40):
 
-            def fails(cell: QueueCell, at: int = at) -> QueueCell:
-                for offset in range(at, at + 40):
-                    cell = cell.with_tries(offset, Tries(State.WAITING, 1, 1, rng.getrandbits(40)))
-                return cell
+        def failing(at: int) -> Change:
+            tries = {offset: Tries(State.WAITING, 1, 1, rng.getrandbits(40)) for offset in range(at, at + 2000)}
+            return lambda cell: reduce(lambda grown, offset: grown.with_tries(offset, tries[offset]), tries, cell)
 
-            try:
-                await keeper.change(fails)
-            except CellFull as error:
-                assert "no room" in str(error)
-                full += 1
-                if full == 1:
-                    await keeper.change(lambda cell: cell.with_settled(offsets((10, 40_000))))
-                    break
-        assert full
+        await keeper.change(failing(10))
+        with pytest.raises(CellFull, match="no room"):
+            for at in range(2010, 20_000, 2000):
+                await keeper.change(failing(at))
+        assert len((await stored(table)).tries) >= 2000
+        await keeper.change(lambda cell: cell.with_settled(offsets((10, 20_000))))
         assert (await stored(table)).tries == {}
 
     asyncio.run(run())
