@@ -170,8 +170,7 @@ def test_what_finds_no_room_is_left_out_and_what_settles_always_finds_some() -> 
 
         await keeper.change(failing(10))
         with pytest.raises(CellFull, match="no room"):
-            for at in range(2010, 20_000, 2000):
-                await keeper.change(failing(at))
+            await asyncio.gather(*(keeper.change(failing(at)) for at in range(2010, 20_000, 2000)))
         assert len((await stored(table)).tries) >= 2000
         await keeper.change(lambda cell: cell.with_settled(offsets((10, 20_000))))
         assert (await stored(table)).tries == {}
