@@ -7,7 +7,7 @@ counts as settled for the floor, so that no slow or failing message ever holds i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
@@ -59,9 +59,9 @@ class Marker:
     head: int
     """The first message of the group that is not settled."""
     limit: int
-    """RUNNING or OUT: the group's messages below this offset are in flight, in order; else ``head + 1``."""
+    """The group's messages below this offset were delivered ``tries.attempts`` times; RUNNING or OUT: they are in flight, in order."""
     tries: Tries
-    """Of the head."""
+    """The strikes are the head's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ class QueueCell:
     """The member that may grant, or empty."""
     step: int = 0
     """The owner's writes in this epoch: tells it, when another's write stands on top of its own, whether its own was carried out."""
+    commands: int = 0
+    """The number of the last operator's command that was carried out here."""
     settled: Settled = field(default_factory=Settled)
     """Settled or listed."""
     granted: OffsetSet = field(default_factory=OffsetSet)
@@ -148,8 +150,12 @@ class QueueCell:
 
     def with_settled(self, offsets: OffsetSet) -> QueueCell:
         """With messages done: granted ones, and those that are tracked by themselves."""
-        tries = {offset: tries for offset, tries in self.tries.items() if offset not in offsets} if self.tries else self.tries
-        return replace(self, granted=self.granted.without(offsets), settled=self.settled.with_all(offsets), tries=tries)
+        return replace(
+            self,
+            granted=self.granted.without(offsets),
+            settled=self.settled.with_all(offsets),
+            tries=_untracked(self.tries, offsets),
+        )
 
     def with_tries(self, offset: int, tries: Tries) -> QueueCell:
         """With a message tracked by itself from now on, or otherwise than before."""
@@ -158,6 +164,16 @@ class QueueCell:
             granted=self.granted.without_range(offset, offset + 1),
             settled=self.settled.with_range(offset, offset + 1),
             tries=_with(self.tries, offset, tries),
+        )
+
+    def with_all_tries(self, tries: Mapping[int, Tries]) -> QueueCell:
+        """The same for many at once."""
+        offsets = OffsetSet.of_offsets(list(tries))
+        return replace(
+            self,
+            granted=self.granted.without(offsets),
+            settled=self.settled.with_all(offsets),
+            tries={**self.tries, **tries},
         )
 
     def failed(self, offset: int, *, due_ms: int) -> QueueCell:
@@ -188,6 +204,19 @@ class QueueCell:
         """With fresh messages of blocked groups passed over."""
         return replace(self, settled=self.settled.with_all(offsets))
 
+    def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
+        """With blocked groups, newly so, gone on or stopped, or (None) caught up. ``listed`` were granted or tracked by themselves, and are
+        behind these markers from now on."""
+        gone = [group for group, marker in markers.items() if marker is None]
+        standing = {group: marker for group, marker in markers.items() if marker is not None}
+        return replace(
+            self,
+            granted=self.granted.without(listed),
+            settled=self.settled.with_all(listed),
+            tries=_untracked(self.tries, listed),
+            markers={**_without(self.markers, gone), **standing},
+        )
+
     def with_marker(self, group: int, marker: Marker) -> QueueCell:
         """With a blocked group gone on, or stopped."""
         if group not in self.markers:
@@ -202,8 +231,12 @@ class QueueCell:
 
     def with_dead_letter(self, offset: int) -> QueueCell:
         """With a message given up: it gets the next sequence, before anything is written for it."""
-        letters = DeadLetters(self.dead_letters.next_sequence + 1, (*self.dead_letters.assigned, offset))
-        return replace(self.with_settled(OffsetSet.of([(offset, offset + 1)])), dead_letters=letters)
+        return self.with_dead_letters((offset,))
+
+    def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
+        """The same for several, in this order."""
+        letters = DeadLetters(self.dead_letters.next_sequence + len(offsets), (*self.dead_letters.assigned, *offsets))
+        return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=letters)
 
     def with_buried(self, sequence: int) -> QueueCell:
         """With the dead letters up to this sequence known to be durable."""
@@ -217,6 +250,7 @@ class QueueCell:
             epoch=self.epoch,
             owner=self.owner,
             step=self.step,
+            commands=self.commands,
             settled=Settled(position),
             dead_letters=self.dead_letters,
         )
@@ -232,6 +266,10 @@ def _suspected(tries: Tries, in_flight: int) -> Tries:
         return tries
     alone = tries.company == 1
     return Tries(State.SUSPECT, tries.attempts, tries.strikes + alone, 0, max(1, (tries.company or in_flight) // 2))
+
+
+def _untracked(tries: Mapping[int, Tries], offsets: OffsetSet) -> Mapping[int, Tries]:
+    return {offset: one for offset, one in tries.items() if offset not in offsets} if tries else tries
 
 
 def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:

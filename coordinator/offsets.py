@@ -7,7 +7,7 @@ a few operations on machine words, whatever the holes look like. Stored, it take
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,6 +40,17 @@ class OffsetSet:
         for first, limit in ranges:
             found = found.with_range(first, limit)
         return found
+
+    @staticmethod
+    def of_offsets(offsets: Sequence[int]) -> OffsetSet:
+        """These offsets, in any order."""
+        if not offsets:
+            return OffsetSet()
+        array = np.asarray(offsets, np.int64)
+        base = int(array.min())
+        ones = np.zeros(int(array.max()) - base + 1, np.uint8)
+        ones[array - base] = 1
+        return OffsetSet(base, int.from_bytes(np.packbits(ones, bitorder="little").tobytes(), "little"))
 
     def __contains__(self, offset: int) -> bool:
         return offset >= self.base and bool(self.bits >> (offset - self.base) & 1)

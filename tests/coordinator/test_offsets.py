@@ -28,6 +28,11 @@ def settled_of(ranges: list[tuple[int, int]], floor: int = 0) -> Settled:
     return settled
 
 
+@given(st.lists(st.integers(0, 3000)))
+def test_a_set_of_single_offsets_is_that_of_their_ranges(offsets: list[int]) -> None:
+    assert OffsetSet.of_offsets(offsets) == OffsetSet.of((offset, offset + 1) for offset in offsets)
+
+
 @given(RANGES, RANGES, RANGE)
 def test_offsets_are_a_set(ranges: list[tuple[int, int]], others: list[tuple[int, int]], some: tuple[int, int]) -> None:
     one, other = OffsetSet.of(ranges), OffsetSet.of(others)
