@@ -206,7 +206,8 @@ class QueueCell:
 
     def with_markers(self, markers: Mapping[int, Marker | None], listed: OffsetSet) -> QueueCell:
         """With blocked groups, newly so, gone on or stopped, or (None) caught up. ``listed`` were granted or tracked by themselves, and are
-        behind these markers from now on."""
+        behind these markers from now on.
+        """
         gone = [group for group, marker in markers.items() if marker is None]
         standing = {group: marker for group, marker in markers.items() if marker is not None}
         return replace(
