@@ -21,6 +21,18 @@ MARGIN = 0.25
 BEATS_PER_LEASE = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A member that lives, as its worker's heartbeat says."""
+
+    number: int
+    """Of those of its worker, from 1; never given twice."""
+    group: str = ""
+    """The consumer group, or empty for who only plays roles."""
+    topics: tuple[str, ...] = ()
+    """What it consumes."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
     """A worker's own cell: it alone renews it, and whoever takes its queues fences it first."""
@@ -31,8 +43,10 @@ class Heartbeat:
     """Raised by each renewal, so that no two are alike."""
     fenced: bool = False
     """Taken for dead: the worker starts nothing more, and opens a new session."""
-    consumers: tuple[str, ...] = ()
-    """The groups whose consumers live in it."""
+    members: tuple[Listed, ...] = ()
+    """Those that live in it; one that is not here is over, for ever."""
+    label: str = ""
+    """What the worker calls itself, for people; two may have the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,8 @@ def lease_s(*, usual_s: float, idle_s: float, in_flight: bool) -> float:
 
 def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     """For the worker's cell."""
-    document = {"format": FORMAT, **asdict(heartbeat)}
+    members = [[one.number, one.group, *one.topics] for one in heartbeat.members]
+    document = {"format": FORMAT, **asdict(heartbeat), "members": members}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -95,7 +110,8 @@ def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
             lease_ms=document["lease_ms"],
             beat=document["beat"],
             fenced=document["fenced"],
-            consumers=tuple(document["consumers"]),
+            members=tuple(Listed(number, group, tuple(topics)) for number, group, *topics in document["members"]),
+            label=document["label"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataDamaged("the cell is not a worker's heartbeat", object=where, observed=repr(error)) from error

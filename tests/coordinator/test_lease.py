@@ -14,6 +14,7 @@ from penstock.coordinator.lease import (
     LEASE_IDLE_S,
     Heartbeat,
     Hold,
+    Listed,
     decode_heartbeat,
     encode_heartbeat,
     is_expired,
@@ -58,9 +59,14 @@ def test_only_who_has_nothing_to_do_takes_the_long_lease() -> None:
     assert lease_s(usual_s=5, idle_s=IDLE_AFTER_S - 1, in_flight=False) == 5
 
 
-@given(st.text(), st.integers(0, 10**9), st.integers(0, 10**12), st.booleans(), st.lists(st.text()))
-def test_a_heartbeat_is_stored_as_it_is(worker: str, lease_ms: int, beat: int, fenced: bool, consumers: list[str]) -> None:
-    heartbeat = Heartbeat(worker=worker, lease_ms=lease_ms, beat=beat, fenced=fenced, consumers=tuple(consumers))
+members = st.builds(Listed, st.integers(1, 10**6), st.text(), st.lists(st.text()).map(tuple))
+
+
+@given(st.text(), st.integers(0, 10**9), st.integers(0, 10**12), st.booleans(), st.lists(members), st.text())
+def test_a_heartbeat_is_stored_as_it_is(
+    worker: str, lease_ms: int, beat: int, fenced: bool, listed: list[Listed], label: str
+) -> None:
+    heartbeat = Heartbeat(worker=worker, lease_ms=lease_ms, beat=beat, fenced=fenced, members=tuple(listed), label=label)
     assert decode_heartbeat(encode_heartbeat(heartbeat), where="w") == heartbeat
 
 

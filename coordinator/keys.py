@@ -1,0 +1,46 @@
+"""Where the cells are: names to keys. No key is the folder of another, and no part holds what a Delta reader or a store would mind."""
+
+from __future__ import annotations
+
+from ..log.paths import topic_folder
+
+WORKERS = "workers/"
+GROUPS = "groups/"
+QUEUES = "queues/"
+ROLES = "roles/"
+MEMBERS = "members/"
+
+
+def worker_key(worker: str) -> str:
+    """The heartbeat of a worker."""
+    return f"{WORKERS}{worker}"
+
+
+def group_key(group: str) -> str:
+    """The record of a consumer group."""
+    return f"{GROUPS}{group}"
+
+
+def queue_key(group: str, topic: str, queue: int) -> str:
+    """What a group knows of one queue."""
+    return f"{QUEUES}{group}/{topic_folder(topic)}/{queue}"
+
+
+def queue_keys(group: str, topic: str) -> str:
+    """The prefix of all `queue_key` of a topic."""
+    return f"{QUEUES}{group}/{topic_folder(topic)}/"
+
+
+def role_key(topic: str, role: str) -> str:
+    """Who plays a role for a topic, as its maintenance."""
+    return f"{ROLES}{topic_folder(topic)}/{role}"
+
+
+def member_key(group: str, topic: str, member: str) -> str:
+    """The progress of a member of a broadcasting group."""
+    return f"{MEMBERS}{group}/{topic_folder(topic)}/{member}"
+
+
+def worker_of(owner: str) -> str:
+    """The worker in which a member lives: ``<worker>/<number>`` is the member's id."""
+    return owner.partition("/")[0]
