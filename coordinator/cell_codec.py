@@ -20,6 +20,7 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, cell.epoch)
     append_bytes(data, cell.owner.encode())
     append_varint(data, cell.step)
+    append_varint(data, cell.commands)
     data += cell.settled.encode()
     data += cell.granted.encode()
     shared: defaultdict[Tries, list[int]] = defaultdict(list)
@@ -54,6 +55,7 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
         epoch=reader.varint(),
         owner=_text(reader.sized(), where),
         step=reader.varint(),
+        commands=reader.varint(),
         settled=Settled.decode(reader),
         granted=OffsetSet.decode(reader),
         tries=_read_tries_by_offset(reader, where),
