@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,6 +18,8 @@ from .messages import LOG_SCHEMA, MESSAGE_SCHEMA
 from .paths import TopicPaths
 from .runtime import Runtime
 from .stores.protocol import ObjectMissing, ObjectStore
+
+_FETCHED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,53 @@ async def entry_pieces(
         yield _assemble(paths, folded, runs, {key: rows})
 
 
+async def staged_parts(
+    store: ObjectStore, paths: TopicPaths, folded: Folded, *, queues: Collection[int] | None = None
+) -> dict[str, bytes | None]:
+    """The staged objects that hold rows of an entry (of these queues only, when given), fetched side by side; None for a missing one.
+
+    For entries that are known to be small enough to be in memory as a whole.
+    """
+    keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
+    at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
+
+    async def fetch(key: str) -> bytes | None:
+        async with at_once:
+            return await _object(store, paths.root + key)
+
+    answers = await asyncio.gather(*map(fetch, keys), return_exceptions=True)
+    parts: dict[str, bytes | None] = {}
+    for key, answer in zip(keys, answers, strict=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        parts[key] = answer
+    return parts
+
+
+def decode_entry(
+    paths: TopicPaths,
+    folded: Folded,
+    data: bytes,
+    parts: Mapping[str, bytes | None],
+    *,
+    queues: Collection[int] | None = None,
+) -> EntryRows:
+    """All rows of an entry (of these queues only, when given) at once, ``parts`` being what `staged_parts` gave for the same queues.
+
+    Heavy: to be run off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
+    """
+    runs = runs_of(folded, queues=queues)
+    files: dict[str | None, pa.Table | str] = {
+        part.key: _staged_rows(parts[part.key], paths.root + part.key, part.size_bytes, part.digest)
+        for batch in folded.header.batches
+        for part in batch.parts
+        if part.key in parts
+    }
+    if any(run.key is None for run in runs):
+        files[None] = read_rows(data, where=paths.entry(folded.number))
+    return _assemble(paths, folded, runs, files)
+
+
 def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
     slices: list[pa.Table] = []
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -117,14 +167,20 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
 
 async def _staged(store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str) -> pa.Table | str:
     """The rows of a staged object, or why they are lost."""
-    try:
-        data = (await store.get(key)).data
-    except ObjectMissing:
-        return "it is missing"
+    data = await _object(store, key)
     return await runtime.offload(lambda: _staged_rows(data, key, size_bytes, expected))
 
 
-def _staged_rows(data: bytes, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+async def _object(store: ObjectStore, key: str) -> bytes | None:
+    try:
+        return (await store.get(key)).data
+    except ObjectMissing:
+        return None
+
+
+def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str) -> pa.Table | str:
+    if data is None:
+        return "it is missing"
     if len(data) != size_bytes or digest(data) != expected:
         return "it is not what was written"
     try:
