@@ -14,7 +14,22 @@ import pytest
 
 from tests.tree import AREAS, DOOR, MAPPING, PACKAGES, ROOT, absolute_imports, files, modules
 
-HEAVY = {"boto3", "botocore", "click", "delta", "deltalake", "duckdb", "moto", "pandas", "polars", "pyspark", "pytest", "rich"}
+HEAVY = {
+    "boto3",
+    "botocore",
+    "click",
+    "delta",
+    "deltalake",
+    "duckdb",
+    "moto",
+    "opentelemetry",
+    "pandas",
+    "polars",
+    "prometheus_client",
+    "pyspark",
+    "pytest",
+    "rich",
+}
 
 
 def package_of(module: Path) -> str:

@@ -1,0 +1,215 @@
+"""What operators see of consumers: records of how things stand, and the metrics that say the same to monitoring systems.
+
+Names are RocketMQ's where it has the thing, units too (latencies in milliseconds), so that its dashboards fit; what it has not is named
+``penstock_…``. `CATALOGUE` is all of them. A topic's queues are labels of gauges only: whatever is counted by the message is counted by topic
+and group, which keeps the number of series small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample
+
+_TOPIC = ("topic", "consumer_group")
+_QUEUE = ("topic", "consumer_group", "queue")
+_MS, _MESSAGES, _BYTES = "ms", "{message}", "By"
+
+
+def _gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = _QUEUE, largest: bool = False) -> Metric:
+    return Metric(name=name, kind=Kind.GAUGE, help=help, labels=labels, unit=unit, largest=largest)
+
+
+def _counter(name: str, help: str, unit: str = "") -> Metric:
+    return Metric(name=name, kind=Kind.COUNTER, help=help, labels=_TOPIC, unit=unit)
+
+
+def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tuple[str, ...] = _TOPIC) -> Metric:
+    return Metric(name=name, kind=Kind.HISTOGRAM, help=help, labels=labels, unit=_MS, buckets=buckets)
+
+
+# --- RocketMQ's ------------------------------------------------------------------------------------------------------------------
+LAG_MESSAGES = _gauge("rocketmq_consumer_lag_messages", "Messages not settled, up to the end of the queue", _MESSAGES, largest=True)
+LAG_LATENCY = _gauge("rocketmq_consumer_lag_latency", "Age of the oldest message that is not settled", _MS, largest=True)
+INFLIGHT_MESSAGES = _gauge("rocketmq_consumer_inflight_messages", "Messages with a handler, or handed out by receive", _MESSAGES)
+READY_MESSAGES = _gauge("rocketmq_consumer_ready_messages", "Messages that nobody was given yet", _MESSAGES, largest=True)
+QUEUEING_LATENCY = _gauge(
+    "rocketmq_consumer_queueing_latency", "Age of the oldest message that nobody was given yet", _MS, largest=True
+)
+CACHED_MESSAGES = _gauge("rocketmq_consumer_cached_messages", "Messages fetched and not yet settled, in memory", _MESSAGES)
+CACHED_BYTES = _gauge("rocketmq_consumer_cached_bytes", "Their bodies", _BYTES)
+CONSUMER_CONNECTIONS = _gauge("rocketmq_consumer_connections", "Live consumers", labels=("consumer_group",))
+PRODUCER_CONNECTIONS = _gauge("rocketmq_producer_connections", "Open producers", labels=("topic",))
+MESSAGES_OUT = _counter(
+    "rocketmq_messages_out_total", "Messages given to a handler or handed out by receive, retries too", _MESSAGES
+)
+THROUGHPUT_OUT = _counter("rocketmq_throughput_out_total", "Their bodies", _BYTES)
+SENT_TO_DLQ = _counter("rocketmq_send_to_dlq_messages_total", "Messages given up: durable in the dead-letter queue", _MESSAGES)
+PROCESS_TIME = _histogram(
+    "rocketmq_process_time",
+    "How long a handler ran, for one message or one batch",
+    (1, 5, 10, 100, 1_000, 10_000, 60_000),
+    labels=(*_TOPIC, "invocation_status"),
+)
+AWAIT_TIME = _histogram("rocketmq_await_time", "From memory to the handler", (1, 5, 20, 100, 1_000, 5_000, 10_000))
+DELIVERY_LATENCY = _histogram(
+    "rocketmq_delivery_latency", "From being stored, or due again, to the handler", (10, 50, 100, 250, 500, 1_000, 5_000, 60_000)
+)
+
+# --- Penstock's own --------------------------------------------------------------------------------------------------------------
+WAITING_MESSAGES = _gauge("penstock_waiting_messages", "Messages that failed and wait for their next attempt", _MESSAGES)
+BLOCKED_GROUPS = _gauge("penstock_blocked_message_groups", "Message groups that wait for their first message's next attempt")
+PARKED_GROUPS = _gauge("penstock_parked_message_groups", "Message groups that stand still until an operator releases or skips")
+CELL_BYTES = _gauge("penstock_cell_bytes", "Size of the queue's cell, which may have 65,536", _BYTES, largest=True)
+FETCHING_PAUSED = _gauge("penstock_fetching_paused", "1 while nothing is fetched, as too much is unsettled", largest=True)
+OWNED_QUEUES = _gauge("penstock_owned_queues", "Queues that this process's consumers own", labels=_TOPIC)
+TOPIC_QUEUES = _gauge("penstock_topic_queues", "Queues of a subscribed topic, owned by anybody or not", labels=_TOPIC, largest=True)
+PRODUCER_WAITING = _gauge("penstock_producer_waiting_bytes", "Sent, not yet durable, in memory", _BYTES, labels=("topic",))
+FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
+CELL_WRITES = _counter("penstock_cell_writes_total", "Writes of queues' cells, lost ones too")
+TAKE_OVERS = _counter("penstock_take_overs_total", "Queues taken from a worker that died")
+HAND_OVERS = _counter("penstock_hand_overs_total", "Queues drained and released to another worker")
+
+CATALOGUE = (
+    LAG_MESSAGES,
+    LAG_LATENCY,
+    INFLIGHT_MESSAGES,
+    READY_MESSAGES,
+    QUEUEING_LATENCY,
+    CACHED_MESSAGES,
+    CACHED_BYTES,
+    CONSUMER_CONNECTIONS,
+    PRODUCER_CONNECTIONS,
+    MESSAGES_OUT,
+    THROUGHPUT_OUT,
+    SENT_TO_DLQ,
+    PROCESS_TIME,
+    AWAIT_TIME,
+    DELIVERY_LATENCY,
+    WAITING_MESSAGES,
+    BLOCKED_GROUPS,
+    PARKED_GROUPS,
+    CELL_BYTES,
+    FETCHING_PAUSED,
+    OWNED_QUEUES,
+    TOPIC_QUEUES,
+    PRODUCER_WAITING,
+    FAILED_ATTEMPTS,
+    CELL_WRITES,
+    TAKE_OVERS,
+    HAND_OVERS,
+)
+"""All that Penstock counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatistics:
+    """One queue of a consumer group, as its owner sees it."""
+
+    topic: str
+    queue: int
+    lag_messages: int
+    """Not settled, up to the end of the queue: fresh, in flight, waiting, blocked and parked ones."""
+    inflight_messages: int
+    ready_messages: int
+    """Fresh: nobody was given them yet."""
+    oldest_unsettled_ms: int | None = None
+    """Store time of the first message that is not settled; None when all are."""
+    oldest_ready_ms: int | None = None
+    """Store time of the first fresh message; None when there is none."""
+    cached_messages: int = 0
+    cached_bytes: int = 0
+    waiting_messages: int = 0
+    blocked_groups: int = 0
+    parked_groups: int = 0
+    cell_bytes: int = 0
+    fetching_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStatistics:
+    """One live consumer."""
+
+    group: str
+    queues: tuple[QueueStatistics, ...] = ()
+    """Those it owns."""
+    topic_queues: tuple[tuple[str, int], ...] = ()
+    """Of every topic it subscribes to: its name, and how many queues it has."""
+
+
+def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator[Sample]:
+    """The gauges of a consumer at a moment, by the clock that store times are compared with."""
+    group = statistics.group
+    yield Sample(CONSUMER_CONNECTIONS, (group,), 1)
+    for topic, count in statistics.topic_queues:
+        yield Sample(TOPIC_QUEUES, (topic, group), count)
+        yield Sample(OWNED_QUEUES, (topic, group), sum(one.topic == topic for one in statistics.queues))
+    for one in statistics.queues:
+        labels = (one.topic, group, str(one.queue))
+        for metric, value in (
+            (LAG_MESSAGES, one.lag_messages),
+            (LAG_LATENCY, _age_ms(one.oldest_unsettled_ms, now_ms)),
+            (INFLIGHT_MESSAGES, one.inflight_messages),
+            (READY_MESSAGES, one.ready_messages),
+            (QUEUEING_LATENCY, _age_ms(one.oldest_ready_ms, now_ms)),
+            (CACHED_MESSAGES, one.cached_messages),
+            (CACHED_BYTES, one.cached_bytes),
+            (WAITING_MESSAGES, one.waiting_messages),
+            (BLOCKED_GROUPS, one.blocked_groups),
+            (PARKED_GROUPS, one.parked_groups),
+            (CELL_BYTES, one.cell_bytes),
+            (FETCHING_PAUSED, int(one.fetching_paused)),
+        ):
+            yield Sample(metric, labels, value)
+
+
+def producer_samples(producers: Iterable[tuple[str, int]]) -> Iterator[Sample]:
+    """The gauges of open producers, each given as its topic and the bytes that wait in it."""
+    for topic, waiting_bytes in producers:
+        yield Sample(PRODUCER_CONNECTIONS, (topic,), 1)
+        yield Sample(PRODUCER_WAITING, (topic,), waiting_bytes)
+
+
+def _age_ms(since_ms: int | None, now_ms: int) -> int:
+    return 0 if since_ms is None else max(0, now_ms - since_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCounters:
+    """What is counted of one topic in one consumer group; made once, with `of`, by whoever counts."""
+
+    messages_out: Counter
+    bytes_out: Counter
+    sent_to_dlq: Counter
+    failed_attempts: Counter
+    cell_writes: Counter
+    take_overs: Counter
+    hand_overs: Counter
+    succeeded_ms: Histogram
+    """How long handlers ran that succeeded, and, below, those that did not."""
+    failed_ms: Histogram
+    await_ms: Histogram
+    delivery_ms: Histogram
+
+    @classmethod
+    def of(cls, metrics: Metrics, *, topic: str, group: str) -> TopicCounters:
+        def counter(metric: Metric) -> Counter:
+            return metrics.counter(metric, topic=topic, consumer_group=group)
+
+        def histogram(metric: Metric, **labels: str) -> Histogram:
+            return metrics.histogram(metric, topic=topic, consumer_group=group, **labels)
+
+        return cls(
+            messages_out=counter(MESSAGES_OUT),
+            bytes_out=counter(THROUGHPUT_OUT),
+            sent_to_dlq=counter(SENT_TO_DLQ),
+            failed_attempts=counter(FAILED_ATTEMPTS),
+            cell_writes=counter(CELL_WRITES),
+            take_overs=counter(TAKE_OVERS),
+            hand_overs=counter(HAND_OVERS),
+            succeeded_ms=histogram(PROCESS_TIME, invocation_status="success"),
+            failed_ms=histogram(PROCESS_TIME, invocation_status="failure"),
+            await_ms=histogram(AWAIT_TIME),
+            delivery_ms=histogram(DELIVERY_LATENCY),
+        )

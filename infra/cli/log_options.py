@@ -1,0 +1,33 @@
+"""``--log-format`` and ``--log-level`` of commands that run for long."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import click
+
+from ..logs import LogFormat, logging_to
+
+C = TypeVar("C", bound=Callable[..., object])
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def log_options(command: C) -> C:
+    """Give a command the two options, and write what the library logs to stderr while it runs. Stands right above the function."""
+
+    @functools.wraps(command)
+    def run(*args: object, log_format: LogFormat, log_level: str, **options: object) -> object:
+        with logging_to(format=log_format, level=_LEVELS[log_level]):
+            return command(*args, **options)
+
+    level = click.option(
+        "--log-level", type=click.Choice(list(_LEVELS)), default="info", show_default=True, help="The least that is logged."
+    )
+    form = click.option(
+        "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of the log on stderr."
+    )
+    return cast("C", form(level(run)))

@@ -1,0 +1,75 @@
+"""Logs of long-running commands: one line a record on stderr, for people or, as JSON, for programs.
+
+The library logs under ``penstock``, with the facts of a record as ``extra={"fields": {…}}`` beside its text; the JSON form keeps them apart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Literal, TextIO, TypeAlias
+
+LogFormat: TypeAlias = Literal["text", "json"]
+LOGGER = "penstock"
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, object]:
+    """The facts that were logged beside the text."""
+    found = getattr(record, "fields", None)
+    return dict(found) if isinstance(found, dict) else {}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, the record's facts, and ``error`` with its traceback.
+
+    A fact never hides one of these: it then comes as ``fields.<name>``. What JSON cannot say is written as text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            document["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            document["traceback"] = self.formatException(record.exc_info)
+        for name, value in fields_of(record).items():
+            document[f"fields.{name}" if name in document else name] = value
+        return json.dumps(document, ensure_ascii=False, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: gave up (group=billing, queue=3)``, and a traceback below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in fields_of(record).items())
+        text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}" + (f" ({facts})" if facts else "")
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def logging_to(stream: TextIO | None = None, *, format: LogFormat = "text", level: int = logging.INFO) -> Iterator[None]:
+    """Write what the library logs to ``stream`` (stderr) inside the block, and to nothing else; then as before."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    logger = logging.getLogger(LOGGER)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

@@ -1,0 +1,189 @@
+"""Metrics for monitoring systems: consumers' counts as Prometheus scrapes them, or as instruments of OpenTelemetry.
+
+Needs ``penstock[metrics]`` (prometheus-client) or ``penstock[opentelemetry]`` (its API; what exports them is the application's choice).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIServer
+
+from ..consumers.metrics import Counter, Distribution, Histogram, Kind, MemoryMetrics, Metric, Sample, Source, label_values, merged
+from ..consumers.statistics import CATALOGUE
+from ..log.errors import InvalidArgument, MissingDependency
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from prometheus_client.metrics_core import Metric as Family
+
+
+class PrometheusCollector:
+    """Shows `MemoryMetrics` to prometheus-client: ``registry.register(PrometheusCollector(metrics))``. Nothing is copied between scrapes."""
+
+    def __init__(self, metrics: MemoryMetrics) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> list[Family]:
+        """The names alone, so that registering reads nothing."""
+        return [_family(metric) for metric in CATALOGUE]
+
+    def collect(self) -> list[Family]:
+        """Everything that has been counted so far."""
+        families: dict[Metric, Family] = {}
+
+        def family(metric: Metric) -> Family:
+            return families.setdefault(metric, _family(metric))
+
+        for sample in self._metrics.samples():
+            labels = dict(zip(sample.metric.labels, sample.labels, strict=True))
+            family(sample.metric).add_sample(sample.metric.name, labels, sample.value)
+        for distribution in self._metrics.distributions():
+            for row in _histogram_rows(distribution):
+                family(distribution.metric).add_sample(*row)
+        return list(families.values())
+
+
+def _family(metric: Metric) -> Family:
+    """A metric as prometheus-client has it, without series. It knows a counter by the name without its ending."""
+    from prometheus_client.metrics_core import Metric as Family
+
+    return Family(metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name, metric.help, str(metric.kind))
+
+
+def _histogram_rows(found: Distribution) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Prometheus counts cumulatively: each bucket holds those below it too."""
+    labels = dict(zip(found.metric.labels, found.labels, strict=True))
+    bounds = [*(str(float(bound)) for bound in found.metric.buckets), "+Inf"]
+    totals = list(itertools.accumulate(found.counts))
+    for bound, total in zip(bounds, totals, strict=True):
+        yield f"{found.metric.name}_bucket", {**labels, "le": bound}, total
+    yield f"{found.metric.name}_count", labels, totals[-1]
+    yield f"{found.metric.name}_sum", labels, found.sum
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsServer:
+    """A port where Prometheus, and a readiness probe, finds ``/metrics``."""
+
+    server: WSGIServer
+    thread: threading.Thread
+
+    @property
+    def port(self) -> int:
+        return self.server.server_port
+
+    def close(self) -> None:
+        """Stop listening, and wait until the thread has ended."""
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = "0.0.0.0") -> MetricsServer:  # noqa: S104 - a scraper is elsewhere
+    """Serve ``/metrics`` on ``port`` (0: any free one) from a thread, with the process's CPU, memory and open files where they are known.
+
+    Raises `MissingDependency` without prometheus-client, `InvalidArgument` when the port is taken or may not be used.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, start_http_server
+    except ImportError as error:
+        raise _missing("serving metrics needs prometheus-client", error, "metrics") from error
+    registry = CollectorRegistry()
+    for make in (ProcessCollector, PlatformCollector, GCCollector):
+        make(registry=registry)
+    registry.register(PrometheusCollector(metrics))
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except (OSError, OverflowError) as error:
+        raise InvalidArgument(
+            "metrics cannot be served here",
+            operation="serve metrics",
+            object=f"{host}:{port}",
+            observed=str(error),
+            hint="Name another port",
+        ) from error
+    return MetricsServer(server, thread)
+
+
+class OpenTelemetryMetrics:
+    """Counts into instruments of OpenTelemetry's metrics API; pass it to consumers in place of `MemoryMetrics`.
+
+    ``meter`` is ``opentelemetry.metrics.get_meter("penstock")`` unless given, so the application's own SDK set-up decides where they go.
+    Raises `MissingDependency` without ``opentelemetry-api``.
+    """
+
+    def __init__(self, meter: Meter | None = None) -> None:
+        try:
+            from opentelemetry import metrics
+        except ImportError as error:
+            raise _missing("metrics for OpenTelemetry need its API", error, "opentelemetry") from error
+        self._observation = metrics.Observation
+        self._meter = meter or metrics.get_meter("penstock")
+        self._lock = threading.Lock()
+        self._sources: list[Source] = []
+        counters = [metric for metric in CATALOGUE if metric.kind is Kind.COUNTER]
+        histograms = [metric for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM]
+        self._counters = {metric: self._meter.create_counter(metric.name, metric.unit, metric.help) for metric in counters}
+        self._histograms = {
+            metric: self._meter.create_histogram(
+                metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=list(metric.buckets)
+            )
+            for metric in histograms
+        }
+        for metric in CATALOGUE:
+            if metric.kind is Kind.GAUGE:
+                self._meter.create_observable_gauge(metric.name, [self._observer(metric)], metric.unit, metric.help)
+
+    def counter(self, metric: Metric, /, **labels: str) -> Counter:
+        label_values(metric, labels, Kind.COUNTER)
+        instrument = self._counters[metric]
+        return _Adding(lambda amount: instrument.add(amount, labels))
+
+    def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
+        label_values(metric, labels, Kind.HISTOGRAM)
+        instrument = self._histograms[metric]
+        return _Observing(lambda value: instrument.record(value, labels))
+
+    def watch(self, source: Source, /) -> Callable[[], None]:
+        with self._lock:
+            self._sources = [*self._sources, source]
+        return lambda: self._forget(source)
+
+    def _forget(self, source: Source) -> None:
+        with self._lock:
+            self._sources = [one for one in self._sources if one is not source]
+
+    def _observer(self, metric: Metric) -> Callable[[CallbackOptions], list[Observation]]:
+        def observe(_: CallbackOptions) -> list[Observation]:
+            samples: Iterator[Sample] = (one for source in self._sources for one in source() if one.metric == metric)
+            return [self._observation(one.value, dict(zip(metric.labels, one.labels, strict=True))) for one in merged(samples)]
+
+        return observe
+
+
+@dataclass(frozen=True, slots=True)
+class _Adding:
+    """A counter, its labels bound."""
+
+    count: Callable[[float], None]
+
+    def add(self, amount: float = 1) -> None:
+        self.count(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observing:
+    """A histogram, its labels bound."""
+
+    record: Callable[[float], None]
+
+    def observe(self, value: float) -> None:
+        self.record(value)
+
+
+def _missing(what: str, error: ImportError, extra: str) -> MissingDependency:
+    return MissingDependency(what, operation="metrics", observed=str(error), hint=f"pip install 'penstock[{extra}]'")

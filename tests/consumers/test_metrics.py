@@ -1,0 +1,195 @@
+"""Counting: what is counted by whom, what several consumers of a process say together, and what the records become as samples."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.consumers.metrics import Kind, MemoryMetrics, Metric, Sample
+from penstock.consumers.statistics import (
+    CATALOGUE,
+    CONSUMER_CONNECTIONS,
+    FETCHING_PAUSED,
+    INFLIGHT_MESSAGES,
+    LAG_LATENCY,
+    LAG_MESSAGES,
+    MESSAGES_OUT,
+    OWNED_QUEUES,
+    PARKED_GROUPS,
+    PROCESS_TIME,
+    PRODUCER_CONNECTIONS,
+    PRODUCER_WAITING,
+    QUEUEING_LATENCY,
+    TOPIC_QUEUES,
+    ConsumerStatistics,
+    QueueStatistics,
+    TopicCounters,
+    consumer_samples,
+    producer_samples,
+)
+from penstock.log import InternalError
+
+ORDERS = {"topic": "orders", "consumer_group": "billing"}
+
+
+def test_a_counter_is_one_for_all_who_ask_for_the_same_labels() -> None:
+    metrics = MemoryMetrics()
+    metrics.counter(MESSAGES_OUT, **ORDERS).add(3)
+    metrics.counter(MESSAGES_OUT, consumer_group="billing", topic="orders").add()
+    metrics.counter(MESSAGES_OUT, topic="orders", consumer_group="audit").add(10)
+    assert metrics.value(MESSAGES_OUT, **ORDERS) == 4
+    assert metrics.value(MESSAGES_OUT, topic="orders", consumer_group="audit") == 10
+    assert metrics.value(MESSAGES_OUT, topic="orders", consumer_group="nobody") is None
+
+
+def test_threads_lose_no_count() -> None:
+    metrics = MemoryMetrics()
+    counter, histogram = (
+        metrics.counter(MESSAGES_OUT, **ORDERS),
+        metrics.histogram(PROCESS_TIME, **ORDERS, invocation_status="success"),
+    )
+    begin = threading.Barrier(4)
+
+    def count() -> None:
+        begin.wait()
+        for _ in range(5_000):
+            counter.add()
+            histogram.observe(2)
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert metrics.value(MESSAGES_OUT, **ORDERS) == 20_000
+    (found,) = metrics.distributions()
+    assert (sum(found.counts), found.sum) == (20_000, 40_000)
+
+
+def test_a_value_falls_into_the_first_bucket_that_holds_it() -> None:
+    metrics = MemoryMetrics()
+    histogram = metrics.histogram(PROCESS_TIME, **ORDERS, invocation_status="failure")
+    for value in (0, 1, 1.5, 60_000, 60_001):
+        histogram.observe(value)
+    (found,) = metrics.distributions()
+    assert PROCESS_TIME.buckets == (1, 5, 10, 100, 1_000, 10_000, 60_000)
+    assert found.counts == (2, 1, 0, 0, 0, 0, 1, 1)
+    assert found.sum == 120_003.5
+
+
+def test_a_source_is_asked_when_somebody_looks_until_it_is_given_up() -> None:
+    metrics, asked = MemoryMetrics(), []
+
+    def source() -> Iterator[Sample]:
+        asked.append(True)
+        yield Sample(PARKED_GROUPS, ("orders", "billing", "0"), 2)
+
+    forget = metrics.watch(source)
+    assert not asked
+    assert metrics.value(PARKED_GROUPS, **ORDERS, queue="0") == 2
+    forget()
+    assert metrics.value(PARKED_GROUPS, **ORDERS, queue="0") is None
+    assert len(asked) == 1
+    forget()  # again does nothing
+
+
+def test_what_a_source_raises_is_raised() -> None:
+    metrics = MemoryMetrics()
+
+    def source() -> list[Sample]:
+        raise ValueError("no such state")
+
+    metrics.watch(source)
+    with pytest.raises(ValueError, match="no such state"):
+        metrics.samples()
+
+
+def test_consumers_of_one_process_are_added_up_but_the_age_of_the_oldest_is_the_oldest() -> None:
+    metrics = MemoryMetrics()
+    # During a hand-over inside one process both report the queue for a moment.
+    for inflight, oldest_ms in ((3, 9_000), (2, 4_000)):
+        one = QueueStatistics(
+            topic="orders", queue=1, lag_messages=7, inflight_messages=inflight, ready_messages=0, oldest_unsettled_ms=oldest_ms
+        )
+        said = ConsumerStatistics(group="billing", queues=(one,), topic_queues=(("orders", 4),))
+        metrics.watch(lambda said=said: consumer_samples(said, now_ms=10_000))  # type: ignore[misc]
+    assert metrics.value(CONSUMER_CONNECTIONS, consumer_group="billing") == 2
+    assert metrics.value(INFLIGHT_MESSAGES, **ORDERS, queue="1") == 5
+    assert metrics.value(LAG_MESSAGES, **ORDERS, queue="1") == 7
+    assert metrics.value(LAG_LATENCY, **ORDERS, queue="1") == 6_000
+    assert metrics.value(OWNED_QUEUES, **ORDERS) == 2
+    assert metrics.value(TOPIC_QUEUES, **ORDERS) == 4
+
+
+def test_ages_are_of_the_moment_of_looking_and_never_negative() -> None:
+    one = QueueStatistics(
+        topic="orders",
+        queue=0,
+        lag_messages=1,
+        inflight_messages=0,
+        ready_messages=1,
+        oldest_unsettled_ms=5_000,
+        oldest_ready_ms=5_000,
+        fetching_paused=True,
+    )
+    said = ConsumerStatistics(group="billing", queues=(one,))
+
+    def value(metric: Metric, now_ms: int) -> float:
+        return next(sample.value for sample in consumer_samples(said, now_ms=now_ms) if sample.metric == metric)
+
+    assert (value(LAG_LATENCY, 5_250), value(LAG_LATENCY, 6_000)) == (250, 1_000)
+    assert value(QUEUEING_LATENCY, 4_000) == 0
+    assert value(FETCHING_PAUSED, 5_000) == 1
+
+
+def test_a_topic_without_an_owned_queue_shows_that_it_has_none() -> None:
+    said = ConsumerStatistics(group="billing", topic_queues=(("orders", 8),))
+    found = {sample.metric: sample.value for sample in consumer_samples(said, now_ms=0)}
+    assert found == {CONSUMER_CONNECTIONS: 1, TOPIC_QUEUES: 8, OWNED_QUEUES: 0}
+
+
+def test_producers_are_counted_by_topic() -> None:
+    metrics = MemoryMetrics()
+    metrics.watch(lambda: producer_samples([("orders", 10), ("orders", 5), ("audit", 0)]))
+    assert metrics.value(PRODUCER_CONNECTIONS, topic="orders") == 2
+    assert metrics.value(PRODUCER_WAITING, topic="orders") == 15
+    assert metrics.value(PRODUCER_CONNECTIONS, topic="audit") == 1
+
+
+def test_a_metric_is_counted_as_what_it_is() -> None:
+    metrics = MemoryMetrics()
+    with pytest.raises(InternalError, match="rocketmq_messages_out_total"):
+        metrics.counter(MESSAGES_OUT, topic="orders")
+    with pytest.raises(InternalError, match="gauge by topic, consumer_group, queue"):
+        metrics.counter(LAG_MESSAGES, **ORDERS, queue="0")
+    with pytest.raises(InternalError):
+        metrics.histogram(MESSAGES_OUT, **ORDERS)
+
+
+def test_every_counter_and_histogram_of_consumers_can_be_counted() -> None:
+    metrics = MemoryMetrics()
+    counters = TopicCounters.of(metrics, topic="orders", group="billing")
+    for name in TopicCounters.__dataclass_fields__:
+        counter = getattr(counters, name)
+        if hasattr(counter, "add"):
+            counter.add(2)
+        else:
+            counter.observe(2)
+    counted = {sample.metric for sample in metrics.samples()}
+    seen = {found.metric for found in metrics.distributions()}
+    assert counted == {metric for metric in CATALOGUE if metric.kind is Kind.COUNTER}
+    assert seen == {metric for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM}
+    assert all(sample.value == 2 for sample in metrics.samples())
+
+
+def test_names_follow_the_rules_of_both_systems() -> None:
+    names = [metric.name for metric in CATALOGUE]
+    assert len(names) == len(set(names))
+    for metric in CATALOGUE:
+        assert metric.name.startswith(("rocketmq_", "penstock_"))
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        assert list(metric.buckets) == sorted(set(metric.buckets))
+        assert metric.help

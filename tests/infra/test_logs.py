@@ -1,0 +1,101 @@
+"""Logs of long-running commands, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from penstock.infra.cli.log_options import log_options
+from penstock.infra.logs import LOGGER, LogFormat, logging_to
+
+log = logging.getLogger("penstock.consumers.test")
+
+
+def logged(*, format: LogFormat = "json", level: int = logging.INFO) -> list[str]:
+    """The lines of a few records."""
+    stream = io.StringIO()
+    with logging_to(stream, format=format, level=level):
+        log.debug("a detail")
+        log.warning(
+            "attempt %d failed", 3, extra={"fields": {"group": "billing", "queue": 2, "next": datetime(2026, 1, 31, tzinfo=UTC)}}
+        )
+        try:
+            raise ValueError("no such customer\nreally")
+        except ValueError:
+            log.exception("gave up", extra={"fields": {"message": "m-1"}})
+    return stream.getvalue().splitlines()
+
+
+def test_json_is_one_object_a_line_with_its_facts() -> None:
+    documents: list[dict[str, Any]] = [json.loads(line) for line in logged()]
+    failed, gave_up = documents
+    assert datetime.fromisoformat(failed.pop("time")).tzinfo is not None
+    assert failed == {
+        "level": "warning",
+        "logger": "penstock.consumers.test",
+        "message": "attempt 3 failed",
+        "group": "billing",
+        "queue": 2,
+        "next": "2026-01-31 00:00:00+00:00",
+    }
+    assert gave_up["error"] == "ValueError: no such customer\nreally"
+    assert "Traceback" in gave_up["traceback"]
+
+
+def test_a_fact_hides_nothing() -> None:
+    gave_up = json.loads(logged()[1])
+    assert gave_up["message"] == "gave up"
+    assert gave_up["fields.message"] == "m-1"
+
+
+def test_text_says_the_same() -> None:
+    failed, gave_up, *trace = logged(format="text")
+    assert failed.endswith(
+        "Z WARNING penstock.consumers.test: attempt 3 failed (group=billing, queue=2, next=2026-01-31 00:00:00+00:00)"
+    )
+    assert "ERROR penstock.consumers.test: gave up (message=m-1)" in gave_up
+    assert trace[0].startswith("Traceback")
+
+
+def test_the_level_decides_what_is_written() -> None:
+    assert json.loads(logged(level=logging.DEBUG)[0])["message"] == "a detail"
+    assert [json.loads(line)["message"] for line in logged(level=logging.ERROR)] == ["gave up"]
+
+
+def test_afterwards_logging_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger(LOGGER)
+    before = logger.level, logger.propagate, list(logger.handlers)
+    stream = io.StringIO()
+    with logging_to(stream):
+        log.warning("inside")
+    log.warning("outside")
+    assert (logger.level, logger.propagate, list(logger.handlers)) == before
+    assert "inside" in stream.getvalue()
+    assert "outside" not in stream.getvalue()
+    assert caplog.messages == ["outside"]  # inside it went nowhere else
+
+
+@click.command()
+@click.option("--twice", is_flag=True)
+@log_options
+def command(twice: bool) -> None:
+    log.info("begun", extra={"fields": {"twice": twice}})
+    log.debug("seen")
+
+
+def test_commands_log_to_stderr_as_they_are_told() -> None:
+    plain = CliRunner().invoke(command, [])
+    assert plain.stdout == ""
+    assert plain.stderr.rstrip().endswith("INFO penstock.consumers.test: begun (twice=False)")
+    detailed = CliRunner().invoke(command, ["--twice", "--log-format", "json", "--log-level", "debug"])
+    assert [json.loads(line)["message"] for line in detailed.stderr.splitlines()] == ["begun", "seen"]
+    assert json.loads(detailed.stderr.splitlines()[0])["twice"] is True
+    refused = CliRunner().invoke(command, ["--log-format", "xml"])
+    assert refused.exit_code == 2

@@ -1,0 +1,204 @@
+"""Metrics as monitoring systems get them: scraped over HTTP by Prometheus's own parser, and through OpenTelemetry's own SDK."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.consumers.metrics import MemoryMetrics, Metrics
+from penstock.consumers.statistics import (
+    CATALOGUE,
+    LAG_MESSAGES,
+    MESSAGES_OUT,
+    PROCESS_TIME,
+    ConsumerStatistics,
+    QueueStatistics,
+    TopicCounters,
+    consumer_samples,
+    producer_samples,
+)
+from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
+from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
+
+GROUP = "billing"
+ODD = '%DLQ%billing "x"\\\n'
+"""What a label may hold that the text form must quote."""
+
+
+def count_everything(metrics: Metrics, topic: str = "orders") -> None:
+    """A little of all that there is."""
+    counters = TopicCounters.of(metrics, topic=topic, group=GROUP)
+    for name in TopicCounters.__dataclass_fields__:
+        counter = getattr(counters, name)
+        if hasattr(counter, "add"):
+            counter.add(3)
+        else:
+            counter.observe(7)
+    one = QueueStatistics(topic=topic, queue=2, lag_messages=40, inflight_messages=5, ready_messages=35, oldest_unsettled_ms=1_000)
+    said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
+    metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
+    metrics.watch(lambda: producer_samples([(topic, 12)]))
+
+
+@pytest.fixture
+def metrics() -> MemoryMetrics:
+    return MemoryMetrics()
+
+
+@pytest.fixture
+def server(metrics: MemoryMetrics) -> Iterator[MetricsServer]:
+    serving = serve_prometheus(metrics, port=0, host="127.0.0.1")
+    yield serving
+    serving.close()
+
+
+def scrape(server: MetricsServer) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """All series of the page, as Prometheus's parser reads them; fails on a series that stands twice."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    rows = [row for family in text_string_to_metric_families(text) for row in family.samples]
+    found = {(row.name, frozenset(row.labels.items())): row.value for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def series(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset(labels.items())
+
+
+def test_a_scrape_has_every_metric_of_the_catalogue_under_its_name(server: MetricsServer, metrics: MemoryMetrics) -> None:
+    count_everything(metrics)
+    found = scrape(server)
+    names = {name for name, _ in found}
+    for metric in CATALOGUE:
+        assert (f"{metric.name}_bucket" if metric.buckets else metric.name) in names
+    orders = {"topic": "orders", "consumer_group": GROUP}
+    assert found[series("rocketmq_messages_out_total", **orders)] == 3
+    assert found[series("rocketmq_consumer_lag_messages", **orders, queue="2")] == 40
+    assert found[series("rocketmq_consumer_lag_latency", **orders, queue="2")] == 2_500
+    assert found[series("penstock_topic_queues", **orders)] == 4
+    assert found[series("rocketmq_producer_connections", topic="orders")] == 1
+
+
+def test_buckets_are_cumulative(server: MetricsServer, metrics: MemoryMetrics) -> None:
+    labels = {"topic": "orders", "consumer_group": GROUP, "invocation_status": "success"}
+    histogram = metrics.histogram(PROCESS_TIME, **labels)
+    for value in (0.5, 7, 7, 99_999):
+        histogram.observe(value)
+    found = scrape(server)
+    below = {dict(key)["le"]: value for (name, key), value in found.items() if name == "rocketmq_process_time_bucket"}
+    assert below == {"1.0": 1, "5.0": 1, "10.0": 3, "100.0": 3, "1000.0": 3, "10000.0": 3, "60000.0": 3, "+Inf": 4}
+    assert found[series("rocketmq_process_time_count", **labels)] == 4
+    assert found[series("rocketmq_process_time_sum", **labels)] == 100_013.5
+
+
+def test_labels_survive_whatever_they_hold(server: MetricsServer, metrics: MemoryMetrics) -> None:
+    metrics.counter(MESSAGES_OUT, topic=ODD, consumer_group=GROUP).add()
+    assert scrape(server)[series("rocketmq_messages_out_total", topic=ODD, consumer_group=GROUP)] == 1
+
+
+def test_scraping_reads_what_is_now(server: MetricsServer, metrics: MemoryMetrics) -> None:
+    counter = metrics.counter(MESSAGES_OUT, topic="orders", consumer_group=GROUP)
+    counter.add(2)
+    name = series("rocketmq_messages_out_total", topic="orders", consumer_group=GROUP)
+    assert scrape(server)[name] == 2
+    counter.add(5)
+    assert scrape(server)[name] == 7
+
+
+def test_the_process_itself_is_shown_too(server: MetricsServer) -> None:
+    assert any(name == "python_info" for name, _ in scrape(server))
+
+
+def test_a_closed_server_frees_its_port(metrics: MemoryMetrics) -> None:
+    first = serve_prometheus(metrics, port=0, host="127.0.0.1")
+    port = first.port
+    first.close()
+    second = serve_prometheus(metrics, port=port, host="127.0.0.1")
+    second.close()
+    assert second.port == port
+
+
+@pytest.mark.parametrize("port", [None, 99_999])
+def test_a_port_that_cannot_be_had_is_named(metrics: MemoryMetrics, port: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        asked = taken.getsockname()[1] if port is None else port
+        with pytest.raises(InvalidArgument, match=rf"metrics cannot be served here .*{asked}.*Name another port"):
+            serve_prometheus(metrics, port=asked, host="127.0.0.1")
+
+
+def read_all(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, str], object]]]:
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: [
+            ({name: str(value) for name, value in (point.attributes or {}).items()}, point) for point in metric.data.data_points
+        ]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+@pytest.fixture
+def telemetry() -> Iterator[tuple[OpenTelemetryMetrics, InMemoryMetricReader]]:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader], shutdown_on_exit=False)
+    yield OpenTelemetryMetrics(provider.get_meter("test")), reader
+    provider.shutdown()
+
+
+def test_opentelemetry_has_every_metric_of_the_catalogue(telemetry: tuple[OpenTelemetryMetrics, InMemoryMetricReader]) -> None:
+    metrics, reader = telemetry
+    count_everything(metrics)
+    found = read_all(reader)
+    assert set(found) == {metric.name for metric in CATALOGUE}
+    ((labels, point),) = found["rocketmq_consumer_lag_messages"]
+    assert labels == {"topic": "orders", "consumer_group": GROUP, "queue": "2"}
+    assert point.value == 40  # type: ignore[attr-defined]
+    statuses = {labels["invocation_status"]: point for labels, point in found["rocketmq_process_time"]}
+    assert set(statuses) == {"success", "failure"}
+    assert tuple(statuses["success"].explicit_bounds) == PROCESS_TIME.buckets  # type: ignore[attr-defined]
+    assert statuses["success"].sum == 7  # type: ignore[attr-defined]
+
+
+def test_opentelemetry_adds_up_consumers_of_one_process_and_forgets_them(
+    telemetry: tuple[OpenTelemetryMetrics, InMemoryMetricReader],
+) -> None:
+    metrics, reader = telemetry
+    forgets = [metrics.watch(lambda: producer_samples([("orders", 4)])) for _ in range(2)]
+    ((_, point),) = read_all(reader)["rocketmq_producer_connections"]
+    assert point.value == 2  # type: ignore[attr-defined]
+    forgets[0]()
+    ((_, point),) = read_all(reader)["rocketmq_producer_connections"]
+    assert point.value == 1  # type: ignore[attr-defined]
+
+
+def test_opentelemetry_refuses_a_metric_counted_as_what_it_is_not(
+    telemetry: tuple[OpenTelemetryMetrics, InMemoryMetricReader],
+) -> None:
+    with pytest.raises(InternalError):
+        telemetry[0].counter(LAG_MESSAGES, topic="orders", consumer_group=GROUP, queue="0")
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "extra"),
+    [
+        ("prometheus_client", lambda: serve_prometheus(MemoryMetrics(), port=0), "metrics"),
+        ("opentelemetry", OpenTelemetryMetrics, "opentelemetry"),
+    ],
+)
+def test_without_the_extra_the_error_names_it(
+    module: str, call: Callable[[], object], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    with pytest.raises(MissingDependency) as caught:
+        call()
+    assert caught.value.hint == f"pip install 'penstock[{extra}]'"
