@@ -45,6 +45,11 @@ class Cells:
         self._table = table
         self._runtime = runtime
 
+    @property
+    def url(self) -> str:
+        """Where the table is, for people."""
+        return self._table.url
+
     async def read(self, key: str) -> Stored | None:
         """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
         cell = await self._table.get(key)
@@ -53,6 +58,10 @@ class Cells:
         if len(cell.data) < _ID_BYTES:
             raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
         return Stored(cell.data[_ID_BYTES:], cell.version, cell.data[:_ID_BYTES].hex())
+
+    async def keys(self, prefix: str) -> list[str]:
+        """The keys of all cells that start with ``prefix``, sorted. It may read the whole table: for operators only."""
+        return await self._table.keys(prefix)
 
     async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
         """Put ``data`` in place of what was read (None: where there was nothing).

@@ -1,21 +1,19 @@
-"""A consumer group's record: its settings, and where it stands on each topic. One cell; operators write nothing else."""
+"""A consumer group's record: its settings, where it stands on each topic, and what its operators ordered. One cell; operators write nothing
+else, so that each of their orders is one write, and its owners carry it out queue by queue.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import timedelta
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
 
-from ..log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError
+from ..log.errors import CallError, InvalidArgument, LimitExceeded
 from ..log.limits import TOPIC_NAME_CHARS_MAX, is_positive
 from ..log.paths import DLQ_PREFIX, check_topic_name
 from ..log.tags import TagFilter
 from .retry import RetryPolicy, Schedule
 
-FORMAT = 1
 ATTEMPTS_DEFAULT = 17
 """Deliveries: RocketMQ's 16 retries after the first."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
@@ -38,6 +36,24 @@ class DeadLetterPolicy(StrEnum):
     """It goes to the dead-letter queue, and what is behind it runs."""
     PARK = "park"
     """Its message group stands still until an operator releases or skips the message; everything else runs."""
+
+
+class GroupNotFound(CallError, LookupError):
+    """The lake has no consumer group of this name."""
+
+    kind = "group_not_found"
+
+
+class GroupExists(CallError):
+    """The lake has a consumer group of this name, with other settings."""
+
+    kind = "group_exists"
+
+
+class GroupInUse(CallError):
+    """Members of the consumer group live."""
+
+    kind = "group_in_use"
 
 
 def check_group_name(name: object) -> None:
@@ -85,25 +101,68 @@ class GroupSettings:
             raise InvalidArgument(
                 "only an ORDERLY group can park", expected="dead_letter_policy='continue'", observed="delivery_order='CONCURRENT'"
             )
+        filters: object = self.filters
+        if not isinstance(filters, Mapping):
+            raise InvalidArgument("filters must be a mapping of topics to tags", observed=type(filters).__name__)
         for topic, tags in self.filters.items():
             check_topic_name(topic)
             TagFilter.parse(tags)
 
     @staticmethod
-    def of(delivery_order: DeliveryOrder) -> GroupSettings:
+    def of(delivery_order: DeliveryOrder | str) -> GroupSettings:
         """The defaults: ORDERLY groups retry each second, CONCURRENT ones by RocketMQ's table."""
-        schedule = Schedule.FIXED if delivery_order is DeliveryOrder.ORDERLY else Schedule.ROCKETMQ
-        return GroupSettings(delivery_order=delivery_order, retry=RetryPolicy(schedule=schedule))
+        settings = GroupSettings(delivery_order=delivery_order)  # type: ignore[arg-type]  # checked there
+        concurrent = settings.delivery_order is DeliveryOrder.CONCURRENT
+        return replace(settings, retry=RetryPolicy(schedule=Schedule.ROCKETMQ)) if concurrent else settings
+
+    @staticmethod
+    def stating(stated: Mapping[str, object]) -> GroupSettings:
+        """What is stated, and the defaults of its delivery order. Raises `InvalidArgument` for what no group can have."""
+        known = [one.name for one in fields(GroupSettings)]
+        if unknown := sorted(set(stated) - set(known)):
+            raise InvalidArgument(f"a consumer group has no {', '.join(unknown)}", expected=", ".join(known))
+        defaults = GroupSettings.of(stated.get("delivery_order", DeliveryOrder.ORDERLY))  # type: ignore[arg-type]
+        return replace(defaults, **stated)  # type: ignore[arg-type]
+
+    def filter_of(self, topic: str) -> str:
+        """The tags that the group takes of a topic."""
+        return self.filters.get(topic, ALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a group begins on one topic; resolved to offsets once, so that no two members begin at different places."""
 
-    generation: int
-    """Raised by every reset."""
     offsets: tuple[int, ...]
     """For every queue, the first offset that is the group's to settle."""
+    generations: tuple[int, ...]
+    """For every queue; raised by each reset of it, so that what was granted before counts no more."""
+    life: int = 0
+    """The entry that created the topic: one that was deleted and made again is another."""
+
+
+class CommandKind(StrEnum):
+    """What an operator orders about parked message groups."""
+
+    RELEASE = "release"
+    """The message is tried again, with no strike against it."""
+    SKIP = "skip"
+    """The message becomes a dead letter, and its group goes on behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An operator's order, carried out by the queue's owner."""
+
+    number: int
+    """Rises from command to command of a group; a queue's cell names the last one that was carried out in it."""
+    kind: CommandKind
+    topic: str
+    queue: int
+    generation: int
+    """The queue's: after a reset the command is void."""
+    heads: tuple[int, ...]
+    """The offsets of the parked messages, ascending; what else is parked, or stands elsewhere by now, is left alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,68 +173,98 @@ class GroupRecord:
     positions: Mapping[str, Position] = field(default_factory=dict)
     """By topic."""
     members: tuple[str, ...] = ()
-    """Workers that joined, some of them perhaps dead."""
+    """Those that joined, some of them perhaps dead."""
+    commands: tuple[Command, ...] = ()
+    """Those that are not known to be carried out, by number."""
+    commanded: int = 0
+    """How many commands were given: the number of the last one."""
+    generations: int = 0
+    """How many generations were given: the next one's number. Of all topics, and kept when the group is deleted, so that none comes again."""
+    deleted: bool = False
+    """The group is gone. Its queues' cells stay; a new group of the name begins a generation of its own, and they catch up with it."""
 
-    def joined_by(self, worker: str) -> GroupRecord:
+    def joined_by(self, member: str) -> GroupRecord:
         """With one more member."""
-        return self if worker in self.members else replace(self, members=(*self.members, worker))
+        return self if member in self.members else replace(self, members=(*self.members, member))
 
-    def left_by(self, worker: str) -> GroupRecord:
+    def left_by(self, member: str) -> GroupRecord:
         """With a member less."""
-        return replace(self, members=tuple(member for member in self.members if member != worker))
+        return replace(self, members=tuple(one for one in self.members if one != member))
 
-    def at(self, topic: str, offsets: tuple[int, ...]) -> GroupRecord:
-        """Begun on a topic, or reset there: in the next generation."""
-        old = self.positions.get(topic)
-        position = Position(old.generation + 1 if old else 0, offsets)
-        return replace(self, positions={**self.positions, topic: position})
+    def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
+        """With all queues of a topic at these offsets, in the next generation."""
+        position = Position(offsets, (self.generations,) * len(offsets), life)
+        return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
+
+    def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
+        """With some queues of a topic that the group has begun at other offsets, in the next generation."""
+        old = self.positions[topic]
+        position = replace(
+            old,
+            offsets=tuple(offsets.get(queue, offset) for queue, offset in enumerate(old.offsets)),
+            generations=tuple(self.generations if queue in offsets else one for queue, one in enumerate(old.generations)),
+        )
+        return self._at(topic, position, self.commands_elsewhere(topic, offsets))
+
+    def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], tuple[int, ...]]) -> GroupRecord:
+        """With a command for each of these (topic, queue), about these heads."""
+        commands = tuple(
+            Command(number, kind, topic, queue, self.positions[topic].generations[queue], tuple(sorted(heads)))
+            for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
+        )
+        return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
+
+    def commands_elsewhere(self, topic: str, queues: Container[int]) -> tuple[Command, ...]:
+        """Without those for some queues of a topic."""
+        return tuple(one for one in self.commands if one.topic != topic or one.queue not in queues)
+
+    def gone(self) -> GroupRecord:
+        """Deleted."""
+        return GroupRecord(settings=self.settings, commanded=self.commanded, generations=self.generations, deleted=True)
+
+    def _at(self, topic: str, position: Position, commands: tuple[Command, ...]) -> GroupRecord:
+        positions = {**self.positions, topic: position}
+        return replace(self, positions=positions, commands=commands, generations=self.generations + 1)
 
 
-def check_agreement(stated: GroupSettings, stored: GroupSettings, group: str) -> None:
-    """Raise `InvalidArgument` showing both unless a member states the settings that the group has."""
-    differing = [one.name for one in fields(GroupSettings) if getattr(stated, one.name) != getattr(stored, one.name)]
-    if differing:
+def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:
+    """Raise `InvalidArgument` showing both unless the group has the settings that a member states; of filters those it states."""
+    if differing := differences(stated, stored):
         raise InvalidArgument(
-            f"the consumer group has another {differing[0].replace('_', ' ')}",
+            f"the consumer group has another {next(iter(differing)).replace('_', ' ')}",
             object=group,
-            expected={name: _shown(getattr(stored, name)) for name in differing},
-            observed={name: _shown(getattr(stated, name)) for name in differing},
+            expected={name: has for name, (_, has) in differing.items()},
+            observed={name: states for name, (states, _) in differing.items()},
             hint="state what the group has, leave the settings out, or change them with `penstock group alter`",
         )
 
 
-def encode_group(record: GroupRecord) -> bytes:
-    """For the group's cell."""
-    settings = asdict(record.settings)
-    settings["retry"] = {name: _shown(value) for name, value in settings["retry"].items()}
-    positions = {topic: [position.generation, *position.offsets] for topic, position in record.positions.items()}
-    document = {"format": FORMAT, "settings": settings, "positions": positions, "members": record.members}
-    return json.dumps(document, separators=(",", ":")).encode()
+def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:
+    """By setting: what is stated, and what the group has instead, for people; with ``whole``, no filter stated means none."""
+    wanted = GroupSettings.stating(stated)
+    found = {
+        name: (setting_text(getattr(wanted, name)), setting_text(getattr(stored, name)))
+        for name in stated
+        if name != "filters" and getattr(wanted, name) != getattr(stored, name)
+    }
+    for topic in sorted({*wanted.filters, *(stored.filters if whole else ())}):
+        tags, has = wanted.filter_of(topic), stored.filter_of(topic)
+        if TagFilter.parse(tags) != TagFilter.parse(has):
+            found[f"filter of {topic}"] = (tags, has)
+    return found
 
 
-def decode_group(data: bytes, *, where: str) -> GroupRecord:
-    """What `encode_group` gave. Raises `DataDamaged` or `NewerFormatError`."""
-    try:
-        document: dict[str, Any] = json.loads(data)
-        if document["format"] != FORMAT:
-            raise NewerFormatError(
-                "the group was written by another version of Penstock",
-                object=where,
-                expected=f"format {FORMAT}",
-                observed=document["format"],
-                hint="upgrade this process",
-            )
-        settings = document["settings"]
-        retry = settings.pop("retry")
-        interval, interval_max = (timedelta(seconds=retry.pop(name)) for name in ("interval", "interval_max"))
-        return GroupRecord(
-            settings=GroupSettings(**settings, retry=RetryPolicy(**retry, interval=interval, interval_max=interval_max)),
-            positions={topic: Position(first, tuple(rest)) for topic, (first, *rest) in document["positions"].items()},
-            members=tuple(document["members"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, InvalidArgument) as error:
-        raise DataDamaged("the cell is not a consumer group's record", object=where, observed=repr(error)) from error
-
-
-def _shown(value: object) -> object:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+def setting_text(value: object) -> str:
+    """A setting in words."""
+    match value:
+        case None:
+            return "any number"
+        case RetryPolicy(schedule=Schedule.ROCKETMQ, jitter=jitter):
+            text = "by RocketMQ's table"
+        case RetryPolicy(schedule=Schedule.FIXED, interval=interval, jitter=jitter):
+            text = f"every {interval.total_seconds():g} s"
+        case RetryPolicy(interval=interval, interval_max=interval_max, jitter=jitter):
+            text = f"after {interval.total_seconds():g} s, doubling to {interval_max.total_seconds():g} s"
+        case _:
+            return str(value)
+    return f"{text}, jitter {jitter:g}" if jitter else text

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.coordinator.group_codec import decode_group, encode_group
 from penstock.coordinator.groups import (
+    Command,
+    CommandKind,
     DeadLetterPolicy,
     DeliveryOrder,
     GroupRecord,
@@ -18,9 +21,8 @@ from penstock.coordinator.groups import (
     Position,
     check_agreement,
     check_group_name,
-    decode_group,
-    encode_group,
 )
+from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.coordinator.retry import ROCKETMQ_INTERVALS, RetryPolicy, Schedule
 from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, PenstockError
 
@@ -36,13 +38,40 @@ SETTINGS = st.builds(
     dead_letter_policy=st.sampled_from(DeadLetterPolicy),
     filters=st.dictionaries(st.sampled_from(["orders", "%DLQ%billing"]), st.sampled_from(["a || b", "*"])),
 )
-POSITIONS = st.builds(Position, st.integers(0, 9), st.lists(st.integers(0, 2**62), min_size=1).map(tuple))
+OFFSETS = st.integers(0, 2**62)
+POSITIONS = st.integers(1, 5).flatmap(
+    lambda queues: st.builds(
+        Position,
+        st.tuples(*[OFFSETS] * queues),
+        st.tuples(*[st.integers(0, 9)] * queues),
+        st.integers(0, 99),
+    )
+)
+HEADS = st.sets(OFFSETS, min_size=1).map(sorted).map(tuple)
+COMMANDS = st.builds(
+    Command, st.integers(1), st.sampled_from(CommandKind), st.just("orders"), st.integers(0, 4), st.integers(0, 9), HEADS
+)
+RECORDS = st.builds(
+    GroupRecord,
+    settings=SETTINGS,
+    positions=st.dictionaries(st.sampled_from(["orders", "events"]), POSITIONS),
+    members=st.lists(st.text(), unique=True).map(tuple),
+    commands=st.lists(COMMANDS).map(tuple),
+    commanded=st.integers(0),
+    generations=st.integers(0),
+    deleted=st.booleans(),
+)
 
 
-@given(SETTINGS, st.dictionaries(st.sampled_from(["orders", "events"]), POSITIONS), st.lists(st.text(), unique=True))
-def test_a_record_is_stored_as_it_is(settings: GroupSettings, positions: dict[str, Position], members: list[str]) -> None:
-    record = GroupRecord(settings=settings, positions=positions, members=tuple(members))
+@given(RECORDS)
+def test_a_record_is_stored_as_it_is(record: GroupRecord) -> None:
     assert decode_group(encode_group(record), where="group") == record
+
+
+def test_thousands_of_parked_groups_and_queues_fit_into_a_record() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", tuple(range(10**9, 10**9 + 1000)), 0)
+    record = record.commanded_to(CommandKind.SKIP, {("orders", 3): tuple(range(10**9, 10**9 + 50_000, 7))})
+    assert len(encode_group(record)) < CELL_BYTES_MAX / 2
 
 
 def test_members_join_once_and_leave() -> None:
@@ -51,9 +80,31 @@ def test_members_join_once_and_leave() -> None:
     assert record.left_by("a").left_by("c").members == ("b",)
 
 
-def test_every_reset_begins_a_generation_of_its_topic() -> None:
-    record = GroupRecord(settings=GroupSettings()).at("orders", (5, 7)).at("events", (0,)).at("orders", (1, 2))
-    assert record.positions == {"orders": Position(1, (1, 2)), "events": Position(0, (0,))}
+def test_every_reset_begins_a_generation_of_its_queues() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (5, 7), 0).begun("events", (0,), 4).reset("orders", {1: 2})
+    assert record.positions == {"orders": Position((5, 2), (0, 2), 0), "events": Position((0,), (1,), 4)}
+    again = record.reset("orders", {1: 2})
+    assert again.positions["orders"] == Position((5, 2), (0, 3), 0)
+    assert again.begun("orders", (0, 0, 0), 9).positions["orders"] == Position((0, 0, 0), (4, 4, 4), 9)
+
+
+def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (0, 0), 0).begun("events", (0,), 0)
+    parked = {("orders", 0): (4,), ("orders", 1): (9, 3), ("events", 0): (1,)}
+    record = record.commanded_to(CommandKind.RELEASE, parked)
+    assert [(one.number, one.topic, one.queue, one.generation, one.heads) for one in record.commands] == [
+        (1, "orders", 0, 0, (4,)),
+        (2, "orders", 1, 0, (3, 9)),
+        (3, "events", 0, 1, (1,)),
+    ]
+    assert [one.number for one in record.reset("orders", {1: 0}).commands] == [1, 3]
+    assert record.reset("orders", {1: 0}).commanded_to(CommandKind.SKIP, {("orders", 1): (0,)}).commands[-1].number == 4
+
+
+def test_a_deleted_group_keeps_the_numbers_that_were_given() -> None:
+    record = GroupRecord(settings=GroupSettings()).begun("orders", (5,), 0).joined_by("a")
+    gone = record.commanded_to(CommandKind.SKIP, {("orders", 0): (4,)}).gone()
+    assert gone == GroupRecord(settings=GroupSettings(), commanded=1, generations=1, deleted=True)
 
 
 def test_the_defaults_are_rocketmqs() -> None:
@@ -91,7 +142,10 @@ def group(**given: Any) -> GroupSettings:
         (lambda: group(dead_letter_policy="drop"), InvalidArgument, "no such dead_letter_policy.*continue, park.*drop"),
         (lambda: group(retry=3), InvalidArgument, "retry must be a RetryPolicy.*int"),
         (lambda: group(max_attempts=0), InvalidArgument, "max_attempts must be a positive whole number, or None"),
-        (lambda: group(filters={"orders": "a |"}), InvalidArgument, "a |"),
+        (lambda: group(filters={"orders": "a |"}), InvalidArgument, "bad tag filter.*a |"),
+        (lambda: group(filters="a"), InvalidArgument, "filters must be a mapping of topics to tags.*str"),
+        (lambda: GroupSettings.stating({"colour": 1}), InvalidArgument, "has no colour.*delivery_order, retry"),
+        (lambda: GroupSettings.of("FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
         (
             lambda: group(delivery_order="CONCURRENT", dead_letter_policy="park"),
             InvalidArgument,
@@ -109,16 +163,49 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], Any], error: type[Pen
 
 
 def test_a_member_that_states_other_settings_is_shown_both() -> None:
-    stored = GroupSettings(max_attempts=3)
-    check_agreement(GroupSettings(max_attempts=3), stored, "billing")
-    with pytest.raises(InvalidArgument, match=r"another max attempts.*billing.*expected.*3.*observed.*17.*group alter"):
-        check_agreement(GroupSettings(), stored, "billing")
+    stored = GroupSettings(max_attempts=3, filters={"orders": "a || b"})
+    check_agreement({}, stored, "billing")
+    check_agreement({"max_attempts": 3, "filters": {"orders": "b||a", "events": "*"}}, stored, "billing")
+    with pytest.raises(InvalidArgument, match=r"another max attempts.*billing.*expected.*3.*observed.*any number.*group alter"):
+        check_agreement({"max_attempts": None}, stored, "billing")
+    with pytest.raises(InvalidArgument, match=r"another filter of orders.*expected.*a \|\| b.*observed.*'c'"):
+        check_agreement({"filters": {"orders": "c"}}, stored, "billing")
+    with pytest.raises(InvalidArgument, match=r"another filter of events.*expected.*\*.*observed.*'c'"):
+        check_agreement({"filters": {"events": "c"}}, stored, "billing")
+
+
+def test_a_member_of_the_other_delivery_order_is_shown_both() -> None:
+    with pytest.raises(InvalidArgument, match=r"another delivery order.*billing.*expected.*CONCURRENT.*observed.*ORDERLY"):
+        check_agreement({"delivery_order": "ORDERLY"}, GroupSettings.of("CONCURRENT"), "billing")
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (RetryPolicy(), "every 1 s"),
+        (RetryPolicy(schedule=Schedule.ROCKETMQ, jitter=0.5), "by RocketMQ's table, jitter 0.5"),
+        (RetryPolicy(schedule=Schedule.EXPONENTIAL), "after 1 s, doubling to 7200 s"),
+    ],
+)
+def test_a_retry_policy_in_an_error_is_a_sentence(policy: RetryPolicy, said: str) -> None:
+    other = RetryPolicy(interval=timedelta(seconds=9))
+    with pytest.raises(InvalidArgument, match=f"another retry.*{said}.*every 9 s"):
+        check_agreement({"retry": other}, GroupSettings(retry=policy), "billing")
 
 
 def test_other_versions_and_damage_are_named() -> None:
     whole = encode_group(GroupRecord(settings=GroupSettings()))
+    lengths = encode_group(GroupRecord(settings=GroupSettings(), positions={"orders": Position((1, 2), (0, 1, 2))}))
     with pytest.raises(NewerFormatError, match=r"another version.*billing.*format 1.*2"):
         decode_group(whole.replace(b'"format":1', b'"format":2'), where="billing")
-    for damaged in (b"", b"[]", b"{}", whole[:-1], whole.replace(b"ORDERLY", b"CHAOTIC"), whole.replace(b"interval", b"fnterval")):
+    for damaged in (
+        b"",
+        b"[]",
+        b"{}",
+        whole[:-1],
+        whole.replace(b"ORDERLY", b"CHAOTIC"),
+        whole.replace(b"interval", b"fnterval"),
+        lengths,
+    ):
         with pytest.raises(DataDamaged, match=r"not a consumer group's record.*billing"):
             decode_group(damaged, where="billing")

@@ -1,0 +1,60 @@
+"""What operators order in the group's record, carried out in a queue's cell: by its owner, in the cell's next write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from .cell import DeadLetters, Marker, QueueCell, State, Tries
+from .groups import Command, CommandKind, GroupRecord, Position
+from .offsets import Settled
+
+
+def begin(position: Position, queue: int) -> QueueCell:
+    """The cell of a queue that nobody has taken yet."""
+    return QueueCell(generation=position.generations[queue], settled=Settled(position.offsets[queue]))
+
+
+def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> QueueCell:
+    """The cell once all that the record says has come to pass: a reset first, then the commands that came after it.
+
+    The same cell when nothing is left to do. Nothing that was granted before a reset counts after it; dead letters stay assigned.
+    """
+    position = record.positions[topic]
+    if cell.generation < position.generations[queue]:
+        cell = cell.reset_to(position.offsets[queue], position.generations[queue])
+    return carried_out(cell, (one for one in record.commands if (one.topic, one.queue) == (topic, queue)))
+
+
+def carried_out(cell: QueueCell, commands: Iterable[Command]) -> QueueCell:
+    """The cell after these commands for its queue, by number; those that were carried out before do nothing."""
+    for command in commands:
+        if command.number > cell.commands:
+            if command.generation == cell.generation:
+                cell = _obeying(cell, command)
+            cell = replace(cell, commands=command.number)
+    return cell
+
+
+def _obeying(cell: QueueCell, command: Command) -> QueueCell:
+    heads = set(command.heads)
+    meant = {group: marker for group, marker in cell.markers.items() if marker.tries.state is State.PARKED and marker.head in heads}
+    if command.kind is CommandKind.RELEASE:
+        return replace(cell, markers={**cell.markers, **{group: _released(marker) for group, marker in meant.items()}})
+    given_up = sorted(marker.head for marker in meant.values())
+    letters = DeadLetters(cell.dead_letters.next_sequence + len(given_up), (*cell.dead_letters.assigned, *given_up))
+    return replace(
+        cell, markers={**cell.markers, **{group: _skipped(marker) for group, marker in meant.items()}}, dead_letters=letters
+    )
+
+
+def _released(marker: Marker) -> Marker:
+    """Due at once, with no strike against it."""
+    return replace(marker, tries=Tries(State.WAITING, marker.tries.attempts))
+
+
+def _skipped(marker: Marker) -> Marker:
+    """The group goes on behind the head, which was listed, so it counts as settled. What was delivered with it keeps its attempts."""
+    following = marker.head + 1
+    attempts = marker.tries.attempts if marker.limit > following else 0
+    return Marker(following, max(marker.limit, following), Tries(State.WAITING, attempts))

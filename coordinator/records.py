@@ -1,0 +1,262 @@
+"""Consumer groups of a lake: the shell that reads and writes their records."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+
+from ..log.errors import InvalidArgument, TopicDeleted
+from ..log.runtime import Runtime
+from .cell_codec import decode_cell
+from .cells import CellChanged, Cells, Stored
+from .group_codec import decode_group, encode_group
+from .groups import (
+    CommandKind,
+    GroupExists,
+    GroupNotFound,
+    GroupRecord,
+    GroupSettings,
+    Position,
+    check_agreement,
+    check_group_name,
+    differences,
+)
+from .keys import GROUPS, group_key, queue_key
+from .lake_cell import LakeCell
+
+WRITE_S = 10.0
+"""After so long without an answer the table is given up."""
+
+
+class Groups:
+    """Every change is one write of one record: it is carried out as a whole, or not at all.
+
+    All methods raise `InvalidArgument` or `LimitExceeded` for what cannot be a group's name, `UnknownOutcome` when the table does not tell
+    what became of a write, and what the table raises.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
+        self._cells = cells
+        self._runtime = runtime
+        self._lake = lake
+
+    # --- Reading ----------------------------------------------------------------------------------------------------------------
+
+    async def read(self, group: str) -> GroupRecord | None:
+        """The group's record as it stands; None when there is no such group."""
+        check_group_name(group)
+        stored = await self._stored(group)
+        record = None if stored is None else decode_group(stored.data, where=group_key(group))
+        return None if record is None or record.deleted else record
+
+    async def get(self, group: str) -> GroupRecord:
+        """The group's record as it stands. Raises `GroupNotFound`."""
+        record = await self.read(group)
+        if record is None:
+            raise _not_found(group)
+        return record
+
+    async def all(self) -> dict[str, GroupRecord]:
+        """Every group's record, by name. It may read the whole table: for operators."""
+        names = [key.removeprefix(GROUPS) for key in await self._cells.keys(GROUPS)]
+        records = [(name, await self.read(name)) for name in sorted(names)]
+        return {name: record for name, record in records if record is not None}
+
+    # --- Settings ---------------------------------------------------------------------------------------------------------------
+
+    async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
+        """Make a group; fine when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        check_group_name(group)
+        await self._lake.claim()
+        record = await self._write(group, lambda found: _created(found, settings))
+        stated = {one.name: getattr(settings, one.name) for one in fields(settings)}
+        if differing := differences(stated, record.settings, whole=True):
+            raise GroupExists(
+                "the consumer group exists with other settings",
+                operation="create_group",
+                object=group,
+                expected={name: asked for name, (asked, _) in differing.items()},
+                observed={name: stands for name, (_, stands) in differing.items()},
+            )
+        return record
+
+    async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
+        """The group as a consumer finds it: made with what it states, over the defaults of its delivery order, when there is none.
+
+        Of a group that exists only what is stated is compared: raises `InvalidArgument`, showing both, when it has other settings. The
+        filter of a topic that the group has not begun, and has none for, becomes the one stated.
+        """
+        check_group_name(group)
+        settings = GroupSettings.stating(stated)
+        found = await self.read(group)
+        if found is None:
+            await self._lake.claim()
+
+        def agreed(before: GroupRecord | None) -> GroupRecord:
+            record = _created(before, settings)
+            new = {
+                topic: tags
+                for topic, tags in settings.filters.items()
+                if topic not in {*record.positions, *record.settings.filters}
+            }
+            if new:
+                record = replace(record, settings=replace(record.settings, filters={**record.settings.filters, **new}))
+            check_agreement(stated, record.settings, group)
+            return record
+
+        if found is not None and agreed(found) == found:
+            return found
+        return await self._write(group, agreed)
+
+    async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        """Write what ``change`` makes of the record, on top of what others write meanwhile. Raises `GroupNotFound`.
+
+        ``change`` is called again when another's write came first, perhaps on top of its own: it must leave what it made before as it is.
+        """
+        check_group_name(group)
+
+        def changed(record: GroupRecord | None) -> GroupRecord:
+            if record is None or record.deleted:
+                raise _not_found(group)
+            return change(record)
+
+        return await self._write(group, changed)
+
+    async def delete(self, group: str) -> None:
+        """Delete a group. Raises `GroupNotFound`. A new one of its name begins anew."""
+        await self.update(group, GroupRecord.gone)
+
+    # --- Positions --------------------------------------------------------------------------------------------------------------
+
+    async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
+        """The record with a position on a topic: where ``resolve`` says, unless the group has begun there before.
+
+        ``life`` is the entry that created the topic. A group that knew an earlier topic of the name begins at the first message of this one.
+        Of members that begin at once one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
+        """
+        record = await self.get(group)
+        if topic in record.positions and record.positions[topic].life == life:
+            return record
+        offsets = await resolve()
+
+        def begun(before: GroupRecord) -> GroupRecord:
+            known = before.positions.get(topic)
+            if known is None:
+                return before.begun(topic, offsets, life)
+            _check_life(topic, known.life, life)
+            return before if known.life == life else before.begun(topic, (0,) * len(offsets), life)
+
+        return await self.update(group, begun)
+
+    async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
+        """Begin a new generation at these offsets by queue; a topic that the group has not begun, of all its ``queues``.
+
+        The members carry it out within seconds: what was granted before counts no more, nothing before the offsets is handed out again, and
+        nothing after them is lost.
+        """
+        first: list[GroupRecord] = []
+
+        def reset(before: GroupRecord) -> GroupRecord:
+            known = before.positions.get(topic)
+            if known is not None:
+                _check_life(topic, known.life, life)
+            if first and known is not None and _is_reset_so(known, first[0].positions[topic], offsets):
+                return before  # carried out, and then another wrote
+            if known is not None and known.life == life:
+                after = before.reset(topic, offsets)
+            elif len(offsets) == queues:
+                after = before.begun(topic, tuple(offsets[queue] for queue in range(queues)), life)
+            else:
+                raise InvalidArgument(
+                    "the consumer group has not begun on this topic, so its other queues have no position",
+                    operation="reset_offsets",
+                    object=f"{group}, {topic}",
+                    hint="reset all queues, or start a consumer first",
+                )
+            first[:] = [after]
+            return after
+
+        return await self.update(group, reset)
+
+    # --- Commands ---------------------------------------------------------------------------------------------------------------
+
+    async def command(self, group: str, kind: CommandKind, parked: Mapping[tuple[str, int], Sequence[int]]) -> GroupRecord:
+        """Order the owners to release or skip message groups that are parked, named by (topic, queue) and the offsets they are parked at.
+
+        Earlier commands that were carried out leave the record on the way. Raises `GroupNotFound`, and `LimitExceeded` for more message groups
+        than the record has room for.
+        """
+        done: dict[tuple[str, int], int] = {}
+        for command in (await self.get(group)).commands:
+            queue = (command.topic, command.queue)
+            if queue not in done:
+                key = queue_key(group, *queue)
+                stored = await self._cells.read(key)
+                done[queue] = 0 if stored is None else decode_cell(stored.data, where=key).commands
+        heads = {queue: tuple(offsets) for queue, offsets in parked.items()}
+        tried: list[GroupRecord] = []
+
+        def commanded(before: GroupRecord) -> GroupRecord:
+            if tried and set(tried[0].commands[-len(heads) :]) <= set(before.commands):
+                return before  # carried out, and then another wrote
+            left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
+            after = replace(before, commands=left).commanded_to(kind, heads)
+            tried[:] = [after]
+            return after
+
+        return await self.update(group, commanded)
+
+    async def _stored(self, group: str) -> Stored | None:
+        stored = await self._cells.read(group_key(group))
+        # Only now: who makes a group has made the table its lake's before.
+        await self._lake.check()
+        return stored
+
+    async def _write(self, group: str, change: Callable[[GroupRecord | None], GroupRecord]) -> GroupRecord:
+        key = group_key(group)
+        deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
+        stored = await self._stored(group)
+        while True:
+            before = None if stored is None else decode_group(stored.data, where=key)
+            after = change(before)
+            if after == before:
+                return after
+            try:
+                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                stored = changed.stored
+            else:
+                return after
+
+
+def _created(found: GroupRecord | None, settings: GroupSettings) -> GroupRecord:
+    """The group that is there, or a new one; one that was deleted left the numbers that were given."""
+    if found is None:
+        return GroupRecord(settings=settings)
+    return replace(found, settings=settings, deleted=False) if found.deleted else found
+
+
+def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> bool:
+    return position.life == tried.life and all(
+        (position.offsets[queue], position.generations[queue]) == (tried.offsets[queue], tried.generations[queue])
+        for queue in queues
+    )
+
+
+def _check_life(topic: str, known: int, life: int) -> None:
+    if known > life:
+        raise TopicDeleted(
+            "the topic was deleted and created again, and the consumer group has begun on the later one",
+            object=topic,
+            expected=f"the topic of entry {known}",
+            observed=f"that of entry {life}",
+            hint="open it anew",
+        )
+
+
+def _not_found(group: str) -> GroupNotFound:
+    return GroupNotFound(
+        "there is no such consumer group",
+        object=group,
+        hint="create it with lake.create_group or `penstock group create`, or start a consumer, which makes it",
+    )
