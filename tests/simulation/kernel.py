@@ -12,6 +12,7 @@ from tests.simulation.loop import SimLoop, UnhandledError
 from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
 from tests.simulation.store import SimStore
+from tests.simulation.table import TABLE_NETWORK, SimTable
 from tests.simulation.trace import Trace
 
 T = TypeVar("T")
@@ -61,6 +62,18 @@ class Kernel:
             loop=self.loop,
             plan=plan,
             network=network or Network(),
+            rng_of=lambda process: self.rng(f"{name}/{process}"),
+            trace=self.trace,
+            counts=self.counts,
+        )
+
+    def table(self, *, name: str = "table", plan: FaultPlan | None = None, network: Network | None = None) -> SimTable:
+        """A coordination table that all processes share; each takes `SimTable.client`."""
+        return SimTable(
+            name,
+            loop=self.loop,
+            plan=plan,
+            network=network or TABLE_NETWORK,
             rng_of=lambda process: self.rng(f"{name}/{process}"),
             trace=self.trace,
             counts=self.counts,

@@ -1,69 +1,26 @@
-"""The simulated object store: a `MemoryStore` behind a network that delays, loses and repeats requests.
-
-Each process has a client of its own. A request travels, takes effect in one instant and is answered; these are three events of the
-loop, so anything can happen between them, and a request whose caller has crashed or given up still takes effect.
-"""
+"""The simulated object store: a `MemoryStore` behind a network that delays, loses and repeats requests."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any
 
-from penstock.log.errors import PenstockError, StoreUnavailable
 from penstock.log.stores.memory import MemoryStore, join
-from penstock.log.stores.protocol import Buffer, Conflict, ObjectInfo, Put, PutMode, StoredObject, Version
-from tests.simulation.faults import WRITES, Call, Fault, FaultPlan, Where
+from penstock.log.stores.protocol import Buffer, ObjectInfo, Put, PutMode, StoredObject, Version
+from tests.simulation.faults import FaultPlan
 from tests.simulation.loop import SimLoop
-from tests.simulation.network import Course, Network, plan_course
+from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
-from tests.simulation.trace import Event, Trace
+from tests.simulation.requests import Connection, Gate, SimService
+from tests.simulation.trace import Trace
 
-T = TypeVar("T")
-
-
-class Gate:
-    """Holds one request back until the test lets it go."""
-
-    def __init__(self, where: Where, side: Literal["before", "after"], reached: asyncio.Future[Call]) -> None:
-        self.where = where
-        self.side = side
-        self._reached = reached
-        self._seen = 0
-        self._open = False
-        self._held: Callable[[], None] | None = None
-
-    async def reached(self) -> Call:
-        """Wait until the request is held: before it takes effect, or after that and before its answer."""
-        return await asyncio.shield(self._reached)
-
-    def release(self) -> None:
-        """Let the request go on, now if it is held, else when it comes."""
-        self._open = True
-        if self._held is not None:
-            go_on, self._held = self._held, None
-            go_on()
-
-    def takes(self, call: Call) -> bool:
-        if not self.where.matches(call):
-            return False
-        self._seen += 1
-        return self._seen == self.where.occurrence
-
-    def hold(self, call: Call, go_on: Callable[[], None]) -> None:
-        if not self._reached.done():
-            self._reached.set_result(call)
-        if self._open:
-            go_on()
-        else:
-            self._held = go_on
+__all__ = ["Gate", "SimClient", "SimStore"]
 
 
-class SimStore:
-    """The one store of a run. ``memory`` is what it holds, for checks that cost no time and meet no faults."""
+class SimStore(SimService[MemoryStore]):
+    """The one store of a run."""
 
     def __init__(
         self,
@@ -76,68 +33,20 @@ class SimStore:
         trace: Trace,
         counts: Counter[str],
     ) -> None:
-        self.memory = MemoryStore(name=name, clock=SimClock(loop))
-        self.plan = plan
-        self.network = network
-        self.calls: list[Call] = []
-        """Every call that left a client."""
-        self.counts = counts
-        self.loop = loop
-        self.trace = trace
-        self._rng_of = rng_of
-        self._gates: list[Gate] = []
-        self._in_flight = 0
-        self._settled = asyncio.Event()
-        self._settled.set()
+        memory = MemoryStore(name=name, clock=SimClock(loop))
+        super().__init__(name, memory, loop=loop, plan=plan, network=network, rng_of=rng_of, trace=trace, counts=counts)
 
     def client(self, process: SimProcess) -> SimClient:
         """The store as ``process`` sees it."""
-        return SimClient(self, process, self._rng_of(process.name))
-
-    def hold(
-        self,
-        side: Literal["before", "after"] = "before",
-        *,
-        process: str | None = None,
-        verb: str | None = None,
-        key: Callable[[str], bool] | None = None,
-        occurrence: int = 1,
-    ) -> Gate:
-        """Hold back one request from now on, before or after its effect. The client's time-out does not count meanwhile."""
-        where = Where(process=process, verb=verb, key=key, occurrence=occurrence)
-        gate = Gate(where, side, self.loop.create_future())
-        self._gates.append(gate)
-        return gate
-
-    async def settled(self) -> None:
-        """Wait until every request, late ones and repetitions too, has taken effect. Held ones never do."""
-        await self._settled.wait()
-
-    def departs(self) -> None:
-        self._in_flight += 1
-        self._settled.clear()
-
-    def lands(self) -> None:
-        self._in_flight -= 1
-        if self._in_flight == 0:
-            self._settled.set()
-
-    def gate_of(self, call: Call) -> Gate | None:
-        for gate in self._gates:
-            if gate.takes(call):
-                self._gates.remove(gate)
-                return gate
-        return None
+        return SimClient(self, process)
 
 
 class SimClient:
     """An `ObjectStore` for one process."""
 
-    def __init__(self, store: SimStore, process: SimProcess, rng: random.Random) -> None:
+    def __init__(self, store: SimStore, process: SimProcess) -> None:
         self._store = store
-        self._process = process
-        self._rng = rng
-        self._sent = 0
+        self._connection: Connection[MemoryStore] = Connection(store, process)
 
     @property
     def url(self) -> str:
@@ -145,178 +54,43 @@ class SimClient:
 
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
         body = join(data)
-        return await self._call("put", key, lambda m: m.put(key, body, mode=mode), body, conditional=mode is not Put.REPLACE)
+        return await self._connection.call(
+            "put", key, lambda m: m.put(key, body, mode=mode), body, conditional=mode is not Put.REPLACE
+        )
 
     async def put_large(self, key: str, data: Buffer | Sequence[Buffer]) -> None:
         body = join(data)
-        await self._call("put_large", key, lambda m: m.put_large(key, body), body)
+        await self._connection.call("put_large", key, lambda m: m.put_large(key, body), body)
 
     async def get(self, key: str) -> StoredObject:
-        return await self._call("get", key, lambda m: m.get(key))
+        return await self._connection.call("get", key, lambda m: m.get(key))
 
     async def get_range(self, key: str, start: int, limit: int) -> bytes:
-        return await self._call("get_range", key, lambda m: m.get_range(key, start, limit))
+        return await self._connection.call("get_range", key, lambda m: m.get_range(key, start, limit))
 
     async def list_folders(self, prefix: str) -> Sequence[str]:
-        return await self._call("list_folders", prefix, lambda m: m.list_folders(prefix))
+        return await self._connection.call("list_folders", prefix, lambda m: m.list_folders(prefix))
 
     async def list(self, prefix: str, *, after: str | None = None, max_keys: int | None = None) -> list[ObjectInfo]:
         full = self._store.network.page_keys
         found: list[ObjectInfo] = []
         while True:
             page = full if max_keys is None else min(full, max_keys - len(found))
-            rows = await self._call("list", prefix, _lister(prefix, after, page))
+            rows = await self._connection.call("list", prefix, _lister(prefix, after, page))
             found += rows
             if len(rows) < page or len(found) == max_keys:
                 return found
             after = rows[-1].key
 
     async def delete(self, key: str) -> None:
-        await self._call("delete", key, lambda m: m.delete(key))
+        await self._connection.call("delete", key, lambda m: m.delete(key))
 
     async def clock_ms(self) -> int:
-        return await self._call("clock", "", lambda m: m.clock_ms())
+        return await self._connection.call("clock", "", lambda m: m.clock_ms())
 
     async def close(self) -> None:
         pass
 
-    async def _call(
-        self,
-        verb: str,
-        key: str,
-        effect: Callable[[MemoryStore], Coroutine[Any, Any, T]],
-        body: bytes = b"",
-        *,
-        conditional: bool = False,
-    ) -> T:
-        store, process = self._store, self._process
-        if process.crashed:
-            await process.halt()
-        self._sent += 1
-        call = Call(len(store.calls) + 1, process.name, self._sent, verb, key, conditional)
-        store.calls.append(call)
-        fault = store.plan.decide(call) if store.plan is not None else None
-        course = plan_course(fault, verb, store.network, self._rng)
-        request = _Request(store, process, call, course, effect, body)
-        if fault is not None:
-            store.counts[f"fault: {fault.value}"] += 1
-            request.note(fault.value)
-        if course.first is not None:
-            befall(process, course.first, course.stop_s)
-            if not process.crashed:
-                await asyncio.sleep(0)  # ends with the pause
-        return cast("T", await request.send())
-
-
-class _Request:
-    """A request on its way."""
-
-    __slots__ = ("answer", "body", "call", "course", "effect", "error", "gate", "process", "result", "store")
-
-    def __init__(
-        self, store: SimStore, process: SimProcess, call: Call, course: Course, effect: Callable[[MemoryStore], Any], body: bytes
-    ) -> None:
-        self.store = store
-        self.process = process
-        self.call = call
-        self.course = course
-        self.effect = effect
-        self.body = body
-        self.gate = store.gate_of(call) if store._gates else None
-        self.result: Any = None
-        self.error: PenstockError | None = None
-        self.answer: asyncio.Future[Any] = store.loop.create_future()
-
-    def send(self) -> asyncio.Future[Any]:
-        course, loop = self.course, self.store.loop
-        if course.effect_s is not None:
-            self.store.departs()
-            if self.gate is not None and self.gate.side == "before":
-                loop.call_world(course.effect_s, self.gate.hold, self.call, self.take_effect)
-            else:
-                loop.call_world(course.effect_s, self.take_effect)
-        if course.error_s is not None:
-            loop.call_world(course.error_s, self.give_up)
-        return self.answer
-
-    def take_effect(self) -> None:
-        course, store = self.course, self.store
-        store.lands()
-        self.result, self.error = self.apply("")
-        if self.error is None and self.call.verb in WRITES and (self.process.crashed or self.answer.done()):
-            store.counts["write landed after its caller was gone"] += 1
-        if course.again_s is not None:
-            store.departs()
-            store.loop.call_world(course.again_s, self.repeat)
-        if course.then is not None:
-            befall(self.process, course.then, course.stop_s)
-        if self.gate is not None and self.gate.side == "after":
-            self.gate.hold(self.call, self.leave)
-        else:
-            self.leave()
-
-    def leave(self) -> None:
-        if self.course.answer_s is not None:
-            self.store.loop.call_world(self.course.answer_s, self.arrive)
-
-    def repeat(self) -> None:
-        self.store.lands()
-        if self.apply("again: ")[1] is None:
-            self.store.counts["write landed twice"] += 1
-
-    def apply(self, label: str) -> tuple[Any, PenstockError | None]:
-        try:
-            result = _at_once(self.effect(self.store.memory))
-        except PenstockError as error:
-            self.note(f"{label}{error.kind}")
-            return None, error.with_traceback(None)  # no cycle through this frame: collections are rare
-        self.note(f"{label}{len(self.body)} bytes {zlib.crc32(self.body):08x}" if self.body else f"{label}{_brief(result)}")
-        return result, None
-
-    def arrive(self) -> None:
-        if self.answer.done():
-            self.store.counts["answer to nobody"] += 1
-        elif self.error is not None:
-            self.answer.set_exception(self.error)
-        elif self.course.own_conflict:
-            self.answer.set_exception(Conflict("the object exists", operation="put", object=self.call.key))
-        else:
-            self.answer.set_result(self.result)
-
-    def give_up(self) -> None:
-        if self.answer.done():
-            return
-        what = {"operation": self.call.verb, "object": self.call.key}
-        error = Conflict("the store could not decide", **what) if self.course.undecided else StoreUnavailable("no answer", **what)
-        self.answer.set_exception(error)
-
-    def note(self, outcome: str) -> None:
-        call = self.call
-        self.store.trace.events.append(Event(self.store.loop.now, call.process, call.verb, call.key, outcome))
-
-
-def befall(process: SimProcess, fault: Fault, stop_s: float) -> None:
-    """Let the process meet its part of a fault."""
-    if fault in {Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER}:
-        process.pause(stop_s)
-    elif fault in {Fault.SUSPEND_BEFORE, Fault.SUSPEND_AFTER}:
-        process.suspend(stop_s)
-    else:
-        process.crash()
-
 
 def _lister(prefix: str, after: str | None, page: int) -> Callable[[MemoryStore], Coroutine[Any, Any, list[ObjectInfo]]]:
     return lambda memory: memory.list(prefix, after=after, max_keys=page)
-
-
-def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    # MemoryStore's methods never wait, so one step carries them to their end.
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return cast("T", end.value)
-    raise AssertionError("the memory store waited")
-
-
-def _brief(result: object) -> str:
-    return f"{len(result)} found" if isinstance(result, list) else "ok"
