@@ -62,7 +62,7 @@ class BatchRows:
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
     """What differs from message to message but ids and queues, in sending order; all that is not here is empty."""
     places: Places
-    ids: MessageIds
+    ids: MessageIds | KeptIds
     producer: str
 
     @property
@@ -124,6 +124,17 @@ class MessageIds:
         return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class KeptIds:
+    """The ids of messages that were sent before."""
+
+    ids: pa.ChunkedArray
+
+    def column(self, indices: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+        """Of these messages."""
+        return self.ids.take(pa.array(indices))
+
+
 def rows_of_messages(
     bodies: Sequence[bytes],
     groups: Sequence[str | None],
@@ -172,7 +183,7 @@ def rows_of_arrow(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for a table that `check_arrow` has passed."""
+    """Rows for a table that `check_arrow` has passed, or for copies, which have ids and birth times of their own."""
     count = data.num_rows
     groups = data["message_group"].combine_chunks()
     routed = router.route(groups)
@@ -180,13 +191,14 @@ def rows_of_arrow(
     if chosen.null_count < count:
         named = chosen.is_valid().to_numpy(zero_copy_only=False)
         routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
-    columns = {"body": data["body"], "born_timestamp": _times(np.full(count, born_us))}
+    are_copies = "message_id" in data.column_names
+    columns = {"body": data["body"], "born_timestamp": data["born_timestamp"] if are_copies else _times(np.full(count, born_us))}
     columns |= {name: data[name] for name in ("message_group", "tag") if data[name].null_count < count}
     if data["keys"].null_count < count:
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:
         columns["properties"] = _without_nulls(data["properties"].combine_chunks())
-    return BatchRows(columns, Places(routed), ids, producer)
+    return BatchRows(columns, Places(routed), KeptIds(data["message_id"]) if are_copies else ids, producer)
 
 
 def _empty_for_null(lists: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:

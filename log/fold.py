@@ -136,8 +136,7 @@ class Judge:
         self._openings[opening.write_id] = self._entry
         self._sum += item_hash("opening", opening.write_id, self._entry)
         epoch = Epoch(self._entry, position)
-        known = self._named.get(opening.producer)
-        last = opening.last_sequence if known is None else known.last
+        last = goes_on_from(self._named.get(opening.producer), opening)
         self._put_row(self._named, opening.producer, ProducerRow(last, self._entry, self._time_ms, epoch), "named")
         return epoch
 
@@ -269,6 +268,11 @@ def follows(known: ProducerRow, batch: Batch) -> bool:
 def was_accepted(opening: Opening, accepted: Mapping[str, int]) -> bool:
     """Whether an earlier entry brought this opening; a second epoch would fence its own opener off."""
     return opening.write_id in accepted
+
+
+def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
+    """The last sequence of a name that is opened: the opener is asked only about a name that the state does not know."""
+    return opening.last_sequence if known is None else known.last
 
 
 def may_forget(entry: int, closed_entry: int) -> bool:

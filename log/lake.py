@@ -127,14 +127,19 @@ class Lake:
 
     # --- Producers --------------------------------------------------------------------------------------------------------------
 
-    async def producer(self, topic: str, *, name: str | None = None, options: ProducerOptions | None = None) -> Producer:
-        """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences."""
+    async def producer(
+        self, topic: str, *, name: str | None = None, options: ProducerOptions | None = None, known_sequence: int = -1
+    ) -> Producer:
+        """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
+
+        ``known_sequence`` is the last one that the caller knows to be accepted: where a name that has left the log's state goes on.
+        """
         _check_producer_name(name)
         opened = await self.topic(topic, writable=True)
         options = options or ProducerOptions()
         epoch, last_sequence = None, -1
         if name is not None:
-            epoch, last_sequence = await self._open_name(opened, name, options)
+            epoch, last_sequence = await self._open_name(opened, name, options, known_sequence)
         self._check_open()
         producer = Producer(
             store=self.store,
@@ -162,11 +167,11 @@ class Lake:
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
 
-    async def _open_name(self, topic: Topic, name: str, options: ProducerOptions) -> tuple[Epoch, int]:
+    async def _open_name(self, topic: Topic, name: str, options: ProducerOptions, known_sequence: int) -> tuple[Epoch, int]:
         """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id."""
         last: PenstockError | None = None
         for _ in range(OPENING_ATTEMPTS_MAX):
-            opening = Opening(name, self.runtime.new_id(), topic.tail.state.generation, 0)
+            opening = Opening(name, self.runtime.new_id(), topic.tail.state.generation, 0, known_sequence)
             deadline_s = self.runtime.clock.monotonic_s() + options.delivery_timeout.total_seconds()
             outcome = await topic.appender.append_opening(opening, deadline_s=deadline_s)
             if isinstance(outcome, Opened):

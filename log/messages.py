@@ -125,6 +125,9 @@ MESSAGE_SCHEMA = pa.schema(
 SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], pa.field("sequence", pa.int64())])
 """The columns that ``send_batch`` takes; only ``body`` is required."""
 
+COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
+"""The columns of messages that were sent before, and keep id and birth time as they go to another topic."""
+
 
 def views(topic: str, batch: pa.RecordBatch | pa.Table) -> Iterator[MessageView]:
     """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order."""

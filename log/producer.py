@@ -23,7 +23,7 @@ from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailabl
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
-from .messages import Message, check_message, frozen
+from .messages import COPY_SCHEMA, Message, check_message, frozen
 from .paths import TopicPaths
 from .pending import Outcome, Written
 from .receipts import BatchReceipt, Receipt, Settled
@@ -171,6 +171,13 @@ class Producer:
         return self._send_gathering(
             Gathering.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )
+
+    def send_copies(self, rows: pa.Table) -> BatchReceipt:
+        """Take over messages that another topic took once, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+
+        For dead letters and their way back, not for applications: limits and message type are not checked.
+        """
+        return self._send_table(rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA))
 
     def _send_table(self, table: pa.Table) -> BatchReceipt:
         given = table["sequence"].null_count == 0 and table.num_rows > 0

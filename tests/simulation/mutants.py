@@ -140,6 +140,13 @@ MUTANTS: dict[str, Mutant] = {
         scenario="names",
         seeds=(0,),
     ),
+    "known-name": Mutant(
+        guard="an opener says where to go on only for a name that nobody knows",
+        invariant="I5",
+        patch=everywhere(fold.goes_on_from, lambda _, opening: opening.last_sequence),
+        scenario="names",
+        seeds=(0,),
+    ),
     "store-time": Mutant(
         guard="the store time never goes back",
         invariant="I6",
