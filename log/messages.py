@@ -83,6 +83,10 @@ class MessageView(NamedTuple):
     """When it was appended; never goes back along a topic."""
     delivery_timestamp: datetime | None
     producer: str
+    delivery_attempt: int = 1
+    """Handed out by a consumer: how often the message was delivered to its group, this time included."""
+    epoch: int = 0
+    """Handed out by a consumer: of the ownership of the queue under which this delivery was made."""
 
     def json(self) -> Any:  # noqa: ANN401 - whatever the body says
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
