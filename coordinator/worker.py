@@ -1,0 +1,141 @@
+"""A process that consumes: its lease, the members that live in it, and what is in flight in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from ..log.errors import ClosedError, InternalError
+from ..log.runtime import Runtime
+from .cells import Cells
+from .lease import LEASE_S, lease_s
+from .session import LeaseLost, Member, Session
+
+__all__ = ["LeaseLost", "Member", "Worker"]
+
+
+class Worker:
+    """One for each open lake. Its heartbeat begins with the first member and ends with the last.
+
+    Its methods are for the event loop's thread. ``label`` is for people only; ids are random, and new for every session.
+    """
+
+    def __init__(self, cells: Cells, runtime: Runtime, *, lease_s: float = LEASE_S, label: str = "") -> None:
+        self.lease_s = lease_s
+        """The usual one; a worker without traffic takes a longer one."""
+        self.in_flight = 0
+        """Messages that are granted in this process, of all members, past ones too: their handlers may still run."""
+        self._cells = cells
+        self._runtime = runtime
+        self._label = label
+        self._session: Session | None = None
+        self._traffic_s = runtime.clock.monotonic_s()
+        self._alone: list[Member] = []
+        """Who runs alone, and who waits to; first come, first served."""
+        self._moved = asyncio.Event()
+        self._closed = False
+
+    @property
+    def id(self) -> str:
+        """Of the session now, or empty."""
+        return self._session.id if self._session is not None and not self._session.over else ""
+
+    async def join(self, group: str, topics: Sequence[str] = ()) -> Member:
+        """A new member, which all others can see. Raises `LeaseLost` when the table could not be reached for a lease."""
+        if self._closed:
+            raise ClosedError("the worker was closed", operation="join", object=group)
+        if self._session is None or not self._session.takes_members:
+            self._touch()
+            self._session = Session(
+                self._cells, self._runtime, usual_s=self.lease_s, lease_s=self._wanted_lease_s, label=self._label
+            )
+        session = self._session
+        member = session.admit(group, topics)
+        try:
+            listed = await session.stands(lambda heartbeat: member.listed in heartbeat.members)
+        except asyncio.CancelledError:
+            member.end(None)
+            raise
+        if not listed or member.ended.is_set():
+            raise member.error or LeaseLost("the worker's session ended", operation="join", object=member.id)
+        return member
+
+    async def close(self) -> None:
+        """Let all members leave."""
+        self._closed = True
+        if self._session is not None:
+            for member in self._session.members():
+                member.end(None)
+            await self._session.finished()
+
+    # --- Traffic ----------------------------------------------------------------------------------------------------------------
+
+    async def awake(self) -> None:
+        """To be called before anything is granted: returns once the lease is not the long one of an idle worker.
+
+        Returns too when the lease is lost; then no member may start anything.
+        """
+        self._touch()
+        session = self._session
+        if session is not None and session.lease_s > self.lease_s:
+            session.renew_soon()
+            await session.stands(lambda _: session.lease_s <= self.lease_s)
+
+    def started(self, messages: int) -> None:
+        """To be called before a grant is sent, unless the worker is `quiet` for another."""
+        if self._alone and self.in_flight + messages > 1:
+            raise InternalError("a message must run alone", operation="grant", observed=self.in_flight + messages)
+        self._touch()
+        self.in_flight += messages
+
+    def finished(self, messages: int) -> None:
+        """To be called when their handlers have ended, or will never start."""
+        self._touch()
+        self.in_flight -= messages
+        if self.in_flight < 0:
+            raise InternalError("more messages finished than were started", operation="finish", observed=self.in_flight)
+        self._moved.set()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether somebody runs alone or waits to: nobody else may grant anything."""
+        return bool(self._alone)
+
+    async def wait_unquiet(self) -> None:
+        """Wait until everybody may grant again."""
+        await self._until(lambda: not self._alone)
+
+    @asynccontextmanager
+    async def alone(self, member: Member, *, patience_s: float | None = None) -> AsyncIterator[bool]:
+        """Keep all others from starting anything, and wait until nothing is in flight in this process.
+
+        Gives whether it came to that: not when the member ended, or something was still running after ``patience_s`` (default: wait
+        as long as it takes; everybody else waits too). Then the others go on.
+        """
+        self._alone.append(member)
+        ended = asyncio.ensure_future(member.ended.wait())
+        ended.add_done_callback(lambda _: self._moved.set())
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._until(lambda: member.ended.is_set() or (self._alone[0] is member and not self.in_flight))
+            yield not member.ended.is_set() and self._alone[0] is member and not self.in_flight
+        finally:
+            ended.cancel()
+            self._alone.remove(member)
+            self._moved.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._moved = asyncio.Event() if self._moved.is_set() else self._moved
+            await self._moved.wait()
+
+    def _touch(self) -> None:
+        self._traffic_s = self._runtime.clock.monotonic_s()
+
+    def _wanted_lease_s(self) -> float:
+        busy = self._session is not None and any(member.busy for member in self._session.members())
+        idle_s = self._runtime.clock.monotonic_s() - self._traffic_s
+        wanted_s = lease_s(usual_s=self.lease_s, idle_s=idle_s, in_flight=busy or self.in_flight > 0)
+        return max(wanted_s, self.lease_s)
