@@ -1,0 +1,228 @@
+"""Messages on their way from one topic to another, where they stay what they were: each once, and in order, however often it is tried.
+
+Every copy has a sequence that was its own before anything was written, and goes by one name. So who does not know what became of a
+write opens the name again and sees: what is not above the last accepted sequence is there. Only a name that was not used for 30 days has
+left the state of its topic; what may have been written under it before that is looked for, by message id and sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..coordinator.keeper import OwnershipLost
+from ..log import (
+    ClosedError,
+    ForkedError,
+    Lake,
+    MessageView,
+    PenstockError,
+    Producer,
+    ProducerOptions,
+    ReopenError,
+    RetryError,
+    TopicDeleted,
+    TopicNotFound,
+)
+from ..log.backoff import Backoff
+from ..log.files import digest
+from ..log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
+from ..log.messages import COPY_SCHEMA, from_ms
+
+ATTEMPTS_MAX = 5
+"""So often a write is tried without any progress before it ends with the error of the last try."""
+_AGAIN_S = 0.1
+_BATCH_BYTES = 4 * MIB
+_BATCH_COPIES = 1000
+_OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
+_CLOCKS_DIFFER = timedelta(days=5)
+"""By at most so much the store times of two topics are taken to differ: each moves by a day at most with every entry of a wrong clock."""
+_NAME_KEPT = timedelta(milliseconds=NAMED_ROW_MS) - _CLOCKS_DIFFER
+
+
+class Copy(NamedTuple):
+    """A message and the sequence under which it is written."""
+
+    sequence: int
+    message: MessageView
+    """Id, message group, tag, keys, body and birth time are kept as they are; topic, queue, offset and store time say where it comes from."""
+    properties: dict[str, str]
+    """In place of the message's own; the writer adds the sequence."""
+
+
+class Written(NamedTuple):
+    """All copies of a call are durable."""
+
+    duplicates: int
+    """That were so before it."""
+    last_sequence: int
+    """Under the name, as far as is known."""
+
+
+def name_of(*parts: object) -> str:
+    """A producer's name made of parts; where it would be too long, a hash stands for what is behind the first."""
+    name = "/".join(map(str, parts))
+    return name if len(name.encode()) <= PRODUCER_NAME_BYTES_MAX else f"{parts[0]}/{digest(name.encode())}"
+
+
+class CopyWriter:
+    """Writes copies to one topic under one name. Whoever else does so under that name is fenced, and sees in its turn what was written.
+
+    ``prepare`` is called before the name is opened; ``may_write`` before every request, and once it says no nothing more is tried.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        topic: str,
+        name: str,
+        *,
+        sequence_property: str,
+        queue: int | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._lake = lake
+        self._topic = topic
+        self._name = name
+        self._sequence_property = sequence_property
+        self._queue = queue
+        self._prepare = prepare
+        self._may_write = may_write
+        self._producer: Producer | None = None
+        self._dropped: Producer | None = None
+        self._turn = asyncio.Lock()
+
+    async def last_sequence(self, known: int = -1) -> int:
+        """Of what was written under the name, -1 for nothing; fences whoever else has it open.
+
+        ``known`` is one that the caller knows to be written, or not to be needed any more.
+        """
+        await self._close_dropped()
+        if self._producer is None:
+            self._check_may_write()
+            if self._prepare is not None:
+                await self._prepare()
+            self._producer = await self._lake.producer(self._topic, name=self._name, options=_OPTIONS, known_sequence=known)
+        return self._producer.last_sequence
+
+    async def write(self, copies: Sequence[Copy]) -> Written:
+        """Return when all of them, one at least, are durable. Their sequences rise; all below the first are written or not needed.
+
+        What fails for a moment, or with an unknown outcome, is looked at and tried again. Raises `OwnershipLost` once ``may_write`` says no, the
+        error of the last of five tries without progress, or at once what trying again does not help.
+        """
+        async with self._turn:
+            left, duplicates = list(copies), None
+            failures, backoff = 0, Backoff(_AGAIN_S)
+            while True:
+                count = len(left)
+                try:
+                    last = await self.last_sequence(copies[0].sequence - 1)
+                    left = await self._unwritten([copy for copy in left if copy.sequence > last])
+                    duplicates = count - len(left) if duplicates is None else duplicates
+                    for batch in _batches(list(left)):
+                        last = await self._send(batch)
+                        del left[: len(batch)]
+                    return Written(duplicates, last)
+                except (PenstockError, asyncio.CancelledError) as error:
+                    self._drop()
+                    failures = failures + 1 if len(left) == count else 1
+                    if failures == ATTEMPTS_MAX or not self._helps_again(error):
+                        raise
+                await asyncio.sleep(backoff.next_s())
+
+    async def close(self) -> None:
+        """Let go of the name; what is on its way comes to its end first."""
+        async with self._turn:
+            self._drop()
+            await self._close_dropped()
+
+    def _helps_again(self, error: BaseException) -> bool:
+        """Whether trying again may go better after this."""
+        if isinstance(error, ClosedError | ForkedError | OwnershipLost):
+            return False
+        if isinstance(error, TopicNotFound):
+            return self._prepare is not None  # which makes it
+        return isinstance(error, RetryError | ReopenError | TopicDeleted)
+
+    async def _send(self, batch: Sequence[Copy]) -> int:
+        self._check_may_write()
+        assert self._producer is not None, "it was opened"
+        await self._producer.send_copies(self._rows(batch))
+        return self._producer.last_sequence
+
+    def _rows(self, batch: Sequence[Copy]) -> pa.Table:
+        rows = [
+            {
+                "queue": self._queue,
+                "message_group": message.message_group,
+                "tag": message.tag,
+                "keys": list(message.keys),
+                "properties": list({**properties, self._sequence_property: str(sequence)}.items()),
+                "body": message.body,
+                "sequence": sequence,
+                "message_id": message.message_id,
+                "born_timestamp": message.born_timestamp,
+            }
+            for sequence, message, properties in batch
+        ]
+        return pa.Table.from_pylist(rows, COPY_SCHEMA)
+
+    async def _unwritten(self, copies: list[Copy]) -> list[Copy]:
+        """Without those that were written under this name before it left the state.
+
+        The name is open, so nobody adds to them. What was written less than 30 days ago, the name's last sequence tells; and a copy is younger
+        than its message.
+        """
+        topic = await self._lake.topic(self._topic)
+        forgotten_until = from_ms(topic.tail.state.store_time_ms) - _NAME_KEPT
+        old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
+        if not old:
+            return copies
+        found: set[tuple[str, str]] = set()
+        reader = await self._lake.reader(self._topic)
+        oldest = min(copy.message.store_timestamp for copy in old) - _CLOCKS_DIFFER
+        columns = ["message_id", "producer", "properties"]
+        # A row that cannot be read any more is lost, so it is written again: it is no reason to stop.
+        source = reader.read(start=oldest, end=forgotten_until, columns=columns, damaged="skip")
+        async for batch in source:
+            mine = batch.filter(pc.equal(batch["producer"], self._name))
+            properties = (dict(pairs or ()) for pairs in mine["properties"].to_pylist())
+            sequences = (one.get(self._sequence_property, "") for one in properties)
+            found.update(zip(mine["message_id"].to_pylist(), sequences, strict=True))
+        return [copy for copy in copies if (copy.message.message_id, str(copy.sequence)) not in found]
+
+    def _check_may_write(self) -> None:
+        if not self._may_write():
+            raise OwnershipLost(
+                "nothing more may be written under this name by this process", operation="write copies", object=self._name
+            )
+
+    def _drop(self) -> None:
+        """Open the name anew the next time."""
+        self._dropped, self._producer = self._producer or self._dropped, None
+
+    async def _close_dropped(self) -> None:
+        if self._dropped is not None:
+            with suppress(PenstockError):  # what became of its sends is seen from the name
+                await self._dropped.close()
+            self._dropped = None
+
+
+def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+    """In runs that are neither long nor large."""
+    first, size_bytes = 0, 0
+    for place, copy in enumerate(copies):
+        size_bytes += len(copy.message.body)
+        if size_bytes >= _BATCH_BYTES or place - first + 1 == _BATCH_COPIES:
+            yield copies[first : place + 1]
+            first, size_bytes = place + 1, 0
+    if first < len(copies):
+        yield copies[first:]

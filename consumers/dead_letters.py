@@ -1,0 +1,190 @@
+"""Dead letters: messages that a consumer group gave up, as messages of the topic ``%DLQ%<group>``.
+
+The cell of a queue gives every dead letter a sequence, never twice, before anything is written for it; here it is written under the name
+of that queue with that sequence. So whoever owns the queue writes only what is not there, and who owned it before adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..coordinator.groups import check_group_name
+from ..log import CallError, Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
+from ..log.limits import KIB
+from ..log.paths import DLQ_PREFIX
+from .copies import Copy, CopyWriter, name_of
+
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+ORIGIN_QUEUE = "DLQ_ORIGIN_QUEUE"
+ORIGIN_OFFSET = "DLQ_ORIGIN_OFFSET"
+RECONSUME_TIMES = "RECONSUME_TIMES"
+"""Deliveries after the first."""
+REASON = "DLQ_REASON"
+SEQUENCE = "DLQ_SEQUENCE"
+_OWN = frozenset({ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES, REASON, SEQUENCE})
+_PREFIX = "DLQ_"
+
+REASON_CHARS_MAX = 256
+QUEUE = 0
+"""All dead letters lie in this queue of their topic, also where somebody made it with more."""
+_MORE_PROPERTIES_BYTES = 4 * KIB
+
+
+class DeadLetter(NamedTuple):
+    """A message that was given up."""
+
+    sequence: int
+    """The cell's."""
+    message: MessageView
+    attempts: int
+    """Deliveries, the last one included; 0 for a message that was skipped."""
+    reason: str
+    """Why it failed the last time, or why it was given up; cut to 256 characters."""
+
+
+class Origin(NamedTuple):
+    """Where a dead letter comes from, and why it is one."""
+
+    topic: str
+    queue: int
+    offset: int
+    reconsume_times: int
+    reason: str
+
+
+class DeadLettersAhead(CallError):
+    """The dead-letter queue holds later sequences than the cell has given.
+
+    Another owner has gone on; or the cells were lost or begun anew, and their sequences must go on behind ``last_sequence``.
+    """
+
+    kind = "dead_letters_ahead"
+    last_sequence: int = -1
+
+
+class DeadLetterWriter:
+    """Writes the dead letters of one queue of a topic, for the group that gave them up. Made by whoever owns the queue.
+
+    The topic ``%DLQ%<group>`` is made by the first dead letter: NORMAL, one queue, kept for three days, with limits that what the origin took
+    fits in. ``may_write`` is asked before every request; it only saves work, as nothing is doubled by who is not the owner any more.
+    """
+
+    def __init__(self, lake: Lake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._lake = lake
+        self._origin = topic
+        self.topic = dead_letter_topic(group)
+        """The topic that it writes to."""
+        self._copies = CopyWriter(
+            lake,
+            self.topic,
+            name_of("dead-letters", topic, queue),
+            sequence_property=SEQUENCE,
+            queue=QUEUE,
+            prepare=self._make_topic,
+            may_write=may_write,
+        )
+
+    async def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
+
+        ``letters`` are all that the cell has assigned and does not know to be durable, by sequence. Raises `OwnershipLost` once ``may_write``
+        says no, `DeadLettersAhead`, or a retry error or an unknown outcome after five tries: then the same call may be made again.
+        """
+        if not letters:
+            return
+        copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
+        written = await self._copies.write(copies)
+        if written.last_sequence > copies[-1].sequence:
+            error = DeadLettersAhead(
+                "the dead-letter queue is ahead of the cell that gives its sequences",
+                operation="write dead letters",
+                object=self.topic,
+                expected=f"at most sequence {copies[-1].sequence}",
+                observed=f"sequence {written.last_sequence}",
+                hint="another owner has gone on; or, if the group's cells were lost, let their sequences go on behind the observed one",
+            )
+            error.last_sequence = written.last_sequence
+            raise error
+
+    async def close(self) -> None:
+        """Let go of the name."""
+        await self._copies.close()
+
+    async def _make_topic(self) -> None:
+        try:
+            await self._lake.topic(self.topic, writable=True)
+        except TopicNotFound:
+            limits = TopicLimits()
+            with suppress(TopicNotFound):
+                limits = (await self._lake.topic(self._origin)).settings.limits
+            with suppress(TopicExists):  # another has made it a moment ago, for a topic with other limits
+                await self._lake.create_topic(self.topic, dead_letter_settings(limits))
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic of a group's dead letters. Raises `InvalidArgument` or `LimitExceeded` for what cannot be a group."""
+    check_group_name(group)
+    return DLQ_PREFIX + group
+
+
+def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
+    """Of a topic for dead letters that may be as large as ``origin`` allows."""
+    limits = TopicLimits(
+        body_bytes=origin.body_bytes,
+        properties_bytes=origin.properties_bytes + _MORE_PROPERTIES_BYTES,
+        properties=origin.properties + len(_OWN),
+        group_bytes=origin.group_bytes,
+    )
+    return TopicSettings(queues=1, limits=limits)
+
+
+def buried(letter: DeadLetter) -> dict[str, str]:
+    """The properties of a dead letter: the message's, then its origin and history.
+
+    Names of the message's own that begin with ``DLQ_`` get that in front once more, so that a dead letter that dies in turn is lossless too.
+    """
+    message = letter.message
+    return {
+        **{_kept(name): value for name, value in message.properties.items()},
+        ORIGIN_TOPIC: message.topic,
+        ORIGIN_MESSAGE_ID: message.message_id,
+        ORIGIN_QUEUE: str(message.queue),
+        ORIGIN_OFFSET: str(message.offset),
+        RECONSUME_TIMES: str(max(0, letter.attempts - 1)),
+        REASON: _visible(letter.reason)[:REASON_CHARS_MAX],
+    }
+
+
+def unburied(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that the message had before it became a dead letter."""
+    return {
+        name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else name: value
+        for name, value in properties.items()
+        if name not in _OWN
+    }
+
+
+def origin_of(properties: Mapping[str, str]) -> Origin | None:
+    """Where a dead letter comes from; None when it is none: anybody may send to the topic."""
+    try:
+        return Origin(
+            properties[ORIGIN_TOPIC],
+            int(properties[ORIGIN_QUEUE]),
+            int(properties[ORIGIN_OFFSET]),
+            int(properties[RECONSUME_TIMES]),
+            properties[REASON],
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _kept(name: str) -> str:
+    return _PREFIX + name if name in _OWN or name.startswith(_PREFIX) else name
+
+
+def _visible(text: str) -> str:
+    """On one line, and without what no property may hold."""
+    return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))
