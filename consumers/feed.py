@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from ..log.errors import ClosedError, DataDamaged, InternalError, TopicDeleted
+from ..log.errors import ClosedError, InternalError, TopicDeleted
 from ..log.fold import Folded
 from ..log.limits import MIB
 from ..log.messages import MESSAGE_SCHEMA
-from ..log.paths import TopicPaths
 from ..log.reader import Reader
-from ..log.reading import out_of_range
-from ..log.rows import decode_entry, staged_parts
+from ..log.reading import Rows, out_of_range
 from ..log.state import State
+from ..log.table.snapshot import Snapshot
 from ..log.topics import Topic
-from .feed_cache import Arrival, FeedCache
-from .rows import check_dense, cut
+from .feed_behind import Backlog, CatchUp
+from .feed_window import Window
+from .rows import check_dense
 
 CACHE_BYTES = 64 * MIB
-_ENTRIES_AHEAD = 4
 _PICK_GAP = 1024
 
 
@@ -41,14 +39,18 @@ class Feed:
     def __init__(self, topic: Topic, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._topic = topic
         self._tail = topic.tail
-        self._cache = FeedCache(cache_bytes)
+        self._cache_bytes = cache_bytes
+        self._live = Window(topic, cache_bytes)
+        self._backlog: Backlog | None = None
+        self._opening = asyncio.Lock()
         self._reader = Reader(topic)
+        self._rows = Rows(topic, asyncio.Event())
+        self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}
         self._behind: dict[tuple[int, int], CatchUp] = {}
         """By queue and the offset they come to next."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
-        self._loads: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -59,7 +61,7 @@ class Feed:
     @property
     def cached_bytes(self) -> int:
         """Of entries kept for queues that have not taken their rows yet."""
-        return self._cache.size_bytes
+        return self._live.cache.size_bytes + (0 if self._backlog is None else self._backlog.window.cache.size_bytes)
 
     def attach(self, queue: int) -> None:
         """Keep live rows of this queue from now on. Attached twice, it is to be detached twice."""
@@ -69,7 +71,7 @@ class Feed:
             if not self._attached:
                 self._tail.fold_listeners.append(self._folded)
                 self._tail.jump_listeners.append(self._jumped)
-            self._cache.begin(queue, self.next_offset(queue))
+            self._live.cache.begin(queue, self.next_offset(queue))
         self._attached[queue] = self._attached.get(queue, 0) + 1
 
     async def detach(self, queue: int) -> None:
@@ -78,11 +80,11 @@ class Feed:
         if self._attached[queue]:
             return
         del self._attached[queue]
-        self._cache.end(queue)
+        self._live.cache.leave(queue)
         if not self._attached:
             self._tail.fold_listeners.remove(self._folded)
             self._tail.jump_listeners.remove(self._jumped)
-        await self._end_behind(queue, keep=0)
+        await self._at_tail(queue)
 
     def next_offset(self, queue: int) -> int:
         """The offset of the queue's next message, as far as this process knows the log. Raises `TopicDeleted`."""
@@ -99,19 +101,14 @@ class Feed:
         and `StoreUnavailable` when the store does not answer.
         """
         self._check_attached(queue)
-        if self._attached[queue] == 1:
-            self._cache.forget_below(queue, start)
         while start < self.next_offset(queue):
-            arrivals = self._cache.covering(queue, start, start + rows_max)
-            if arrivals:
-                rows = await self._live(arrivals, queue, start, rows_max, bytes_max)
-                if rows is not None:
-                    await self._end_behind(queue, keep=self._attached.get(queue, 0) - 1)
-            else:
-                rows = await self._older(queue, start, rows_max, bytes_max)
+            rows = await self._next(queue, start, rows_max, bytes_max)
             if rows is not None:
                 return rows
             self._check_attached(queue)
+        if self._attached[queue] == 1:
+            self._live.cache.drop_below(queue, start)
+            await self._at_tail(queue)
         return None
 
     async def arrived(self, queue: int, start: int) -> None:
@@ -171,107 +168,103 @@ class Feed:
             self._tail.jump_listeners.remove(self._jumped)
         self._attached.clear()
         self._fail(ClosedError("the feed is closed", operation="arrived", object=self._topic.paths.topic))
-        tasks = [task for task in (self._polling, *self._loads) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+        await self._live.close()
+        await self._end_backlog()
         while self._behind:
             await self._behind.popitem()[1].close()
-        self._cache = FeedCache(0)
+        self._live = Window(self._topic, 0)
 
-    # --- Live rows
+    # --- Where rows come from
 
-    async def _live(self, arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows from the cache; None when they cannot be had from there after all."""
-        first = arrivals[0]
-        for arrival in arrivals[:_ENTRIES_AHEAD]:
-            if arrival.rows is None and (arrival.loading is None or arrival.loading.done()):
-                arrival.loading = asyncio.ensure_future(self._load(arrival))
-                self._loads.add(arrival.loading)
-                arrival.loading.add_done_callback(self._loads.discard)
-        if first.rows is None:
-            assert first.loading is not None
-            await asyncio.wait((first.loading,))
-            if first.loading.cancelled():
-                return None
-            first.loading.result()
-        return self._taken(arrivals, queue, start, rows_max, bytes_max)
+    async def _next(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
+        """Rows from the first place that has them; None to look again."""
+        shared = self._attached[queue] > 1
+        if not shared:
+            self._live.cache.drop_below(queue, start)
+            if self._backlog is not None:
+                self._backlog.drop_below(queue, start)
+        rows = await self._live.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+        if rows is not None:
+            if not shared:
+                await self._at_tail(queue)
+            return rows
+        if (queue, start) not in self._behind:
+            backlog = await self._joined(queue, start)
+            rows = None if backlog is None else await backlog.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+        return await self._older(queue, start, rows_max, bytes_max) if rows is None else rows
 
-    def _taken(self, arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        pieces: list[pa.RecordBatch] = []
-        at, left_bytes = start, bytes_max
-        for arrival in arrivals:
-            for batch in () if arrival.rows is None else arrival.rows.get(queue, ()):
-                first = int(batch.column("offset")[0].as_py())
-                if first > at or at - start >= rows_max or left_bytes <= 0:
-                    break
-                if at < first + batch.num_rows:
-                    piece = cut(batch.slice(at - first), rows_max=rows_max - (at - start), bytes_max=left_bytes)
-                    pieces.append(piece)
-                    at += piece.num_rows
-                    left_bytes -= piece.nbytes
-        if not pieces:
-            return None
-        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
-
-    async def _load(self, arrival: Arrival) -> None:
-        """Decode an entry, for all queues that want rows of it."""
-        assert arrival.stored is not None
-        folded, data = arrival.stored
-        queues = set(arrival.spans)
-        parts = await staged_parts(self._topic.store, self._topic.paths, folded, queues=queues)
-        spans = dict(arrival.spans)
-        work = partial(_rows_by_queue, self._topic.paths, folded, data, parts, queues, spans)
-        try:
-            rows = await self._topic.runtime.offload(work)
-        except DataDamaged:
-            rows = {}
-        self._cache.decoded(arrival, rows)
-        for queue in spans.keys() - rows.keys():
-            self._cache.forget_through(queue, arrival)  # the reader finds it elsewhere, or says what is lost
-
-    # --- What is not in the cache
+    async def _joined(self, queue: int, start: int) -> Backlog | None:
+        """The window on the log behind the table, if that is where the offset is."""
+        async with self._opening:
+            if self._backlog is None or self._backlog.over:
+                await self._end_backlog()
+                self._table = await self._rows.refresh()
+                if queue not in self._attached or start < self._table.end(queue):
+                    return None
+                self._live.cache.limit(self._cache_bytes // 2)
+                self._backlog = Backlog(self._topic, self._cache_bytes // 2)
+                await self._backlog.open(self._table.published, self._attached)
+            if queue in self._attached:
+                self._backlog.join(queue, start)
+            return self._backlog
 
     async def _older(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """Rows by the reader's way; None when what it was opened for has been read."""
         source = self._behind.pop((queue, start), None)
         is_new = source is None
         if source is None:
-            await self._end_behind(queue, keep=self._attached[queue] - 1)
-            source = CatchUp(self._reader, queue, start)
+            await self._end_behind(queue, keep=self._attached.get(queue, 0) - 1)
+            table_end = self._table.end(queue)
+            source = CatchUp(self._reader, queue, start, table_end if start < table_end else "latest")
         try:
-            rows = await source.take(rows_max, bytes_max)
+            rows = await source.fetch(rows_max=rows_max, bytes_max=bytes_max)
         except BaseException:
             await source.close()
             raise
-        if rows is None:
-            await source.close()
-            if is_new:
-                raise InternalError(
-                    "the reader has nothing where there are messages", operation="fetch", object=f"queue {queue}", observed=start
-                )
-        elif self._closed or queue not in self._attached:
-            await source.close()
-        else:
+        if rows is not None and queue in self._attached:
             self._behind[queue, source.offset] = source
+        else:
+            await source.close()
+        if rows is None and is_new:
+            raise InternalError(
+                "the reader has nothing where there are messages", operation="fetch", object=f"queue {queue}", observed=start
+            )
         return rows
+
+    async def _at_tail(self, queue: int) -> None:
+        """The queue needs nothing but live rows any more."""
+        if self._backlog is not None:
+            self._backlog.leave(queue)
+            if self._backlog.over:
+                await self._end_backlog()
+        await self._end_behind(queue, keep=0)
 
     async def _end_behind(self, queue: int, *, keep: int) -> None:
         """Close all but the newest ``keep`` of what reads older rows of a queue."""
-        open_ = [key for key in self._behind if key[0] == queue]
-        for key in open_[: max(0, len(open_) - keep)]:
-            await self._behind.pop(key).close()
+        if self._behind:
+            open_ = [key for key in self._behind if key[0] == queue]
+            for key in open_[: max(0, len(open_) - keep)]:
+                await self._behind.pop(key).close()
+
+    async def _end_backlog(self) -> None:
+        backlog, self._backlog = self._backlog, None
+        if backlog is not None:
+            self._live.cache.limit(self._cache_bytes)
+            await backlog.close()
 
     # --- The tail
 
     def _folded(self, folded: Folded, data: bytes) -> None:
         if self._topic.is_current:
-            self._cache.take(folded, data)
+            self._live.cache.take(folded, data)
         self._wake()
 
     def _jumped(self, state: State) -> None:
         if self._topic.is_current:
-            self._cache.jump(state)
+            self._live.cache.jump(state)
         self._wake()
 
     async def _poll(self) -> None:
@@ -328,56 +321,3 @@ class Feed:
             object=self._topic.paths.topic,
             hint="open it anew if it was created again",
         )
-
-
-class CatchUp:
-    """What reads older rows of one queue, kept open between fetches."""
-
-    def __init__(self, reader: Reader, queue: int, start: int) -> None:
-        self._queue = queue
-        self._source = reader.read(queue=queue, start=start)
-        self._rows: pa.RecordBatch | None = None
-        self.offset = start
-        """The next to come."""
-
-    async def take(self, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """The next rows; None at the end of what there was when it began."""
-        if self._rows is None:
-            self._rows = await anext(self._source, None)
-            if self._rows is None:
-                return None
-            check_dense(self._rows, self._queue, self.offset)
-        taken = cut(self._rows, rows_max=rows_max, bytes_max=bytes_max)
-        self._rows = None if taken.num_rows == self._rows.num_rows else self._rows.slice(taken.num_rows)
-        self.offset += taken.num_rows
-        return taken
-
-    async def close(self) -> None:
-        await self._source.aclose()
-
-
-def _rows_by_queue(
-    paths: TopicPaths,
-    folded: Folded,
-    data: bytes,
-    parts: dict[str, bytes | None],
-    queues: set[int],
-    spans: dict[int, tuple[int, int]],
-) -> dict[int, list[pa.RecordBatch]]:
-    """The rows of an entry for each of ``spans`` that is whole."""
-    decoded = decode_entry(paths, folded, data, parts, queues=queues)
-    table = decoded.table.combine_chunks()
-    lost = {one.queue for one in decoded.lost}
-    of_row = table.column("queue").to_numpy()
-    found: dict[int, list[pa.RecordBatch]] = {}
-    for queue, (first, limit) in spans.items():
-        if queue in lost:
-            continue
-        begin, end = np.searchsorted(of_row, (queue, queue + 1))
-        batches = table.slice(begin, end - begin).to_batches()
-        rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        check_dense(rows, queue, first)
-        if rows.num_rows != limit - first:
-            raise InternalError("an entry has other rows than it says", object=f"queue {queue}", observed=rows.num_rows)
-        found[queue] = [rows]
-    return found

@@ -145,18 +145,23 @@ def decode_entry(
 
 
 def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
-    slices: list[pa.Table] = []
+    places: list[tuple[str | None, int, int]] = []
+    """(file, first row, row behind the last): as few as the runs allow."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     lost: list[LostRange] = []
     for run in runs:
         rows = files[run.key]
-        limit = run.first_offset + run.count
-        if isinstance(rows, pa.Table) and run.first_row + run.count <= rows.num_rows:
-            slices.append(rows.slice(run.first_row, run.count))
+        limit, behind = run.first_offset + run.count, run.first_row + run.count
+        if isinstance(rows, pa.Table) and behind <= rows.num_rows:
             offsets.append(np.arange(run.first_offset, limit))
+            if places and places[-1][0] == run.key and places[-1][2] == run.first_row:
+                places[-1] = (run.key, places[-1][1], behind)
+            else:
+                places.append((run.key, run.first_row, behind))
         else:
             reason = rows if isinstance(rows, str) else "it has fewer rows than its footer says"
             lost.append(LostRange(run.queue, run.first_offset, limit, paths.root + (run.key or ""), reason))
+    slices = [files[key].slice(first, behind - first) for key, first, behind in places]  # type: ignore[union-attr]
     if not slices:
         return EntryRows(MESSAGE_SCHEMA.empty_table(), tuple(lost))
     table = pa.concat_tables(slices)
