@@ -1,0 +1,371 @@
+"""Dead letters: what lies in ``%DLQ%<group>``, and that each lies there once, whoever writes it and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.consumers.copies import name_of
+from penstock.consumers.dead_letters import (
+    REASON_CHARS_MAX,
+    DeadLetter,
+    DeadLettersAhead,
+    DeadLetterWriter,
+    buried,
+    dead_letter_topic,
+    origin_of,
+    unburied,
+)
+from penstock.coordinator.keeper import OwnershipLost
+from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, TopicLimits, TopicSettings
+from penstock.log.limits import MIB, PRODUCER_NAME_BYTES_MAX
+from penstock.log.messages import check_message
+from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
+
+
+def test_the_first_dead_letter_makes_the_topic() -> None:
+    limits = TopicLimits(body_bytes=5 * MIB, properties=200, properties_bytes=20_000, group_bytes=100)
+
+    async def script(scene: Scene) -> None:
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await writer.write([])
+        assert list(await scene.lake.topics()) == ["orders"]
+        await writer.write(letters(await scene.sent(1)))
+        settings = (await scene.lake.topics())[DLQ].settings
+        assert (settings.message_type, settings.queues, settings.retention) == (MessageType.NORMAL, 1, timedelta(days=3))
+        assert (settings.limits.body_bytes, settings.limits.group_bytes) == (5 * MIB, 100)
+        largest = Message(b"x" * 5 * MIB, properties={f"{n:03}": "v" * 90 for n in range(200)})
+        check_message(largest, MessageType.NORMAL, limits)
+        (message,) = await scene.sent(1)
+        dead = buried(DeadLetter(7, message._replace(properties=dict(largest.properties)), 17, "x" * 1000))
+        assert len(dead) > 200
+        check_message(largest._replace(properties={**dead, "DLQ_SEQUENCE": "9" * 19}), MessageType.NORMAL, settings.limits)
+
+    Scene(limits=limits).play(script)
+
+
+def test_a_dead_letter_is_the_message_and_says_where_it_comes_from_and_why() -> None:
+    async def script(scene: Scene) -> None:
+        message = (await scene.sent(5))[4]
+        await DeadLetterWriter(scene.lake, "billing", "orders", message.queue).write(letters([message], first=12))
+        (dead,) = await scene.read()
+        assert dead[3:7] == message[3:7], "id, message group, tag, keys"
+        assert (dead.body, dead.born_timestamp) == (message.body, message.born_timestamp)
+        assert dead.properties == {
+            "n": "4",
+            "DLQ_ORIGIN_TOPIC": "orders",
+            "DLQ_ORIGIN_MESSAGE_ID": message.message_id,
+            "DLQ_ORIGIN_QUEUE": str(message.queue),
+            "DLQ_ORIGIN_OFFSET": str(message.offset),
+            "RECONSUME_TIMES": "16",
+            "DLQ_REASON": "boom",
+            "DLQ_SEQUENCE": "12",
+        }
+        assert origin_of(dead.properties) == ("orders", message.queue, message.offset, 16, "boom")
+        assert unburied(dead.properties) == message.properties
+
+    Scene().play(script)
+
+
+@pytest.mark.parametrize(
+    ("reason", "stored"),
+    [
+        ("ValueError: no\n  such\torder", "ValueError: no such order"),
+        ("x" * 1000, "x" * REASON_CHARS_MAX),
+        ("ü" * 300, "ü" * REASON_CHARS_MAX),
+        ("\x1b[31mred \udcff", "·[31mred ·"),
+        ("", ""),
+    ],
+)
+def test_the_reason_is_one_line_that_a_property_can_hold(reason: str, stored: str) -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(1)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages, reason=reason, attempts=0))
+        (dead,) = await scene.read()
+        assert (dead.properties["DLQ_REASON"], dead.properties["RECONSUME_TIMES"]) == (stored, "0")
+
+    Scene().play(script)
+
+
+def test_a_dead_letter_that_dies_loses_nothing_of_what_it_was() -> None:
+    async def script(scene: Scene) -> None:
+        names = {"DLQ_REASON": "mine", "DLQ_": "odd", "DLQ_DLQ_X": "x", "RECONSUME_TIMES": "many", "ORIGIN_TOPIC": "o"}
+        first = (await scene.sent(1, properties=names))[0]
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters([first]))
+        (dead,) = await scene.read()
+        await DeadLetterWriter(scene.lake, "audit", DLQ, 0).write(letters([dead], first=3))
+        (dead_twice,) = await scene.read("%DLQ%audit")
+        assert origin_of(dead_twice.properties) == (DLQ, 0, 0, 16, "boom")
+        assert unburied(dead_twice.properties) == dead.properties
+        assert unburied(unburied(dead_twice.properties)) == first.properties
+        assert dead_twice.message_id == first.message_id
+
+    Scene().play(script)
+
+
+def test_the_same_call_again_writes_nothing_twice() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(6)
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await writer.write(letters(messages[:3]))
+        await writer.write(letters(messages[:3]))
+        await writer.write(letters(messages[1:5], first=1))
+        await writer.close()
+        await writer.write(letters(messages[2:], first=2))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_the_next_owner_writes_what_is_not_there() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:3], first=10))
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[1:], first=11))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_who_was_the_owner_adds_nothing_that_the_next_one_wrote() -> None:
+    """Also where each believes to be the owner, and both write in turns."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(6)
+        one, other = (DeadLetterWriter(scene.process(), "billing", "orders", 0) for _ in range(2))
+        for known in range(1, len(messages) + 1):
+            await one.write(letters(messages[:known]))
+            await other.write(letters(messages[:known]))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_owners_that_write_at_once_write_each_letter_once_and_in_order() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(40)
+        writers = [DeadLetterWriter(scene.process(), "billing", "orders", 0) for _ in range(3)]
+        for limit in (10, 20, 40):
+            await asyncio.gather(*(writer.write(letters(messages[:limit])) for writer in writers))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_two_calls_of_one_owner_take_turns() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(4)
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await asyncio.gather(writer.write(letters(messages[:2])), writer.write(letters(messages)))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_queues_and_topics_with_the_same_sequences_do_not_meet() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.lake.create_topic("refunds", TopicSettings(queues=1))
+        orders, refunds = await scene.sent(6), await scene.sent(2, "refunds")
+        by_queue = {queue: [one for one in orders if one.queue == queue] for queue in range(2)}
+        assert all(by_queue.values())
+        for queue, messages in by_queue.items():
+            await DeadLetterWriter(scene.lake, "billing", "orders", queue).write(letters(messages))
+        await DeadLetterWriter(scene.lake, "billing", "refunds", 0).write(letters(refunds))
+        assert ids(await scene.read()) == ids([*by_queue[0], *by_queue[1], *refunds])
+
+    Scene().play(script)
+
+
+def test_longest_names() -> None:
+    group, topic = "g" * 122, "t" * 127
+    with pytest.raises(LimitExceeded, match="the consumer group's name is too long"):
+        dead_letter_topic(group + "g")
+    with pytest.raises(InvalidArgument, match="bad consumer group name"):
+        dead_letter_topic("a/b")
+    names = {name_of("dead-letters", topic, queue) for queue in range(2)} | {name_of("dead-letters", topic[1:], 0)}
+    assert len(names) == 3
+    assert all(len(name.encode()) <= PRODUCER_NAME_BYTES_MAX for name in names)
+    assert name_of("dead-letters", "orders", 3) == "dead-letters/orders/3"
+
+    async def script(scene: Scene) -> None:
+        await scene.lake.create_topic(topic, TopicSettings(queues=2))
+        messages = [one for one in await scene.sent(4, topic) if one.queue == 1]
+        for lake in (scene.lake, scene.process()):
+            await DeadLetterWriter(lake, group, topic, 1).write(letters(messages))
+        assert ids(await scene.read("%DLQ%" + group)) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_a_topic_that_somebody_made_is_taken_as_it_is() -> None:
+    async def script(scene: Scene) -> None:
+        tiny = TopicLimits(body_bytes=1, properties=1, properties_bytes=1, group_bytes=1)
+        await scene.lake.create_topic(DLQ, TopicSettings(message_type=MessageType.FIFO, queues=4, limits=tiny))
+        messages = await scene.sent(12)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages))
+        found = await scene.read()
+        assert ids(found) == ids(messages)
+        assert {one.queue for one in found} == {0}
+
+    Scene().play(script)
+
+
+def test_many_and_large_ones_go_in_several_batches_in_order() -> None:
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1)
+        large = [message._replace(message_id=f"{n:032x}", body=b"%d" % n * MIB) for n in range(6)]
+        small = [message._replace(message_id=f"{n:032x}") for n in range(6, 2_506)]
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters([*large, *small]))
+        found = await scene.read()
+        assert ids(found) == [f"{n:032x}" for n in range(2_506)]
+        assert [one.body for one in found[:6]] == [one.body for one in large]
+
+    Scene().play(script)
+
+
+def test_who_may_not_write_any_more_writes_nothing() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        answers = [True, True, True, False]
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0, may_write=lambda: answers.pop(0))
+        await writer.write(letters(messages[:1]))
+        await writer.write(letters(messages[:2]))
+        with pytest.raises(OwnershipLost, match="nothing more may be written under this name by this process"):
+            await writer.write(letters(messages))
+        assert ids(await scene.read()) == ids(messages[:2])
+        with pytest.raises(OwnershipLost):
+            await DeadLetterWriter(scene.lake, "other", "orders", 0, may_write=lambda: False).write(letters(messages))
+        assert "%DLQ%other" not in await scene.lake.topics()
+
+    Scene().play(script)
+
+
+def test_a_topic_that_is_deleted_and_made_again_gets_the_rest() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(6)
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await writer.write(letters(messages[:2]))
+        operator = scene.process()
+        await operator.delete_topic(DLQ)
+        await writer.write(letters(messages[2:4], first=2))
+        assert ids(await scene.read()) == ids(messages[2:4])
+        await operator.delete_topic(DLQ)
+        await operator.create_topic(DLQ, TopicSettings(queues=1))
+        await writer.write(letters(messages[3:], first=3))
+        assert ids(await scene.read()) == ids(messages[4:]), "the one before had been written, and was deleted with the topic"
+
+    Scene().play(script)
+
+
+@pytest.mark.parametrize("days", [24, 26, 31])
+def test_what_is_found_after_a_month_is_not_written_again(days: int) -> None:
+    """The owner died between the append and its cell's write; the name may have left the state before the next one comes."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:3], first=7))
+        await scene.pass_days(days)
+        for lake in (scene.process(), scene.process()):  # the second one finds the name as the first one left it
+            await DeadLetterWriter(lake, "billing", "orders", 0).write(letters(messages[1:3], first=8))
+        fresh = await scene.sent(1)
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters([*messages[1:], *fresh], first=8))
+        found = [one for one in await scene.read() if one.body != b"a day"]
+        assert ids(found) == ids([*messages, *fresh])
+
+    Scene().play(script)
+
+
+def test_of_a_message_that_died_again_after_a_reset_both_letters_are_there() -> None:
+    """Also when the name has left the state meanwhile: a letter is told by its sequence, not by its message alone."""
+
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters([message], first=5))
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters([message], first=6))
+        await scene.pass_days(31)
+        for lake in (scene.process(), scene.process()):
+            await DeadLetterWriter(lake, "billing", "orders", 0).write(letters([message] * 2, first=6))
+        found = [one for one in await scene.read() if one.body != b"a day"]
+        assert [(one.message_id, one.properties["DLQ_SEQUENCE"]) for one in found] == [
+            (message.message_id, str(n)) for n in (5, 6, 7)
+        ]
+
+    Scene().play(script)
+
+
+def test_an_owner_of_long_ago_writes_nothing_after_the_next_one() -> None:
+    """It wakes a month later with a letter that was buried and has expired; the next owner's opening has said so."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:2]))
+        await scene.lake.delete_topic(DLQ)  # as if retention had taken them
+        await scene.pass_days(31)
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[2:], first=2))
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(
+            letters(messages[:2])[1:] + letters(messages[2:], first=2)
+        )
+        assert ids(await scene.read()) == ids(messages[2:])
+
+    Scene().play(script)
+
+
+def test_cells_that_begin_anew_are_noticed() -> None:
+    """Else what they give up would be taken for written."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:4]))
+        with pytest.raises(DeadLettersAhead, match=r"%DLQ%billing; expected: at most sequence 1; observed: sequence 3") as caught:
+            await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[3:]))
+        assert caught.value.last_sequence == 3
+        assert ids(await scene.read()) == ids(messages[:4])
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[4:], first=4))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_a_call_that_is_cancelled_can_be_made_again() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        for turns in range(60):
+            task = asyncio.ensure_future(writer.write(letters(messages)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await writer.write(letters(messages))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+@pytest.mark.parametrize("change", [{"DLQ_ORIGIN_TOPIC": None}, {"DLQ_ORIGIN_OFFSET": "x"}, {"DLQ_ORIGIN_QUEUE": ""}])
+def test_what_is_no_dead_letter_has_no_origin(change: dict[str, Any]) -> None:
+    whole = {
+        "DLQ_ORIGIN_TOPIC": "t",
+        "DLQ_ORIGIN_QUEUE": "1",
+        "DLQ_ORIGIN_OFFSET": "2",
+        "RECONSUME_TIMES": "3",
+        "DLQ_REASON": "r",
+    }
+    assert origin_of(whole) == ("t", 1, 2, 3, "r")
+    assert origin_of({name: value for name, value in {**whole, **change}.items() if value is not None}) is None
+
+
+def test_what_anybody_sends_to_the_topic_is_no_matter() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(2)
+        writer = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await writer.write(letters(messages[:1]))
+        producer = await scene.lake.producer(DLQ, options=AT_ONCE)
+        await producer.send(Message(b"stray"))
+        await writer.write(letters(messages[1:], first=1))
+        assert [one.body for one in await scene.read()] == [b"0", b"stray", b"1"]
+
+    Scene().play(script)
