@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..log import InvalidArgument, Lake, MessageType, MessageView, TopicNotFound, views
 from ..log.limits import is_positive
+from ..log.paths import DLQ_PREFIX
 from .copies import Copy, CopyWriter, name_of
 from .dead_letters import QUEUE, dead_letter_topic, origin_of, unburied
 
@@ -156,6 +157,7 @@ class _Way:
         """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
             return f"there is no topic {self._topic}"
-        if self.message_type is not (MessageType.NORMAL if letter.message_group is None else MessageType.FIFO):
+        kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
+        if self.message_type is not kind and not self._topic.startswith(DLQ_PREFIX):  # dead letters are of any
             return f"topic {self._topic} takes {self.message_type} messages now"
         return None

@@ -1,0 +1,243 @@
+"""Redrive: dead letters go back where they came from, as they were, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from penstock.consumers.dead_letters import DeadLetterWriter
+from penstock.consumers.redrive import RedriveReport, redrive
+from penstock.log import DataDamaged, InvalidArgument, Lake, Message, MessageView, TopicNotFound, TopicSettings
+from penstock.log.limits import MIB
+from penstock.log.stores import Put
+from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
+
+FIFO_ONE = TopicSettings(message_type="FIFO", queues=1)  # type: ignore[arg-type]
+
+
+async def bury(lake: Lake, messages: list[MessageView], *, first: int = 0, topic: str = "orders") -> None:
+    """All of one queue."""
+    await DeadLetterWriter(lake, "billing", topic, messages[0].queue).write(letters(messages, first=first))
+
+
+async def redriven(scene: Scene, topic: str = "orders") -> list[MessageView]:
+    return [one for one in await scene.read(topic) if "REDRIVE_OFFSET" in one.properties]
+
+
+def test_dead_letters_go_back_as_they_were() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(12)
+        for queue in range(4):
+            mine = [one for one in messages if one.queue == queue]
+            if mine:
+                await bury(scene.lake, mine)
+        report = await redrive(scene.lake, "billing")
+        assert report == RedriveReport(sent=12, skipped=0, duplicates=0, last=11)
+        back = {one.message_id: one for one in await redriven(scene)}
+        dead = {one.message_id: one for one in await scene.read()}
+        assert sorted(back) == sorted(ids(messages))
+        for message in messages:
+            again = back[message.message_id]
+            assert again[3:7] == message[3:7], "id, message group, tag, keys"
+            assert (again.queue, again.body, again.born_timestamp) == (message.queue, message.body, message.born_timestamp)
+            assert again.properties == {**message.properties, "REDRIVE_OFFSET": str(dead[message.message_id].offset)}
+            assert again.offset > message.offset
+        for group in ("g0", "g1", "g2"):
+            order = sorted((one for one in back.values() if one.message_group == group), key=lambda one: one.offset)
+            assert ids(order) == [one.message_id for one in messages if one.message_group == group]
+
+    Scene(queues=4).play(script)
+
+
+def test_a_repetition_sends_what_came_since() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(6)
+        await bury(scene.lake, messages[:4])
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, last=3)
+        assert await redrive(scene.process(), "billing") == RedriveReport(duplicates=4, last=3)
+        await bury(scene.lake, messages[4:], first=4)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, duplicates=4, last=5)
+        assert ids(await redriven(scene)) == ids(messages)
+
+    Scene(queues=1).play(script)
+
+
+def test_redrives_at_once_send_each_letter_once_and_in_order() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(30)
+        await bury(scene.lake, messages)
+        reports = await asyncio.gather(*(redrive(scene.process(), "billing", limit=limit) for limit in (10, 30, None)))
+        assert sum(report.sent for report in reports) >= 30
+        assert ids(await redriven(scene)) == ids(messages)
+
+    Scene(queues=1).play(script)
+
+
+def test_a_message_that_dies_again_is_redriven_again() -> None:
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1)
+        await bury(scene.lake, [message])
+        for times in range(1, 4):
+            assert (await redrive(scene.lake, "billing")).sent == 1
+            *_, again = await redriven(scene)
+            assert (again.message_id, again.offset) == (message.message_id, times)
+            await bury(scene.lake, [again], first=times)
+        dead = await scene.read()
+        assert ids(dead) == [message.message_id] * 4
+        assert [one.properties["DLQ_ORIGIN_OFFSET"] for one in dead] == ["0", "1", "2", "3"]
+        assert [one.properties.get("REDRIVE_OFFSET") for one in dead] == [None, "0", "1", "2"]
+
+    Scene(queues=1).play(script)
+
+
+def test_limit_and_where() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(9)
+        await bury(scene.lake, messages)
+        assert await redrive(scene.lake, "billing", limit=2) == RedriveReport(sent=2, last=1)
+        some = await redrive(scene.lake, "billing", limit=2, where=lambda one: one.message_group == "g0")
+        assert some == RedriveReport(sent=2, skipped=4, duplicates=1, last=6)
+        # What lies before the last one that was sent has been passed over for good.
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, duplicates=7, last=8)
+        assert [one.body for one in await redriven(scene)] == [b"0", b"1", b"3", b"6", b"7", b"8"]
+
+    Scene(queues=1).play(script)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "3"])
+def test_a_limit_is_a_number_of_messages(limit: Any) -> None:
+    async def script(scene: Scene) -> None:
+        with pytest.raises(InvalidArgument, match="limit must be a positive whole number, or None"):
+            await redrive(scene.lake, "billing", limit=limit)
+
+    Scene().play(script)
+
+
+def test_a_group_without_dead_letters_says_so() -> None:
+    async def script(scene: Scene) -> None:
+        with pytest.raises(TopicNotFound, match=r"has no dead-letter queue \(.*%DLQ%biling"):
+            await redrive(scene.lake, "biling")
+
+    Scene().play(script)
+
+
+def test_letters_of_several_topics_go_back_to_each() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.lake.create_topic("refunds", TopicSettings(queues=1))
+        orders, refunds = await scene.sent(3), await scene.sent(3, "refunds")
+        for n in range(3):
+            await bury(scene.lake, orders[n : n + 1], first=n)
+            await bury(scene.lake, refunds[n : n + 1], first=n, topic="refunds")
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=6, last=5)
+        assert ids(await redriven(scene)) == ids(orders)
+        assert ids(await redriven(scene, "refunds")) == ids(refunds)
+
+    Scene(queues=1).play(script)
+
+
+def test_what_cannot_go_back_is_skipped_and_said() -> None:
+    """And goes back once it can."""
+
+    async def script(scene: Scene) -> None:
+        for topic in ("gone", "fifo"):
+            await scene.lake.create_topic(topic, TopicSettings(queues=1))
+        orders, gone, fifo = await scene.sent(2), await scene.sent(2, "gone"), await scene.sent(1, "fifo")
+        await bury(scene.lake, orders[:1])
+        await bury(scene.lake, gone, topic="gone")
+        await bury(scene.lake, fifo, topic="fifo")
+        stray = await scene.lake.producer(DLQ, options=AT_ONCE)
+        await stray.send(Message(b"stray"))
+        await bury(scene.lake, orders[1:], first=1)
+        for topic in ("gone", "fifo"):
+            await scene.lake.delete_topic(topic)
+        await scene.lake.create_topic("fifo", FIFO_ONE)
+        report = await redrive(scene.lake, "billing")
+        assert (report.sent, report.skipped, report.duplicates, report.last) == (2, 4, 0, 5)
+        assert report.refused == {
+            "there is no topic gone": 2,
+            "topic fifo takes FIFO messages now": 1,
+            "it does not say where it comes from": 1,
+        }
+        await scene.lake.create_topic("gone", TopicSettings(queues=1))
+        assert (await redrive(scene.lake, "billing")).sent == 2
+        assert ids(await redriven(scene, "gone")) == ids(gone)
+
+    Scene(queues=1).play(script)
+
+
+def test_a_dead_letter_queue_that_was_made_again_is_redriven_from_its_beginning() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await bury(scene.lake, messages[:3])
+        await redrive(scene.lake, "billing")
+        await scene.lake.delete_topic(DLQ)
+        await bury(scene.lake, messages[3:], first=3)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, last=1)
+        assert ids(await redriven(scene)) == ids(messages)
+
+    Scene(queues=1).play(script)
+
+
+@pytest.mark.parametrize("days", [24, 26, 31])
+def test_a_redrive_that_is_repeated_after_a_month_sends_nothing_again(days: int) -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await bury(scene.lake, messages[:4])
+        await redrive(scene.lake, "billing", limit=3)
+        await scene.pass_days(days)
+        await bury(scene.process(), messages[4:], first=4)
+        for sent in (2, 0):
+            report = await redrive(scene.process(), "billing", where=lambda one: one.body != b"a day")
+            assert (report.sent, report.duplicates) == (sent, 5 - sent)
+        assert ids(await redriven(scene)) == ids(messages)
+
+    Scene(queues=1).play(script)
+
+
+def test_a_letter_of_a_dead_letter_goes_back_to_the_dead_letters() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(1)
+        await bury(scene.lake, messages)
+        (dead,) = await scene.read()
+        await DeadLetterWriter(scene.lake, "audit", DLQ, 0).write(letters([dead]))
+        assert (await redrive(scene.lake, "audit")).sent == 1
+        report = await redrive(scene.lake, "billing")
+        assert (report.sent, report.skipped) == (2, 0)
+        assert ids(await redriven(scene)) == ids(messages) * 2
+
+    Scene(queues=1).play(script)
+
+
+def test_a_letter_that_cannot_be_read_ends_it_behind_those_that_can_or_is_left_out() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        large = messages[1]._replace(body=random.Random(1).randbytes(9 * MIB))  # it is staged
+        for n, message in enumerate([messages[0], large, messages[2]]):
+            await bury(scene.lake, [message], first=n)
+        parts = [info.key for info in await scene.store.list("topics/dlq.billing/staged/jobs/") if "parquet" in info.key]
+        assert parts
+        for part in parts:
+            await scene.store.put(part, b"damaged", mode=Put.REPLACE)
+        with pytest.raises(DataDamaged):
+            await redrive(scene.process(), "billing")
+        assert ids(await redriven(scene)) == ids(messages[:1])
+        report = await redrive(scene.process(), "billing", damaged="skip")
+        assert (report.sent, report.duplicates, report.last) == (1, 1, 2)
+        assert ids(await redriven(scene)) == ids([messages[0], messages[2]])
+
+    Scene(queues=1).play(script)
+
+
+def test_many_go_in_several_batches_in_order() -> None:
+    async def script(scene: Scene) -> None:
+        (message,) = await scene.sent(1)
+        many = [message._replace(message_id=f"{n:032x}") for n in range(2_300)]
+        await bury(scene.lake, many)
+        assert await redrive(scene.lake, "billing", limit=2_200) == RedriveReport(sent=2_200, last=2_199)
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=100, duplicates=2_200, last=2_299)
+        assert ids(await redriven(scene)) == ids(many)
+
+    Scene(queues=1).play(script)
