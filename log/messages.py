@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -133,35 +134,54 @@ COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 """The columns of messages that were sent before, and keep id and birth time as they go to another topic."""
 
 
-def views(topic: str, batch: pa.RecordBatch | pa.Table) -> Iterator[MessageView]:
-    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order."""
-
-    def column(name: str) -> list[Any]:
-        return batch.column(name).to_pylist()
-
-    def times(name: str) -> list[datetime | None]:
-        ticks = batch.column(name).cast(pa.int64()).to_pylist()
-        return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks]
-
+def views(
+    topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
+) -> Iterator[MessageView]:
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order; ``attempts`` has the delivery attempt of each, by default 1."""
     rows = zip(
-        column("queue"),
-        column("offset"),
-        column("message_id"),
-        column("message_group"),
-        column("tag"),
-        column("keys"),
-        column("properties"),
-        column("body"),
-        times("born_timestamp"),
-        times("store_timestamp"),
-        times("delivery_timestamp"),
-        column("producer"),
+        repeat(topic, batch.num_rows),
+        batch.column("queue").to_pylist(),
+        batch.column("offset").to_pylist(),
+        batch.column("message_id").to_pylist(),
+        batch.column("message_group").to_pylist(),
+        batch.column("tag").to_pylist(),
+        _keys(batch.column("keys")),
+        _properties(batch.column("properties")),
+        batch.column("body").to_pylist(),
+        _times(batch.column("born_timestamp")),
+        _times(batch.column("store_timestamp")),
+        _times(batch.column("delivery_timestamp")),
+        batch.column("producer").to_pylist(),
+        repeat(1, batch.num_rows) if attempts is None else attempts,
+        repeat(epoch, batch.num_rows),
         strict=True,
     )
-    for queue, offset, id_, group, tag, keys, properties, body, born, stored, due, producer in rows:
-        yield MessageView(
-            topic, queue, offset, id_, group, tag, tuple(keys or ()), dict(properties or ()), body, born, stored, due, producer
-        )  # fmt: skip
+    return map(MessageView._make, rows)
+
+
+def _keys(column: pa.Array | pa.ChunkedArray) -> Iterable[tuple[str, ...]]:
+    if column.null_count == len(column):
+        return repeat((), len(column))
+    return [tuple(keys) if keys else () for keys in column.to_pylist()]
+
+
+def _properties(column: pa.Array | pa.ChunkedArray) -> Iterable[dict[str, str]]:
+    """A dict of its own for every message, as it may be changed."""
+    if column.null_count == len(column):
+        return ({} for _ in range(len(column)))
+    return [dict(pairs) if pairs else {} for pairs in column.to_pylist()]
+
+
+def _times(column: pa.Array | pa.ChunkedArray) -> Iterable[datetime | None]:
+    if column.null_count == len(column):
+        return repeat(None, len(column))
+    ticks = column.cast(pa.int64())
+    if column.null_count:
+        return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks.to_pylist()]
+    values = ticks.to_numpy()
+    if values[0] == values[-1] and bool((values == values[0]).all()):
+        return repeat(_EPOCH + _MICROSECOND * int(values[0]), len(column))  # as of all rows of an entry
+    return map(_EPOCH.__add__, values.astype("timedelta64[us]").tolist())
 
 
 def to_us(time: datetime) -> int:
