@@ -1,5 +1,44 @@
 """The coordinator: leases, acknowledgements and group records over one compare-and-set table."""
 
+from .coordination import Coordination, check_coordination, open_coordination
+from .describe import GroupDescription, QueueStanding
+from .groups import (
+    ATTEMPTS_DEFAULT,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupExists,
+    GroupInUse,
+    GroupNotFound,
+    GroupSettings,
+)
+from .living import WorkerSeen, WorkerState
+from .operators import Operators
+from .parked import ParkedGroup
+from .retry import RetryPolicy, Schedule
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
 
-__all__ = ["CellTable", "TableMismatch", "TableNotFound", "create_table", "open_table"]
+__all__ = [
+    "ATTEMPTS_DEFAULT",
+    "CellTable",
+    "Coordination",
+    "DeadLetterPolicy",
+    "DeliveryOrder",
+    "GroupDescription",
+    "GroupExists",
+    "GroupInUse",
+    "GroupNotFound",
+    "GroupSettings",
+    "Operators",
+    "ParkedGroup",
+    "QueueStanding",
+    "RetryPolicy",
+    "Schedule",
+    "TableMismatch",
+    "TableNotFound",
+    "WorkerSeen",
+    "WorkerState",
+    "check_coordination",
+    "create_table",
+    "open_coordination",
+    "open_table",
+]

@@ -147,6 +147,14 @@ class Reader:
         following = self._topic.tail.state.next_offsets
         return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
 
+    async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """The offset that a position means now in each of these queues, or in all: where reading from there begins.
+
+        Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
+        """
+        chosen = self._checked_queues(None) if queues is None else [one for queue in queues for one in self._checked_queues(queue)]
+        return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
+
     async def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:

@@ -14,6 +14,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.coordinator import (
+        DeadLetterPolicy,
+        DeliveryOrder,
+        GroupExists,
+        GroupInUse,
+        GroupNotFound,
+        GroupSettings,
+        RetryPolicy,
+        Schedule,
+        TableMismatch,
+        TableNotFound,
+    )
     from penstock.log import (
         BackPressureError,
         CallError,
@@ -53,7 +65,8 @@ if TYPE_CHECKING:
     )
 
     from . import aio as aio
-    from .lake import Lake, Producer, Reader, connect
+    from .ends import Producer, Reader
+    from .lake import Lake, connect
 
 __version__ = "0.1.0"
 
@@ -63,8 +76,14 @@ __all__ = [
     "ClockSkewError",
     "ClosedError",
     "DataDamaged",
+    "DeadLetterPolicy",
+    "DeliveryOrder",
     "FencedError",
     "ForkedError",
+    "GroupExists",
+    "GroupInUse",
+    "GroupNotFound",
+    "GroupSettings",
     "InternalError",
     "InvalidArgument",
     "Lake",
@@ -86,10 +105,14 @@ __all__ = [
     "Receipt",
     "ReopenError",
     "RetryError",
+    "RetryPolicy",
+    "Schedule",
     "SendResult",
     "SequenceError",
     "StorageFull",
     "StoreUnavailable",
+    "TableMismatch",
+    "TableNotFound",
     "TopicDeleted",
     "TopicExists",
     "TopicLimits",
@@ -100,8 +123,24 @@ __all__ = [
     "connect",
 ]
 
-_OF_LAKE = {"Lake", "Producer", "Reader", "connect"}
-_MODULES = {"aio", "lake", "log"}
+_MODULES = {"aio", "coordinator", "lake", "log"}
+_PLACES = {
+    ".lake": {"Lake", "connect"},
+    ".ends": {"Producer", "Reader"},
+    ".coordinator": {
+        "DeadLetterPolicy",
+        "DeliveryOrder",
+        "GroupExists",
+        "GroupInUse",
+        "GroupNotFound",
+        "GroupSettings",
+        "RetryPolicy",
+        "Schedule",
+        "TableMismatch",
+        "TableNotFound",
+    },
+}
+"""Where public names are; the others are in the log."""
 
 if not TYPE_CHECKING:
 
@@ -111,7 +150,8 @@ if not TYPE_CHECKING:
             return import_module(f".{name}", __name__)
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(".lake" if name in _OF_LAKE else ".log", __name__), name)
+        place = next((place for place, names in _PLACES.items() if name in names), ".log")
+        value = getattr(import_module(place, __name__), name)
         globals()[name] = value
         return value
 

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Literal, Self
 
+from penstock.coordinator import (
+    ATTEMPTS_DEFAULT,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupDescription,
+    GroupSettings,
+    ParkedGroup,
+    RetryPolicy,
+    WorkerSeen,
+)
 from penstock.log import (
-    BatchReceipt,
     ClosedError,
     ForkedError,
-    Message,
     MessageType,
-    MessageView,
     ObjectStore,
-    PenstockError,
+    Position,
     ProducerOptions,
-    ProducerStatistics,
     Runtime,
     TopicDescription,
     TopicLimits,
     TopicRecord,
     TopicSettings,
-    views,
 )
-from penstock.log import Lake as AsyncLake
 from penstock.log import Producer as AsyncProducer
-from penstock.log import Reader as AsyncReader
 from penstock.log.portal import Portal
 
 from . import aio
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
-"""Where reading starts or ends: an offset, a store time, or one of the two ends."""
+from .ends import Producer, Reader, close_after
 
 
 def connect(
@@ -54,15 +51,17 @@ def connect(
     """Open a lake: a folder, ``memory://``, ``s3://bucket/prefix?region=…``, ``gs://…`` or ``az://…`` (see `penstock.log.open_store`).
 
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
-    `penstock.log.stores.MemoryStore` that several lakes share. Raises `InvalidArgument` for an unknown scheme or option.
+    `penstock.log.stores.MemoryStore` that several lakes share. ``coordination`` names the table of consumer groups, the same for all that
+    use the lake: ``dynamodb://table?region=…``, ``sqlite:///path``, ``store`` (the lake's own object store); default: SQLite beside a lake in a
+    folder, else ``store`` (see `penstock.coordinator.open_table`). Raises `InvalidArgument` for an unknown scheme or option.
     """
     return Lake(aio.connect(url, store=store, read_only=read_only, coordination=coordination, options=options, runtime=runtime))
 
 
 class Lake:
-    """Topics, producers and readers under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
+    """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
 
-    def __init__(self, lake: AsyncLake) -> None:
+    def __init__(self, lake: aio.Lake) -> None:
         self._lake = lake
         self._portal = Portal()
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
@@ -151,6 +150,98 @@ class Lake:
         """Open a reader: any queue, from any place, without a consumer group."""
         return Reader(self._portal.run(lambda: self._lake.reader(topic)), self._portal)
 
+    # --- Consumer groups --------------------------------------------------------------------------------------------------------
+
+    def create_group(
+        self,
+        name: str,
+        *,
+        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = ATTEMPTS_DEFAULT,
+        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
+        filters: Mapping[str, str] | None = None,
+    ) -> GroupSettings:
+        """Make a consumer group; fine when it exists with these settings. A consumer makes its group by itself, too.
+
+        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
+        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h); after ``max_attempts`` deliveries (None:
+        any number) it goes to the dead-letter queue, or with ``dead_letter_policy="park"`` its message group stands still until an operator
+        releases or skips it. ``filters`` are tags by topic, as ``{"orders": "paid || refunded"}``.
+
+        Raises `GroupExists`, showing both, when it has other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        """
+        return self._portal.run(
+            lambda: self._lake.create_group(
+                name,
+                delivery_order=delivery_order,
+                retry=retry,
+                max_attempts=max_attempts,
+                dead_letter_policy=dead_letter_policy,
+                filters=filters,
+            )
+        )
+
+    def alter_group(self, name: str, **changes: object) -> GroupSettings:
+        """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
+
+        Raises `GroupNotFound`, and `InvalidArgument` for anything else.
+        """
+        return self._portal.run(lambda: self._lake.alter_group(name, **changes))
+
+    def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Delete a consumer group; one of its name that is made later begins anew.
+
+        Raises `GroupInUse` when a member lives. To be sure of one that seems dead it is watched for its lease and a quarter more. With
+        ``force`` nobody looks, and members that live end with an error. Raises `GroupNotFound`.
+        """
+        self._portal.run(lambda: self._lake.delete_group(name, force=force))
+
+    def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all consumer groups, by name."""
+        return self._portal.run(self._lake.groups)
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """Settings, members, and for every queue who owns it, how far it is and what holds it up. Raises `GroupNotFound`."""
+        return self._portal.run(lambda: self._lake.describe_group(name))
+
+    def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
+        return self._portal.run(lambda: self._lake.workers(watch=watch))
+
+    # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
+
+    def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic (backtrack), while its consumers run. Gives the offset of each queue.
+
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only these.
+        Members carry it out within seconds: what is in flight is fenced, nothing before the new offsets is handed out again, and nothing
+        after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is not kept.
+        """
+        return self._portal.run(lambda: self._lake.reset_offsets(topic, group, to, queues=queues))
+
+    def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The message groups that are parked, with the message that each stands at; only of a topic, of a queue, or of this name."""
+        return self._portal.run(lambda: self._lake.parked(group, topic=topic, queue=queue, message_group=message_group))
+
+    def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them. Chosen as by `parked`; gives those it was ordered for.
+
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a message group is
+        named that is not parked.
+        """
+        return self._portal.run(lambda: self._lake.release(group, topic=topic, queue=queue, message_group=message_group))
+
+    def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
+        return self._portal.run(lambda: self._lake.skip(group, topic=topic, queue=queue, message_group=message_group))
+
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     def _after_fork(self) -> None:
@@ -175,145 +266,7 @@ class Lake:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _close_after(self.close, error)
-
-
-class Producer:
-    """Sends to one topic, from any thread. Use it in a ``with`` block, or close it: that writes what was sent."""
-
-    def __init__(self, core: AsyncProducer, portal: Portal) -> None:
-        self._core = core
-        self._portal = portal
-        self.send = core.send
-        """``send(message, *, queue=None, sequence=None) -> Receipt``; see `penstock.log.Producer.send`."""
-
-    @property
-    def id(self) -> str:
-        """The producer's name, or a random id."""
-        return self._core.id
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last message known to be accepted under this name, -1 for none: where an application goes on."""
-        return self._core.last_sequence
-
-    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
-        """Take rows over as one batch, durable as a whole or not at all; see `penstock.log.Producer.send_batch`."""
-        return self._core.send_batch(data)
-
-    def flush(self) -> None:
-        """Return when all that was sent before is durable. Raises what became of it otherwise."""
-        self._portal.run(self._core.flush)
-
-    def statistics(self) -> ProducerStatistics:
-        """What this producer has done so far."""
-        return self._core.statistics()
-
-    def close(self) -> None:
-        """Write what was sent, then stop; closing again does nothing.
-
-        Raises what became of it, if not all of it is durable and nobody was told so by a receipt, by ``send`` or by ``flush``.
-        """
-        if not self._portal.stopped:
-            self._portal.run(self._core.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _close_after(self.close, error)
-
-
-class Reader:
-    """Reads a topic's messages, old and new, without a group. Table and log are joined without a seam."""
-
-    def __init__(self, core: AsyncReader, portal: Portal) -> None:
-        self._core = core
-        self._portal = portal
-
-    @property
-    def queues(self) -> int:
-        """How many queues the topic has."""
-        return self._core.queues
-
-    def read(
-        self,
-        *,
-        queue: int | None = None,
-        start: Position = "earliest",
-        end: Position = "latest",
-        follow: bool = False,
-        tags: str | None = None,
-        columns: list[str] | None = None,
-        damaged: Literal["raise", "skip"] = "raise",
-    ) -> Iterator[pa.RecordBatch]:
-        """Messages as Arrow batches; see `penstock.log.Reader.read`."""
-        source = self._core.read(queue=queue, start=start, end=end, follow=follow, tags=tags, columns=columns, damaged=damaged)
-        try:
-            while True:
-                try:
-                    yield self._portal.run(source.__anext__)
-                except StopAsyncIteration:
-                    return
-        finally:
-            if not self._portal.stopped and not self._portal.forked:
-                self._portal.run(source.aclose)
-
-    def messages(
-        self,
-        *,
-        queue: int | None = None,
-        start: Position = "earliest",
-        end: Position = "latest",
-        follow: bool = False,
-        tags: str | None = None,
-        damaged: Literal["raise", "skip"] = "raise",
-    ) -> Iterator[MessageView]:
-        """The same, message by message."""
-        for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, damaged=damaged):
-            yield from views(self._core.topic, batch)
-
-    def to_arrow(self, **where: Any) -> pa.Table:  # noqa: ANN401 - the arguments of read
-        """All that `read` would yield, as one table, by queue and offset."""
-        return self._portal.run(lambda: self._core.to_arrow(**where))
-
-    def to_pandas(self, **where: Any) -> Any:  # noqa: ANN401 - pandas is optional
-        """All that `read` would yield, as a pandas DataFrame, by queue and offset."""
-        return self._portal.run(lambda: self._core.to_pandas(**where))
-
-    def to_polars(self, **where: Any) -> Any:  # noqa: ANN401 - polars is optional
-        """All that `read` would yield, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
-        return self._portal.run(lambda: self._core.to_polars(**where))
-
-    def lookup(
-        self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
-    ) -> list[MessageView]:
-        """The messages with this id, key or message group, by queue and offset; reads little even of a large topic."""
-        return self._portal.run(lambda: self._core.lookup(message_id=message_id, key=key, message_group=message_group))
-
-    def offsets(self) -> dict[int, tuple[int, int]]:
-        """For every queue, the earliest kept offset and the one after the last."""
-        return self._portal.run(self._core.offsets)
-
-    def close(self) -> None:
-        """Stop following: iterations end, in other threads too."""
-        if not self._portal.stopped:
-            self._portal.run(self._core.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-
-def _close_after(close: Callable[[], None], error: BaseException | None) -> None:
-    """Leave a ``with`` block: an error that is already on its way is not replaced by what closing raises."""
-    if error is None:
-        close()
-    else:
-        with suppress(PenstockError):
-            close()
+        close_after(self.close, error)
 
 
 def _in_child(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:

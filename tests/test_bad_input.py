@@ -75,9 +75,9 @@ def test_azure_without_an_account_says_how_to_name_one(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("connect", [penstock.connect, penstock.aio.connect])
-def test_a_coordinator_is_not_there_yet(connect: Any) -> None:
-    with pytest.raises(penstock.NotSupported, match="no consumer groups yet"):
-        connect("memory://", coordination="dynamodb://table")
+def test_an_unknown_coordination_table(connect: Any) -> None:
+    with pytest.raises(penstock.InvalidArgument, match=r"not a coordination table's URL.*sqlite:///path.*zookeeper://"):
+        connect("memory://", coordination="zookeeper://host")
 
 
 @pytest.mark.parametrize("connect", [penstock.connect, penstock.aio.connect])

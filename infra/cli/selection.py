@@ -15,7 +15,7 @@ from ...log import MESSAGE_SCHEMA, MessageView, TagFilter
 from ...log.table.lookup import Lookup
 
 if TYPE_CHECKING:
-    from ...lake import Reader
+    from ...ends import Reader
 
 Position: TypeAlias = int | datetime | Literal["earliest", "latest"]
 

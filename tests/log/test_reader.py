@@ -119,6 +119,21 @@ def test_times_mean_the_first_message_stored_at_or_after_them(filled: Filled) ->
         filled.numbers(start=datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
 
 
+def test_a_position_is_told_in_offsets_before_anything_is_read(filled: Filled) -> None:
+    reader = filled.lake.reader("orders")
+    assert reader.resolve("earliest") == {0: 0, 1: 0, 2: 0}
+    assert reader.resolve("latest") == {0: 10, 1: 10, 2: 10}
+    assert reader.resolve(filled.start + 4 * MINUTE) == {0: 3, 1: 3, 2: 3}
+    assert reader.resolve(filled.start + 100 * MINUTE, queues=[2]) == {2: 10}
+    assert reader.resolve(7, queues=[1, 0]) == {1: 7, 0: 7}
+    with pytest.raises(penstock.OffsetOutOfRange, match="the next one to be written is 10"):
+        reader.resolve(11)
+    with pytest.raises(penstock.InvalidArgument, match=r"no such queue.*0 to 2.*3"):
+        reader.resolve("latest", queues=[0, 3])
+    with pytest.raises(penstock.InvalidArgument, match=r"a position is an offset, a datetime.*yesterday"):
+        reader.resolve("yesterday")  # type: ignore[arg-type]
+
+
 def test_tags_and_columns_choose(filled: Filled) -> None:
     assert sorted(filled.numbers(tags="a")) == [n for n in range(30) if n % 5 and n % 2 == 0]
     assert sorted(filled.numbers(tags="a || b")) == [n for n in range(30) if n % 5]

@@ -1,0 +1,66 @@
+"""What one open lake has of the coordinator: its table of cells, its groups, and the worker that its consumers live in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..log.runtime import Runtime
+from ..log.stores.protocol import ObjectStore
+from .cells import Cells
+from .lake_cell import LakeCell
+from .lease import LEASE_ON_STORE_S, LEASE_S
+from .records import Groups
+from .tables import CellTable, open_table
+from .tables.open import InDynamoDB, InSqlite, InStore, table_place
+from .watch import Watch
+from .worker import Worker
+
+_NEAR = ("memory://", "file://")
+
+
+class Coordination:
+    """Nothing is read or written before something is asked of it; the worker's heartbeat begins with its first member.
+
+    ``lake`` is the lake's URL where the table could be shared with other lakes by mistake, and None where it is part of the lake.
+    ``label`` is what the worker calls itself, for people.
+    """
+
+    def __init__(
+        self, table: CellTable, runtime: Runtime, *, lake: str | None = None, lease_s: float = LEASE_S, label: str = ""
+    ) -> None:
+        self.table = table
+        self.cells = Cells(table, runtime)
+        self.groups = Groups(self.cells, runtime, LakeCell(self.cells, runtime, lake))
+        self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
+        self.watch = Watch(self.cells, runtime)
+
+    async def close(self) -> None:
+        """Let all members leave, and let go of the table."""
+        try:
+            await self.worker.close()
+        finally:
+            await self.table.close()
+
+
+def check_coordination(url: str | None, store: ObjectStore) -> None:
+    """Raise `InvalidArgument` unless this can name a table for the lake in ``store``."""
+    table_place(url, store.url)
+
+
+def open_coordination(
+    url: str | None, *, store: ObjectStore, runtime: Runtime, options: Mapping[str, str] | None = None, label: str = ""
+) -> Coordination:
+    """The coordination of the lake in ``store`` by its table's URL (see `open_table`). Raises as `open_table` does.
+
+    A lease is 5 s long, 15 s where every heartbeat is a request to a remote object store.
+    """
+    place = table_place(url, store.url)
+    shared = url is not None and isinstance(place, InSqlite | InDynamoDB)
+    remote = isinstance(place, InStore) and not store.url.startswith(_NEAR)
+    return Coordination(
+        open_table(url, store=store, runtime=runtime, options=options),
+        runtime,
+        lake=store.url if shared else None,
+        lease_s=LEASE_ON_STORE_S if remote else LEASE_S,
+        label=label,
+    )

@@ -1,0 +1,298 @@
+"""What operators ask and order of consumer groups, while consumers run. Orders are one write of the group's record each."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from ..log.errors import InvalidArgument, OffsetOutOfRange, TopicNotFound
+from ..log.lake import Lake
+from ..log.reader import Position as Place
+from ..log.reader import Reader
+from ..log.topics import Topic, read_only
+from .cell import QueueCell
+from .cell_codec import decode_cell
+from .commands import begin, caught_up
+from .coordination import Coordination
+from .describe import GroupDescription, QueueStanding, oldest_unsettled, standing
+from .groups import (
+    CommandKind,
+    GroupInUse,
+    GroupRecord,
+    GroupSettings,
+)
+from .keys import queue_key, worker_of
+from .living import WorkerSeen, WorkerState, watched, workers
+from .parked import ParkedGroup, parked_in
+
+_AT_ONCE = 8
+CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A topic that a group has begun, and its cells, as they are once all that was ordered has come to pass."""
+
+    name: str
+    topic: Topic | None
+    """None: it is gone."""
+    cells: tuple[QueueCell, ...]
+    """By queue."""
+
+
+class Operators:
+    """Of one lake. Methods that write raise `ReadOnlyError` on a lake opened for reading only; all raise `GroupNotFound` where a group is
+    named that is not there.
+    """
+
+    def __init__(self, lake: Lake, coordination: Coordination) -> None:
+        self._lake = lake
+        self._coordination = coordination
+        self._groups = coordination.groups
+        self._stored_ms: dict[tuple[str, int, int], tuple[int, int]] = {}
+        """By topic, life and queue: the offset whose store time was read last, and that time; it never changes."""
+
+    # --- Groups -----------------------------------------------------------------------------------------------------------------
+
+    async def create(self, group: str, settings: GroupSettings) -> GroupSettings:
+        """Make a group; fine when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        self._may_write("create_group")
+        return (await self._groups.create(group, settings)).settings
+
+    async def alter(self, group: str, **changes: object) -> GroupSettings:
+        """Change retry, max_attempts, dead_letter_policy or filters; the members see it within seconds."""
+        self._may_write("alter_group")
+        if unknown := sorted(set(changes) - set(CHANGEABLE)):
+            hint = "a group of another name can have it" if "delivery_order" in unknown else None
+            raise InvalidArgument(
+                f"{', '.join(unknown)} cannot be changed",
+                operation="alter_group",
+                object=group,
+                expected=", ".join(CHANGEABLE),
+                hint=hint,
+            )
+
+        def altered(record: GroupRecord) -> GroupRecord:
+            return replace(record, settings=replace(record.settings, **changes))  # type: ignore[arg-type]
+
+        return (await self._groups.update(group, altered)).settings
+
+    async def delete(self, group: str, *, force: bool = False) -> None:
+        """Delete a group: a new one of its name begins anew.
+
+        Raises `GroupInUse` when a member lives. To know it of a member that seems dead takes as long as its lease and a quarter more.
+        ``force`` does not look: members that live end with an error.
+        """
+        self._may_write("delete_group")
+        record = await self._groups.get(group)
+        if not force:
+            living = await self._living(record)
+            if living:
+                raise GroupInUse(
+                    "members of the consumer group live",
+                    operation="delete_group",
+                    object=group,
+                    observed=", ".join(living),
+                    hint="stop them first, or force it",
+                )
+        await self._groups.delete(group)
+
+    async def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all groups, by name."""
+        return {name: record.settings for name, record in (await self._groups.all()).items()}
+
+    async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """All workers but those that ended in order. Without ``watch`` each is watched until it is known whether it lives."""
+        cells = self._coordination.cells
+        patience_s = math.inf if watch is None else watch.total_seconds()
+        seen = await watched(cells, self._lake.runtime, await workers(cells), patience_s=patience_s)
+        return [one for one in seen if one.state is not WorkerState.LEFT]
+
+    async def _living(self, record: GroupRecord) -> list[str]:
+        """Members that may be running: the first of which it is known, or none."""
+        by_worker: dict[str, list[str]] = {}
+        for member in record.members:
+            by_worker.setdefault(worker_of(member), []).append(member)
+
+        def listed(seen: WorkerSeen) -> list[str]:
+            alive = set() if seen.heartbeat is None else {f"{seen.worker}/{one.number}" for one in seen.heartbeat.members}
+            return [member for member in by_worker[seen.worker] if member in alive]
+
+        seen = await watched(
+            self._coordination.cells,
+            self._lake.runtime,
+            by_worker,
+            enough=lambda one: one.may_live and one.state is not WorkerState.SILENT and bool(listed(one)),
+        )
+        return [member for one in seen if one.may_live for member in listed(one)]
+
+    # --- Where a group is -------------------------------------------------------------------------------------------------------
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Settings, members, and for every queue how far it is and what holds it up."""
+        record = await self._groups.get(group)
+        found = [one for view in await self._views(group, record) for one in await self._standings(view)]
+        return GroupDescription(group, record.settings, record.members, tuple(found))
+
+    async def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The message groups that are parked, by topic, queue and offset; only those of a topic, of a queue, or of this name.
+
+        One that was released or skipped is not among them, carried out already or not.
+        """
+        record = await self._groups.get(group)
+        _check_chosen(group, record, topic, queue)
+        found: list[ParkedGroup] = []
+        for view in await self._views(group, record, topic):
+            found += await parked_in(view.name, view.topic, view.cells)
+        return [
+            one
+            for one in found
+            if (queue is None or one.queue == queue) and (message_group is None or one.message_group == message_group)
+        ]
+
+    async def _views(self, group: str, record: GroupRecord, only: str | None = None) -> list[_View]:
+        """The topics of a group, or one of them."""
+        names = sorted(record.positions) if only is None else [only]
+        return [await self._view(group, record, name) for name in names]
+
+    async def _view(self, group: str, record: GroupRecord, name: str) -> _View:
+        topic = await self._topic(name)
+        if topic is not None and record.positions[name].life < topic.tail.state.created_entry:
+            # Made again: the first member that sees it begins there.
+            record = record.begun(name, (0,) * topic.settings.queues, topic.tail.state.created_entry)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def cell(queue: int) -> QueueCell:
+            key = queue_key(group, name, queue)
+            async with limit:
+                stored = await self._coordination.cells.read(key)
+            found = begin(record.positions[name], queue) if stored is None else decode_cell(stored.data, where=key)
+            return caught_up(found, record, name, queue)
+
+        cells = await asyncio.gather(*map(cell, range(len(record.positions[name].offsets))))
+        return _View(name, topic, tuple(cells))
+
+    async def _topic(self, name: str) -> Topic | None:
+        try:
+            topic = await self._lake.topic(name)
+            await topic.tail.catch_up()
+            return topic if topic.is_current else await self._lake.topic(name)
+        except TopicNotFound:
+            return None
+
+    async def _standings(self, view: _View) -> list[QueueStanding]:
+        if view.topic is None:
+            return [
+                standing(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
+                for queue, cell in enumerate(view.cells)
+            ]
+        reader = Reader(view.topic)
+        offsets = await reader.offsets()
+        found = []
+        for queue, cell in enumerate(view.cells):
+            earliest, following = offsets[queue]
+            oldest = oldest_unsettled(cell, earliest, following)
+            age_ms = (
+                0
+                if oldest is None
+                else self._lake.runtime.clock.wall_ms() - await self._stored_at(view.topic, reader, queue, oldest)
+            )
+            lag_time = timedelta(milliseconds=max(0, age_ms))
+            found.append(standing(view.name, queue, cell, earliest=earliest, following=following, lag_time=lag_time))
+        return found
+
+    async def _stored_at(self, topic: Topic, reader: Reader, queue: int, offset: int) -> int:
+        """When a message was stored, in milliseconds; when it cannot be read any more, the first one behind it that can."""
+        key = (reader.topic, topic.tail.state.created_entry, queue)
+        if key not in self._stored_ms or self._stored_ms[key][0] != offset:
+            self._stored_ms[key] = (offset, await self._read_stored_at(reader, queue, offset))
+        return self._stored_ms[key][1]
+
+    async def _read_stored_at(self, reader: Reader, queue: int, offset: int) -> int:
+        source = reader.read(queue=queue, start=offset, columns=["store_timestamp"], damaged="skip")
+        try:
+            async for batch in source:
+                return int(batch.column(0)[0].as_py().timestamp() * 1000)
+        except OffsetOutOfRange:  # retention took it just now
+            pass
+        finally:
+            await source.aclose()
+        return self._lake.runtime.clock.wall_ms()
+
+    # --- Orders -----------------------------------------------------------------------------------------------------------------
+
+    async def reset(self, topic: str, group: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic: of all queues, or of some. Gives the offset of each.
+
+        ``to`` is turned into offsets once, now. The members carry it out within seconds: what is in flight counts no more, nothing before
+        the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic begins there.
+        """
+        self._may_write("reset_offsets")
+        if queues is not None and not queues:
+            raise InvalidArgument(
+                "no queue is named", operation="reset_offsets", object=topic, hint="leave queues out for all of them"
+            )
+        await self._groups.get(group)
+        opened = await self._lake.topic(topic)
+        offsets = await Reader(opened).resolve(to, queues=queues)
+        life = opened.tail.state.created_entry
+        await self._groups.reset(group, topic, life, opened.settings.queues, offsets)
+        return offsets
+
+    async def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them; which, is chosen as by `parked`. Gives those it was ordered for.
+
+        Raises `InvalidArgument` when a message group is named that is not parked.
+        """
+        return await self._command(CommandKind.RELEASE, group, topic, queue, message_group)
+
+    async def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
+        return await self._command(CommandKind.SKIP, group, topic, queue, message_group)
+
+    async def _command(
+        self, kind: CommandKind, group: str, topic: str | None, queue: int | None, message_group: str | None
+    ) -> list[ParkedGroup]:
+        self._may_write(kind.value)
+        found = await self.parked(group, topic=topic, queue=queue, message_group=message_group)
+        if not found and message_group is not None:
+            raise InvalidArgument(
+                "the message group is not parked",
+                operation=kind.value,
+                object=group,
+                observed=message_group,
+                hint="`penstock group parked` names those that are",
+            )
+        heads: dict[tuple[str, int], list[int]] = {}
+        for one in found:
+            heads.setdefault((one.topic, one.queue), []).append(one.offset)
+        if heads:
+            await self._groups.command(group, kind, heads)
+        return found
+
+    def _may_write(self, operation: str) -> None:
+        if self._lake.read_only:
+            raise read_only(operation)
+
+
+def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:
+    """Raise unless the group has begun on the topic, and a topic of it has the queue."""
+    if topic is not None and topic not in record.positions:
+        raise InvalidArgument(
+            "the consumer group has not begun on this topic",
+            object=group,
+            expected=", ".join(sorted(record.positions)),
+            observed=topic,
+        )
+    queues = max((len(one.offsets) for name, one in record.positions.items() if topic in (None, name)), default=0)
+    if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or not 0 <= queue < queues):
+        raise InvalidArgument("there is no such queue", object=group, expected=f"0 to {queues - 1}", observed=queue)

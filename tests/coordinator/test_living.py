@@ -1,0 +1,64 @@
+"""What operators are told of workers, and how long that takes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.coordinator.living import WorkerState, watched, workers
+from tests.coordinator.stage import Stage
+
+
+@pytest.mark.parametrize("lease_s", [1.0, 5.0])
+def test_who_lives_and_who_does_not(lease_s: float) -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        alive, killed, left, operator = (stage.process(name) for name in ("alive", "killed", "left", "operator"))
+        members = [await one.run(stage.worker(one, lease_s=lease_s).join("billing")) for one in (alive, killed)]
+        leaver = stage.worker(left, lease_s=lease_s)
+        gone = await left.run(leaver.join("billing"))
+        await asyncio.sleep(3 * lease_s)
+        killed.crash()
+        await left.run(leaver.close())
+        names = [member.id.partition("/")[0] for member in (*members, gone)]
+        cells = stage.cells(operator)
+        assert sorted(await operator.run(workers(cells))) == sorted(names)
+        began_s = stage.now_s
+        alive_now, killed_now, gone_now = await operator.run(watched(cells, operator.runtime, names))
+        assert (alive_now.state, killed_now.state, gone_now.state) == (WorkerState.LIVES, WorkerState.EXPIRED, WorkerState.LEFT)
+        assert (alive_now.may_live, killed_now.may_live, gone_now.may_live) == (True, False, False)
+        assert alive_now.heartbeat is not None
+        assert [one.group for one in alive_now.heartbeat.members] == ["billing"]
+        assert lease_s * 1.25 <= stage.now_s - began_s <= lease_s * 1.25 + 0.5
+        watch = stage.watch(operator)
+        await operator.run(watch.look([members[1].id]))
+        await asyncio.sleep(2 * lease_s)
+        assert await operator.run(watch.fence(members[1].id))
+        (fenced,) = await operator.run(watched(cells, operator.runtime, [names[1]]))
+        assert fenced.state is WorkerState.FENCED
+
+    stage.play(script)
+
+
+def test_watching_ends_when_it_is_told_to() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        alive, killed, operator = (stage.process(name) for name in ("alive", "killed", "operator"))
+        members = [await one.run(stage.worker(one).join("billing")) for one in (alive, killed)]
+        names = [member.id.partition("/")[0] for member in members]
+        killed.crash()
+        cells, began_s = stage.cells(operator), stage.now_s
+        found = await operator.run(watched(cells, operator.runtime, names, patience_s=0.0))
+        assert [one.state for one in found] == [WorkerState.SILENT] * 2
+        assert stage.now_s - began_s < 0.1
+        found = await operator.run(watched(cells, operator.runtime, names, patience_s=3.0))
+        assert [one.state for one in found] == [WorkerState.LIVES, WorkerState.SILENT]
+        assert stage.now_s - began_s < 3.5
+        began_s = stage.now_s
+        await operator.run(watched(cells, operator.runtime, names, enough=lambda one: one.state is WorkerState.LIVES))
+        assert stage.now_s - began_s < 5 / 3 + 0.5
+
+    stage.play(script)
