@@ -40,7 +40,7 @@ class Member:
         self.error: PenstockError | None = None
         """Why it ended; None when it left."""
         self.busy = False
-        """Whether it has work. Then it must call `progressed`, or it is taken off."""
+        """Whether it has work, or has a loop that turns anyway. Then it must call `progressed`, or it is taken off."""
         self._session = session
         self._clock = clock
         self._over = False

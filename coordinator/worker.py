@@ -135,7 +135,6 @@ class Worker:
         self._traffic_s = self._runtime.clock.monotonic_s()
 
     def _wanted_lease_s(self) -> float:
-        busy = self._session is not None and any(member.busy for member in self._session.members())
         idle_s = self._runtime.clock.monotonic_s() - self._traffic_s
-        wanted_s = lease_s(usual_s=self.lease_s, idle_s=idle_s, in_flight=busy or self.in_flight > 0)
+        wanted_s = lease_s(usual_s=self.lease_s, idle_s=idle_s, in_flight=self.in_flight > 0)
         return max(wanted_s, self.lease_s)

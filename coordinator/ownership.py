@@ -1,0 +1,330 @@
+"""Which queues are one member's own: taken when they are free, given back when others have fewer, and taken from the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import xxhash
+
+from ..log.backoff import Backoff
+from ..log.errors import RetryError, UnknownOutcome
+from ..log.runtime import Runtime
+from .balance import Queue, plan, share, sharing
+from .cell import QueueCell
+from .cell_codec import decode_cell
+from .cells import Cells, Stored
+from .groups import GroupNotFound, GroupRecord
+from .keeper import OwnershipLost, QueueKeeper, take
+from .keys import queue_key
+from .lease import BEATS_PER_LEASE
+from .offsets import Settled
+from .session import LeaseLost, Member
+from .watch import Watch
+
+_PAUSE_S = 0.05
+"""Between two rounds, at least."""
+_POLL_S = 0.3
+_POLL_LATER_S = 0.7
+"""While another is about to release queues, between looks at their cells: at first, and of one that takes its time."""
+_POLL_SOON_S = 10.0
+_LEASES_BETWEEN_SCANS = 6
+"""Cells of others are read again for no reason, in case something became of one that nobody noticed."""
+_WATCHED = 7
+"""Others that a member watches closely when it has its share of queues. Whoever has less watches everybody, as it may take from anybody."""
+_LEASES_BETWEEN_LOOKS = 2
+"""At those it does not watch closely."""
+
+
+class Records(Protocol):
+    """Where the group's record is read and changed: `Groups`."""
+
+    async def get(self, group: str) -> GroupRecord: ...
+
+    async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What is so after looking around once."""
+
+    record: GroupRecord
+    """As it was read: settings, positions, commands."""
+    taken: tuple[QueueKeeper, ...] = ()
+    """New ones."""
+    drain: tuple[Queue, ...] = ()
+    """All that are to be given back: grant nothing more, let what runs end, then `QueueKeeper.release`."""
+
+
+class Ownership:
+    """The queues of one member of a consumer group. ``queues`` says how many each topic has that it consumes.
+
+    The consumer's loop calls `round`, does what it says, waits in `rest`, and begins again; a round that raises `RetryError` or
+    `UnknownOutcome` has changed nothing that the next one does not tell.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        groups: Records,
+        watch: Watch,
+        member: Member,
+        runtime: Runtime,
+        *,
+        group: str,
+        queues: Mapping[str, int],
+        lease_s: float,
+    ) -> None:
+        self._cells = cells
+        self._groups = groups
+        self._watch = watch
+        self._member = member
+        self._clock = runtime.clock
+        self._group = group
+        self._queues = dict(queues)
+        self._lease_s = lease_s
+        self._keepers: dict[Queue, QueueKeeper] = {}
+        self._untold: list[QueueKeeper] = []
+        self._leaving = False
+        self._woken = asyncio.Event()
+        self._round_s = -math.inf
+        self._watched: frozenset[str] = frozenset()
+        """Others whose end matters to us."""
+        self._looked_at_all_s = -math.inf
+        self._members: Mapping[str, tuple[str, ...]] = {}
+        """Who lived at the last scan, and what each consumed."""
+        self._owners: dict[Queue, str] = {}
+        """Of queues that are not ours, as last read; dead owners are left out."""
+        self._contested: frozenset[Queue] = frozenset()
+        """Those that may be released any moment."""
+        self._contested_since_s = -math.inf
+        self._scan_s = -math.inf
+        """When cells of others are to be read again, if we have less than our share."""
+        self._below_share = True
+        self._trouble = False
+        """Whether the last round raised, or somebody dead could not be fenced."""
+        self._pause = Backoff(_PAUSE_S)
+
+    @property
+    def keepers(self) -> dict[Queue, QueueKeeper]:
+        """Of the queues that are its own now, those that drain too."""
+        return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
+
+    def wake(self) -> None:
+        """End the rest: something may have changed."""
+        self._woken.set()
+
+    async def round(self) -> Round:
+        """Look around once. Raises `LeaseLost` when the member has ended, `GroupNotFound`, and what the table raises."""
+        self._round_s = self._clock.monotonic_s()
+        if self._member.ended.is_set():
+            for keeper in self._keepers.values():
+                keeper.lose()
+            raise LeaseLost("the member is over", operation="own queues", object=self._member.id) from self._member.error
+        self._trouble = True
+        if len(standing := self.keepers) < len(self._keepers):
+            self._contested, self._scan_s = frozenset(), self._round_s  # one may be left that is ours, and that nobody holds
+        self._keepers = standing
+        record = await self._groups.get(self._group)
+        if self._leaving:
+            self._below_share, self._watched, self._trouble = False, frozenset(), False
+            return Round(record, self._told(), tuple(self._keepers))
+        if self._member.id not in record.members:
+            record = await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
+        others = [member for member in record.members if member != self._member.id]
+        over = await self._find_over(others)
+        self._watched = frozenset(other for other in self._closely(others) if other not in over)
+        topics = {member: self._topics_of(member) for member in others if member not in over}
+        topics[self._member.id] = tuple(self._queues)
+        drain = await self._even_out(topics, record)
+        if over:
+            gone = over.__contains__
+            record = await self._groups.update(self._group, lambda before: _without(before, gone))
+        self._trouble = self._anybody_dead()
+        return Round(record, self._told(), drain)
+
+    async def rest(self) -> None:
+        """Until a round may change something: it is time, somebody died, a queue may have been released, or `wake` was called."""
+        if not self._trouble:
+            self._pause = Backoff(_PAUSE_S)
+        await self._sleep(self._pause.next_s())
+        end_s = self._round_s + self._lease_s / BEATS_PER_LEASE
+        if self._below_share:
+            end_s = min(end_s, self._scan_s)
+        while not self._woken.is_set() and not self._member.ended.is_set() and self._clock.monotonic_s() < end_s:
+            await self._watch.look(self._watched)
+            if self._anybody_dead():
+                break
+            await self._sleep(min(end_s, self._watch.due_s(self._watched)) - self._clock.monotonic_s())
+        self._woken.clear()
+
+    async def give_up(self) -> float:
+        """Begin to leave: rounds say that all is to be drained, and others may take what is released.
+
+        Returns when, by the monotonic clock, the others know of it. A queue that is released sooner may lie idle until then, so it is better
+        to go on granting up to that moment.
+        """
+        self._leaving = True
+        with suppress(GroupNotFound):
+            record = await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
+            if any(not self._watch.is_dead(member) for member in record.members):
+                return self._clock.monotonic_s() + self._lease_s / BEATS_PER_LEASE + _PAUSE_S
+        return self._clock.monotonic_s()
+
+    async def leave(self) -> None:
+        """Release what is still owned (nothing may be in flight in it), and leave. The others see it when this returns."""
+        try:
+            if not self._leaving:
+                await self.give_up()
+            for keeper in self.keepers.values():
+                with suppress(OwnershipLost):
+                    await keeper.release()
+        except (RetryError, UnknownOutcome):
+            pass  # the heartbeat says it too: who is not listed there is over, with all that it owned
+        finally:
+            await self._member.leave()
+
+    def _anybody_dead(self) -> bool:
+        return any(self._watch.is_dead(other) for other in self._watched)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Unless it is woken, or the member ends."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
+        await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+
+    # --- Members ----------------------------------------------------------------------------------------------------------------
+
+    async def _find_over(self, others: Sequence[str]) -> set[str]:
+        """Those of the others that are over for certain."""
+        looked_at = self._closely(others)
+        if self._round_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._lease_s:
+            looked_at, self._looked_at_all_s = others, self._round_s
+        await self._watch.look(looked_at)
+        return await self._fenced(looked_at)
+
+    async def _fenced(self, owners: Iterable[str]) -> set[str]:
+        """Those of them that are over; whoever is dead is fenced first, and may turn out not to be."""
+        dead = [owner for owner in owners if self._watch.is_dead(owner)]
+        fenced = await asyncio.gather(*(self._watch.fence(owner) for owner in dead))
+        return {owner for owner, done in zip(dead, fenced, strict=True) if done}
+
+    def _closely(self, others: Sequence[str]) -> Sequence[str]:
+        """Whom to watch closely: everybody while we have room for their queues, else our neighbours on a ring."""
+        if self._below_share or len(others) <= _WATCHED:
+            return others
+        me = _place(self._member.id)
+        return sorted(others, key=lambda other: (_place(other) - me) % 2**64)[:_WATCHED]
+
+    def _topics_of(self, member: str) -> tuple[str, ...]:
+        listed = self._watch.listed(member)
+        return listed.topics if listed is not None else tuple(self._queues)
+
+    # --- Queues -----------------------------------------------------------------------------------------------------------------
+
+    async def _even_out(self, topics: Mapping[str, tuple[str, ...]], record: GroupRecord) -> tuple[Queue, ...]:
+        """Take what is free and ours to take. Returns what we have too much of."""
+        if topics != self._members:
+            self._members = topics
+            self._contested, self._scan_s = frozenset(), self._round_s
+        shares = sharing(topics, self._queues)
+        lacking = [(members, queues) for members, queues in shares if self._count_mine(queues) < share(len(queues), len(members))]
+        self._below_share = bool(lacking)
+        found = await self._scan([queue for _, queues in lacking for queue in queues]) if lacking else {}
+        drain: list[Queue] = []
+        wanted: list[Queue] = []
+        for members, queues in shares:
+            mine = dict.fromkeys((queue for queue in queues if queue in self._keepers), self._member.id)
+            # What was not read is not known to be free.
+            owners = {queue: self._owners.get(queue, "" if queue in found else "?") for queue in queues} | mine
+            decided = plan(self._member.id, members, owners)
+            drain += decided.drain
+            wanted += decided.take
+        failed = await self._take_all(wanted, found, record)
+        if self._round_s >= self._scan_s:
+            self._expect(lacking, topics, failed)
+        self._watched |= {self._owners[queue] for queue in self._contested if queue in self._owners}
+        return tuple(drain)
+
+    def _count_mine(self, queues: Sequence[Queue]) -> int:
+        return sum(queue in self._keepers for queue in queues)
+
+    async def _scan(self, queues: Sequence[Queue]) -> dict[Queue, Stored | None]:
+        """Read cells that are not ours, if it is time to: all of them, or only those that may have been released."""
+        if self._round_s < self._scan_s:
+            return {}
+        wanted = [queue for queue in queues if queue not in self._keepers and (not self._contested or queue in self._contested)]
+        stored = await asyncio.gather(*(self._cells.read(queue_key(self._group, *queue)) for queue in wanted))
+        found = dict(zip(wanted, stored, strict=True))
+        owners = {queue: self._owner_in(queue, cell) for queue, cell in found.items()}
+        # Their names were read before this look, so that whoever is not listed now is over.
+        strangers = sorted({owner for owner in owners.values() if owner})
+        await self._watch.look(strangers)
+        free = {"", *await self._fenced(strangers)}
+        for queue, owner in owners.items():
+            self._owners.pop(queue, None)
+            if owner not in free:
+                self._owners[queue] = owner
+        return found
+
+    def _owner_in(self, queue: Queue, stored: Stored | None) -> str:
+        """Who owns a queue; nobody when it is us, of which we know nothing: our take was carried out after all, and nothing followed."""
+        owner = decode_cell(stored.data, where=queue_key(self._group, *queue)).owner if stored is not None else ""
+        return "" if owner == self._member.id else owner
+
+    async def _take_all(self, wanted: Sequence[Queue], found: Mapping[Queue, Stored | None], record: GroupRecord) -> list[Queue]:
+        """Take free queues, side by side. Returns those that did not become ours."""
+        await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted))
+        return [queue for queue in wanted if queue not in self._keepers]
+
+    async def _take(self, queue: Queue, found: Stored | None, record: GroupRecord) -> None:
+        topic, number = queue
+        position = record.positions.get(topic)
+        if position is None:
+            return  # the group was deleted and made again, and has not begun there
+        begin = QueueCell(generation=position.generations[number], settled=Settled(position.offsets[number]))
+        with suppress(RetryError, UnknownOutcome):  # the cell is read again, and tells
+            keeper = await take(self._cells, self._member, queue_key(self._group, topic, number), begin=begin, found=found)
+            if keeper is not None:
+                self._keepers[queue] = keeper
+                self._untold.append(keeper)
+
+    def _expect(
+        self, lacking: Sequence[tuple[frozenset[str], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]
+    ) -> None:
+        """After a scan, decide when to read cells of others again: soon while somebody is about to release some, else hardly ever."""
+        contested = set(failed)
+        for members, queues in lacking:
+            aim = share(len(queues), len(members))
+            if self._count_mine(queues) < aim:
+                owners = {queue: self._owners[queue] for queue in queues if queue in self._owners}
+                counts = Counter(owners.values())
+                contested |= {queue for queue, owner in owners.items() if owner not in topics or counts[owner] > aim}
+        if contested != self._contested:
+            self._contested, self._contested_since_s = frozenset(contested), self._round_s
+        if not contested:
+            pause_s = _LEASES_BETWEEN_SCANS * self._lease_s
+        else:
+            pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S
+        self._scan_s = self._round_s + pause_s
+
+    def _told(self) -> tuple[QueueKeeper, ...]:
+        untold, self._untold = self._untold, []
+        return tuple(keeper for keeper in untold if not keeper.ended.is_set())
+
+
+def _without(record: GroupRecord, gone: Callable[[str], bool]) -> GroupRecord:
+    for member in record.members:
+        if gone(member):
+            record = record.left_by(member)
+    return record
+
+
+def _place(member: str) -> int:
+    return xxhash.xxh64_intdigest(member.encode())
