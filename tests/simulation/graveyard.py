@@ -1,0 +1,346 @@
+"""A group whose messages all die, under attack: owners of queues that bury them, operators who reset and redrive, and the judge.
+
+The queues' cells are the real ones; where they lie is a table that never fails, so that all attacks are on what dead letters are made of:
+an owner may lose its queue at any moment and learn of it late, and what it began goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from penstock.consumers.dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, origin_of, unburied
+from penstock.consumers.redrive import redrive
+from penstock.coordinator.cell import QueueCell
+from penstock.log import (
+    CallError,
+    InternalError,
+    Lake,
+    Message,
+    MessageType,
+    MessageView,
+    PenstockError,
+    ProducerOptions,
+    RetryError,
+    TopicNotFound,
+    TopicSettings,
+)
+from tests.simulation.faults import FaultPlan, RandomFaults
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.process import Crashed, SimProcess
+from tests.simulation.world import Stuck, log_uniform
+
+ORIGIN, GROUP, DLQ = "orders", "billing", "%DLQ%billing"
+QUIET_S = 40 * 86_400.0
+_AT_ONCE = ProducerOptions(linger=timedelta(0))
+
+
+Work = Callable[[Lake, SimProcess], Coroutine[Any, Any, None]]
+
+
+class Lost(Exception):
+    """The queue has another owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """How large a run is."""
+
+    queues: int = 2
+    messages: int = 12
+    letters: int = 10
+    """That each queue's owners give up before they rest, at least."""
+    owners: int = 3
+    redrivers: int = 1
+    resets: int = 1
+    think_s: tuple[float, float] = (0.01, 3.0)
+    pause_s: tuple[float, float] = (0.05, 900.0)
+    blows_every_s: float = 20.0
+    """Crashes and pauses of processes, whatever they are doing; 0: none."""
+    faults_end_s: float = 400.0
+    careful: bool = True
+    """Whether owners give a sequence before they write; else the cell hears of it afterwards."""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the owners were told and the topics hold in the end."""
+
+    given: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The offset that each (queue, sequence) was given to."""
+    origin: list[MessageView] = field(default_factory=list)
+    dead: list[MessageView] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Graveyard:
+    """One run. `run` plays and judges it."""
+
+    def __init__(self, seed: int | str, *, plot: Plot, plan: FaultPlan | None = None) -> None:
+        self.kernel = Kernel(seed, max_steps=1_500_000)
+        self.plot = plot
+        self.plan = plan
+        self.store = self.kernel.store(network=Network(pause_s=plot.pause_s, late_s=(1.0, 600.0)))
+        self.cells = {queue: QueueCell() for queue in range(plot.queues)}
+        self.evidence = Evidence()
+        self._processes: dict[str, SimProcess] = {}
+        self._resets_left = plot.resets
+        self._buried = False
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.kernel.counts
+
+    def run(self) -> list[str]:
+        """Play to the end; everything that is wrong with it, in words."""
+        self.kernel.run(self._main())
+        return [*self.evidence.wrong, *judge(self)]
+
+    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
+        """Play a script instead of owners and redrivers, and judge what it leaves."""
+
+        async def main() -> None:
+            await self._as("founder", self._found)
+            await script()
+            await self.store.settled()
+            await self._as("auditor", self._audit)
+
+        self.kernel.run(main())
+        return [*self.evidence.wrong, *judge(self)]
+
+    async def _main(self) -> None:
+        await self._as("founder", self._found)
+        self.store.plan = self.plan
+        owners = [asyncio.ensure_future(self._lives(f"owner{n}", self._own)) for n in range(self.plot.owners)]
+        redrivers = [asyncio.ensure_future(self._lives(f"redriver{n}", self._redrive)) for n in range(self.plot.redrivers)]
+        blows = asyncio.ensure_future(self._strike())
+        await asyncio.wait([*owners, asyncio.ensure_future(asyncio.sleep(self.plot.faults_end_s))], return_when="FIRST_COMPLETED")
+        blows.cancel()
+        if isinstance(self.plan, RandomFaults):
+            self.plan.active = False
+        for group in (owners, redrivers):
+            done, late = await asyncio.wait(group, timeout=QUIET_S) if group else (set(), set())
+            if late:
+                raise Stuck(f"no progress in quiet\n{self.kernel.loop.pending()}")
+            await asyncio.gather(*done)
+            self._buried = True
+        await self.store.settled()
+        self.store.plan = None
+        await self._as("auditor", self._audit)
+
+    async def _as(self, name: str, work: Work) -> None:
+        process = self.kernel.process(name)
+        await process.run(work(self.lake(process), process))
+
+    def lake(self, process: SimProcess) -> Lake:
+        return Lake(self.store.client(process), runtime=process.runtime)
+
+    async def _lives(self, name: str, work: Work) -> None:
+        """Again and again, until a life comes to its end by itself."""
+        rng = self.kernel.rng(f"lives/{name}")
+        while True:
+            process = self._processes[name] = self.kernel.process(name, max_drift=0.05)
+            try:
+                await process.run(work(self.lake(process), process))
+            except Crashed:
+                self.counts["restart"] += 1
+                await asyncio.sleep(log_uniform(rng, 0.01, 60.0))
+            else:
+                return
+
+    async def _strike(self) -> None:
+        rng = self.kernel.rng("nemesis")
+        while self.plot.blows_every_s:
+            await asyncio.sleep(rng.expovariate(1 / self.plot.blows_every_s))
+            process = rng.choice(list(self._processes.values()))
+            if rng.random() < 0.5:
+                process.crash()
+            else:
+                process.pause(log_uniform(rng, *self.plot.pause_s))
+
+    # --- What processes do ------------------------------------------------------------------------------------------------------
+
+    async def _found(self, lake: Lake, _: SimProcess) -> None:
+        await lake.create_topic(ORIGIN, TopicSettings(message_type=MessageType.FIFO, queues=self.plot.queues))
+        producer = await lake.producer(ORIGIN, options=_AT_ONCE)
+        for queue in range(self.plot.queues):
+            for n in range(self.plot.messages):
+                message = Message(b"%d/%d" % (queue, n), message_group=f"g{n % 3}", properties={"n": str(n)})
+                await producer.send(message, queue=queue)
+        await lake.close()
+
+    async def _own(self, lake: Lake, process: SimProcess) -> None:
+        rng = process.runtime.random
+        while unfinished := [queue for queue, cell in self.cells.items() if not self._is_done(cell)]:
+            try:
+                await self._bury(lake, process, rng.choice(unfinished))
+            except Lost:
+                self.counts["queue lost"] += 1
+            except PenstockError as error:
+                self._expect(process, error)
+                await asyncio.sleep(log_uniform(rng, 0.05, 5.0))
+        with suppress(PenstockError):
+            await lake.close()
+
+    async def _bury(self, lake: Lake, process: SimProcess, queue: int) -> None:
+        """Own a queue for a while."""
+        rng = process.runtime.random
+        assert isinstance(rng, random.Random)
+        cell = self.cells[queue] = self.cells[queue].taken_by(process.name)
+        epoch = cell.epoch
+        self.counts["taken with letters assigned"] += bool(cell.dead_letters.assigned)
+        writer = DeadLetterWriter(lake, GROUP, ORIGIN, queue)
+        try:
+            while not self._is_done(cell) and rng.random() > 0.1:
+                more = [] if self._is_enough(cell) else await self._next_offsets(lake, queue, cell, rng.randint(1, 4))
+                if self.plot.careful:
+                    cell = await self.change(queue, epoch, _giving(more))
+                    letters = cell.dead_letters.sequences()
+                else:
+                    letters = cell.with_dead_letters(more).dead_letters.sequences()
+                await self._write(lake, queue, writer, letters, epoch)
+                if not self.plot.careful:
+                    cell = await self.change(queue, epoch, _giving(more))
+                buried = letters[-1][1]
+                cell = await self.change(queue, epoch, _burying(buried))
+                await asyncio.sleep(log_uniform(rng, *self.plot.think_s))
+                if self._resets_left and rng.random() < 0.2:
+                    self._resets_left -= 1
+                    self.counts["reset"] += 1
+                    self.cells[queue] = self.cells[queue].reset_to(0, cell.generation + 1)
+        finally:
+            await writer.close()
+
+    async def letters(self, lake: Lake, queue: int, given: list[tuple[int, int]]) -> list[DeadLetter]:
+        """The dead letters of these (offset, sequence)."""
+        offsets = [offset for offset, _ in given]
+        reader = await lake.reader(ORIGIN)
+        messages = {m.offset: m async for m in reader.messages(queue=queue, start=min(offsets), end=max(offsets) + 1)}
+        return [DeadLetter(sequence, messages[offset], 3, "boom") for offset, sequence in given]
+
+    async def _write(self, lake: Lake, queue: int, writer: DeadLetterWriter, given: list[tuple[int, int]], epoch: int) -> None:
+        try:
+            await writer.write(await self.letters(lake, queue, given))
+        except DeadLettersAhead:
+            if self.cells[queue].epoch == epoch:
+                raise
+            raise Lost from None
+
+    async def _next_offsets(self, lake: Lake, queue: int, cell: QueueCell, count: int) -> list[int]:
+        first = cell.settled.floor
+        reader = await lake.reader(ORIGIN)
+        _, following = (await reader.offsets())[queue]
+        return list(range(first, min(first + count, following)))
+
+    async def change(self, queue: int, epoch: int, change: Callable[[QueueCell], QueueCell]) -> QueueCell:
+        """A write of the cell, which takes a moment; only for who took it last."""
+        await asyncio.sleep(0.005)
+        before = self.cells[queue]
+        if before.epoch != epoch:
+            raise Lost
+        cell = self.cells[queue] = change(before)
+        for offset, sequence in cell.dead_letters.sequences():
+            if self.evidence.given.setdefault((queue, sequence), offset) != offset:
+                self.evidence.wrong.append(f"sequence {sequence} of queue {queue} was given twice")
+        await asyncio.sleep(0.005)
+        return cell
+
+    async def _redrive(self, lake: Lake, process: SimProcess) -> None:
+        rng = process.runtime.random
+        while True:
+            finish = self._buried
+            try:
+                report = await redrive(lake, GROUP, limit=None if finish else rng.choice([None, 1, 3]))
+                self.counts["redriven"] += report.sent
+                self.counts["found redriven"] += report.duplicates
+            except PenstockError as error:
+                self._expect(process, error)
+            else:
+                if finish:
+                    break
+            await asyncio.sleep(log_uniform(rng, 1.0, 100.0))
+        with suppress(PenstockError):
+            await lake.close()
+
+    async def _audit(self, lake: Lake, _: SimProcess) -> None:
+        for topic, found in ((ORIGIN, self.evidence.origin), (DLQ, self.evidence.dead)):
+            reader = await lake.reader(topic)
+            found += sorted([one async for one in reader.messages()], key=lambda one: (one.queue, one.offset))
+        await lake.close()
+
+    def _is_enough(self, cell: QueueCell) -> bool:
+        return cell.dead_letters.next_sequence >= self.plot.letters
+
+    def _is_done(self, cell: QueueCell) -> bool:
+        return self._is_enough(cell) and not cell.dead_letters.assigned
+
+    def _expect(self, process: SimProcess, error: PenstockError) -> None:
+        """Note what nothing here explains."""
+        self.counts[f"error: {error.kind}"] += 1
+        if isinstance(error, CallError | InternalError) and not isinstance(error, TopicNotFound | RetryError):
+            self.evidence.wrong.append(f"{process.name}: {error.kind}: {error}")
+
+
+def _giving(offsets: list[int]) -> Callable[[QueueCell], QueueCell]:
+    return lambda cell: cell.with_dead_letters(offsets)
+
+
+def _burying(sequence: int) -> Callable[[QueueCell], QueueCell]:
+    return lambda cell: cell.with_buried(sequence)
+
+
+def judge(run: Graveyard) -> list[str]:
+    """What is wrong in the end: every letter once, in order, and what it was; every one back once, in order, and what it was."""
+    wrong: list[str] = []
+    evidence = run.evidence
+    origin = {(one.queue, one.offset): one for one in evidence.origin}
+    for queue, cell in run.cells.items():
+        mine = ((one, origin_of(one.properties)) for one in evidence.dead)
+        written = [one for one, where in mine if where is not None and where.queue == queue]
+        sequences = [int(one.properties["DLQ_SEQUENCE"]) for one in written]
+        if sequences != list(range(cell.dead_letters.next_sequence)):
+            wrong.append(f"the letters of queue {queue} are {sequences}, of {cell.dead_letters.next_sequence}")
+        for sequence, dead in zip(sequences, written, strict=True):
+            message = origin.get((queue, evidence.given.get((queue, sequence), -1)))
+            if message is None or not _is_same(message, dead) or unburied(dead.properties) != message.properties:
+                wrong.append(f"letter {sequence} of queue {queue} is not the message that it was given to")
+    if len(evidence.dead) != sum(cell.dead_letters.next_sequence for cell in run.cells.values()):
+        wrong.append("there are letters that nobody gave a sequence")
+    if run.plot.redrivers:
+        wrong += _judge_redriven(evidence)
+    return wrong
+
+
+def _judge_redriven(evidence: Evidence) -> list[str]:
+    wrong: list[str] = []
+    back = [(int(one.properties["REDRIVE_OFFSET"]), one) for one in evidence.origin if "REDRIVE_OFFSET" in one.properties]
+    if sorted(offset for offset, _ in back) != list(range(len(evidence.dead))):
+        wrong.append(f"of {len(evidence.dead)} letters these went back: {sorted(offset for offset, _ in back)}")
+        return wrong
+    for queue in {one.queue for _, one in back}:
+        offsets = [offset for offset, one in back if one.queue == queue]
+        if offsets != sorted(offsets):
+            wrong.append(f"letters went back to queue {queue} out of order: {offsets}")
+    for offset, one in back:
+        expected = {**unburied(evidence.dead[offset].properties), "REDRIVE_OFFSET": str(offset)}
+        if not _is_same(evidence.dead[offset], one) or one.properties != expected:
+            wrong.append(f"what went back of letter {offset} is another message")
+    return wrong
+
+
+def _is_same(one: MessageView, other: MessageView) -> bool:
+    return (one[3:7], one.body, one.born_timestamp) == (other[3:7], other.body, other.born_timestamp)
+
+
+def graveyard(seed: int | str, *, rate: float = 0.05, plot: Plot | None = None) -> Graveyard:
+    """A run with some kinds of fault; none with a rate of 0."""
+    plan = RandomFaults.swarm(Kernel(seed).rng, rate=rate) if rate else None
+    plot = plot or Plot()
+    return Graveyard(seed, plot=plot if rate else replace(plot, blows_every_s=0.0), plan=plan)
