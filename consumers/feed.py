@@ -184,8 +184,6 @@ class Feed:
         shared = self._attached[queue] > 1
         if not shared:
             self._live.cache.drop_below(queue, start)
-            if self._backlog is not None:
-                self._backlog.drop_below(queue, start)
         rows = await self._live.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
         if rows is not None:
             if not shared:
@@ -193,7 +191,10 @@ class Feed:
             return rows
         if (queue, start) not in self._behind:
             backlog = await self._joined(queue, start)
-            rows = None if backlog is None else await backlog.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
+            if backlog is not None:
+                if not shared:
+                    backlog.drop_below(queue, start)
+                rows = await backlog.fetch(queue, start, rows_max=rows_max, bytes_max=bytes_max)
         return await self._older(queue, start, rows_max, bytes_max) if rows is None else rows
 
     async def _joined(self, queue: int, start: int) -> Backlog | None:
@@ -204,11 +205,15 @@ class Feed:
                 self._table = await self._rows.refresh()
                 if queue not in self._attached or start < self._table.end(queue):
                     return None
+                backlog = Backlog(self._topic, self._cache_bytes // 2)
+                await backlog.open(self._table.published)
+                self._check_attached(queue)
+                for attached in self._attached:
+                    backlog.join(attached, 0)
                 self._live.cache.limit(self._cache_bytes // 2)
-                self._backlog = Backlog(self._topic, self._cache_bytes // 2)
-                await self._backlog.open(self._table.published, self._attached)
-            if queue in self._attached:
-                self._backlog.join(queue, start)
+                self._backlog = backlog
+            self._check_attached(queue)
+            self._backlog.join(queue, start)
             return self._backlog
 
     async def _older(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Literal
 
 import pyarrow as pa
@@ -63,14 +62,12 @@ class Backlog:
         """Of each queue, an offset below which nobody wants anything."""
         self._moving = asyncio.Lock()
 
-    async def open(self, published: int, queues: Iterable[int]) -> None:
-        """Start at a checkpoint, entry ``published`` or one before it, for these queues."""
+    async def open(self, published: int) -> None:
+        """Start at a checkpoint: entry ``published`` or one before it."""
         try:
             await self._view.open(at_most=max(published, self._topic.tail.state.created_entry))
         except (ViewLost, DataDamaged):
             self.over = True
-        for queue in queues:
-            self.join(queue, 0)
 
     def join(self, queue: int, start: int) -> None:
         """Keep rows of this queue, those below ``start`` excepted, from where the window is now."""
@@ -80,8 +77,9 @@ class Backlog:
 
     def drop_below(self, queue: int, start: int) -> None:
         """Nobody wants anything of this queue below ``start``."""
-        self._wanted[queue] = start
-        self.window.cache.drop_below(queue, start)
+        if queue in self._wanted:
+            self._wanted[queue] = start
+            self.window.cache.drop_below(queue, start)
 
     def leave(self, queue: int) -> None:
         """Keep nothing of this queue any more; `over` when it was the last."""

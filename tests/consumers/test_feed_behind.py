@@ -1,0 +1,170 @@
+"""A feed that starts far behind: from the table, through the log, to the tail; an entry is decoded once for all queues."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from penstock.consumers import feed_window
+from penstock.log import rows
+from penstock.log.errors import DataDamaged, OffsetOutOfRange
+from penstock.log.repair import repair
+from penstock.log.stores.protocol import Put
+from tests.consumers.feeds import Opened, opened, topic_log
+from tests.log.table.upkeep import publish, trimmed
+from tests.log.test_reader_races import retain
+
+QUEUES = 4
+
+
+async def take_by_turns(it: Opened, seed: int = 1, **limits: int) -> list[int]:
+    """Every queue from its beginning, in random turns, until none has anything more."""
+    rng = random.Random(seed)
+    reached, left = [0] * QUEUES, set(range(QUEUES))
+    while left:
+        queue = rng.choice(sorted(left))
+        bodies = await it.take(queue, reached[queue], **{"rows_max": rng.choice([1, 7, 50]), **limits})
+        reached[queue] += len(bodies)
+        if not bodies:
+            left.discard(queue)
+    return reached
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the entries that windows decode, as they do."""
+    real, seen = rows.decode_entry, []
+
+    def counted(paths, folded, *rest, **named):  # type: ignore[no-untyped-def]
+        seen.append(folded.number)
+        return real(paths, folded, *rest, **named)
+
+    monkeypatch.setattr(feed_window, "decode_entry", counted)
+    return seen
+
+
+def test_an_entry_of_the_log_is_decoded_once_for_all_queues(decodes: list[int]) -> None:
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        for _ in range(20):
+            await log.send(dict.fromkeys(range(QUEUES), 5))
+        async with opened(log, *range(QUEUES)) as it:
+            assert await take_by_turns(it) == [100] * QUEUES
+            assert len(decodes) == len(set(decodes)) == 20
+            assert it.feed.cached_bytes == 0
+
+    asyncio.run(main())
+
+
+def test_from_the_table_to_the_tail(decodes: list[int]) -> None:
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        for number in range(70):
+            await log.send({queue: 1 + (number + queue) % 3 for queue in range(QUEUES)}, staged=number % 9 == 0)
+        await trimmed(log)
+        for number in range(12):
+            await log.send({number % QUEUES: 4})
+        async with opened(log, *range(QUEUES), cache_bytes=200_000) as it:
+            for _ in range(6):
+                await log.send(dict.fromkeys(range(QUEUES), 2))
+                await it.topic.tail.catch_up()
+            reached = await take_by_turns(it)
+            assert reached == list(log.state.next_offsets)
+            assert len(decodes) == len(set(decodes)) == 18, "the log behind the table, and the live entries"
+            before = it.requests
+            await log.send({0: 1})
+            await it.topic.tail.catch_up()
+            assert len(await it.take(0, reached[0])) == 1
+            assert it.requests <= before + 2, "the tail's"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_is_published_and_trimmed_under_those_who_are_behind(seed: int) -> None:
+    async def main() -> None:
+        rng = random.Random(seed)
+        log = await topic_log(queues=QUEUES)
+        for _ in range(64):
+            await log.send({rng.randrange(QUEUES): rng.randint(1, 4)})
+        async with opened(log, *range(QUEUES), cache_bytes=rng.choice([60_000, 1 << 20])) as it:
+            reached = [0] * QUEUES
+            for step in range(120):
+                queue = rng.randrange(QUEUES)
+                reached[queue] += len(await it.take(queue, reached[queue], rows_max=rng.choice([1, 3])))
+                if step % 3 == 0:
+                    await log.send({rng.randrange(QUEUES): rng.randint(1, 4)})
+                if step % 7 == 0:
+                    await publish(log)
+                if step % 40 == 0:
+                    await trimmed(log)
+                    it.topic.tail.cache.clear()
+            for queue in range(QUEUES):
+                await it.topic.tail.catch_up()
+                assert await it.take_all(queue, reached[queue]) == log.state.next_offsets[queue]
+
+    asyncio.run(main())
+
+
+def test_a_queue_with_few_messages_does_not_push_the_others_out(decodes: list[int]) -> None:
+    """What it wants next lies far ahead; it reads there by itself, while the others go on in their window."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        for _ in range(30):
+            await log.send({0: 5, 1: 5, 2: 5})
+        await log.send({3: 1})
+        async with opened(log, *range(QUEUES), cache_bytes=80_000) as it:
+            at = [len(await it.take(queue, 0, rows_max=5)) for queue in range(3)]
+            assert len(await it.take(3, 0)) == 1
+            while at[0] < 150:
+                for queue in range(3):
+                    at[queue] += len(await it.take(queue, at[queue], rows_max=5))
+            assert at == [150] * 3
+            assert len(decodes) == len(set(decodes)) == 30
+
+    asyncio.run(main())
+
+
+def test_offsets_that_expired_are_refused() -> None:
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        await log.send({0: 2})
+        await publish(log)
+        log.clock.advance(hours=30)
+        await log.send({0: 2})
+        await publish(log)
+        async with opened(log, 0) as it:
+            assert await retain(log) == 2
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRange, match=r"the earliest kept is 2"):
+                    await it.take(0, 0)
+            assert await it.take_all(0, 2) == 4
+
+    asyncio.run(main())
+
+
+def test_a_repair_under_a_feed() -> None:
+    """An entry is lost before anybody folded it: those who wait hear of it, and what the repair does not name is read on."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        async with opened(log, 0) as it:
+            await log.send({0: 2})
+            await it.topic.tail.catch_up()
+            for _ in range(3):
+                await log.send({0: 2})
+            await log.store.put(log.paths.entry(3), b"nonsense", mode=Put.REPLACE)
+            assert len(await it.take(0, 0)) == 2
+            assert await it.take(0, 2) == [], "the log cannot be read further yet"
+            with pytest.raises(DataDamaged, match=r"0003\.parquet"):
+                await it.feed.arrived(0, 2)
+            await repair(log.store, log.paths, log.runtime)
+            await it.feed.arrived(0, 2)
+            with pytest.raises(DataDamaged, match="offsets 2 to 3 of queue 0"):
+                await it.take(0, 2)
+            assert await it.take_all(0, 4) == 8
+
+    asyncio.run(main())

@@ -1,0 +1,85 @@
+"""Feeds amid faults, trims, damage and deletions: every offset once and in order, nobody left waiting, and no request that nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from penstock.consumers.feed import Feed
+from penstock.log.lake import Lake
+from penstock.log.stores.counting import CountingStore
+from tests.simulation.campaign import Run, judge
+from tests.simulation.feeders import SCENARIOS
+from tests.simulation.stage import HOUR_S, Stage
+from tests.simulation.world import TOPIC
+
+pytestmark = pytest.mark.simulation
+
+SEEDS = {"feeds": range(10), "expiring": range(3), "damaged": range(3), "deleted": range(4)}
+MUST_HAPPEN = (
+    "feed: rows", "feed: gave up waiting", "feed: out of range", "feed: damage named", "restart", "trim", "topic created again",
+)  # fmt: skip
+
+
+def play(scenario: str, seed: int) -> Run:
+    return judge(scenario, seed, f"judge({scenario!r}, {seed})", partial(SCENARIOS[scenario], seed))[0]
+
+
+@pytest.fixture(scope="module")
+def counts() -> Counter[str]:
+    return Counter()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_offset_once_and_in_order(scenario: str, counts: Counter[str]) -> None:
+    runs = [play(scenario, seed) for seed in SEEDS[scenario]]
+    counts += sum((run.counts for run in runs), Counter[str]())
+    wrong = [run.report() for run in runs if run.wrong]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_the_worlds_met_what_they_are_for(counts: Counter[str]) -> None:
+    assert not [what for what in MUST_HAPPEN if not counts[what]], counts
+
+
+def test_who_waits_costs_the_tails_probes_and_nobody_else_anything() -> None:
+    """In an hour of silence: as many requests with six who wait as with one, one every five seconds; and none when nobody waits."""
+    stage = Stage(queues=3)
+    sent: list[int] = []
+
+    async def script() -> None:
+        await stage.fill(3)
+        process = stage.world.new_process("consumer")
+        store = CountingStore(stage.world.store.client(process))
+        lake = Lake(store, runtime=process.runtime, read_only=True)
+
+        async def consume(waiting: int) -> None:
+            feed = Feed(await lake.topic(TOPIC))
+            for queue in range(3):
+                feed.attach(queue)
+                start = 0
+                while (rows := await feed.fetch(queue, start, rows_max=10, bytes_max=1 << 20)) is not None:
+                    start += rows.num_rows
+            before = store.statistics().requests
+            waiters = [asyncio.ensure_future(feed.arrived(at % 3, feed.next_offset(at % 3))) for at in range(waiting)]
+            await asyncio.sleep(HOUR_S)
+            for waiter in waiters:
+                waiter.cancel()
+            await asyncio.gather(*waiters, return_exceptions=True)
+            sent.append(store.statistics().requests - before)
+            await feed.close()
+            await asyncio.sleep(60.0)  # the tail's last probe
+
+        for waiting in (0, 1, 6):
+            await process.run(consume(waiting))
+
+    stage.play(script)
+    assert sent[0] == 0
+    assert 700 <= sent[1] <= 1000, sent
+    assert abs(sent[2] - sent[1]) <= 2, sent
