@@ -1,0 +1,288 @@
+"""Message groups that failed, ran long or were in flight in an owner that died: each behind its marker until it has caught up.
+
+While a group is blocked, its fresh messages are passed by: listed in the cell, and kept in memory as long as there is room. What was not
+kept is read again, in one scan for all groups that may go on, from ``known_to`` of the one that is furthest behind.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ..coordinator.cell import Marker, QueueCell, State, Tries
+from ..log.messages import MessageView
+from .lanes import Lane, Run
+from .limits import Limits
+from .rows import group_hash
+from .step import Step
+
+
+class Blocked:
+    """The lanes of one queue that have a marker."""
+
+    def __init__(self, cell: QueueCell, limits: Limits) -> None:
+        self._limits = limits
+        batches = limits.batch_of is not None
+        self._lanes = {key: Lane(None, key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
+        self._due: list[tuple[int, int]] = []
+        """(when, group) of those that wait; some are out of date."""
+        self._active: dict[Lane, None] = {}
+        """Those that may go on, as far as their time is concerned."""
+        self._retained = 0
+        """Messages in memory."""
+        self._has_out = any(marker.tries.state is State.OUT for marker in cell.markers.values())
+        for lane in self._lanes.values():
+            self._changed(lane)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def retained(self) -> int:
+        """How many of their messages are in memory."""
+        return self._retained
+
+    def markers(self) -> Iterator[Marker]:
+        """As they are to stand in the cell."""
+        for lane in self._lanes.values():
+            assert lane.marker is not None, "every blocked group has one"
+            yield lane.marker
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> list[int]:
+        """When the next of them is due; empty when none waits."""
+        while self._due and not self._is_waiting(*self._due[0]):
+            heapq.heappop(self._due)
+        return [self._due[0][0]] if self._due else []
+
+    def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
+        """From where the queue is to be read again, for the groups that may go on; None: nothing is wanted."""
+        self._activate(now_ms)
+        return min((lane.known_to or 0 for lane in self._active if self._wants_more(lane, now_ms, next_fresh)), default=None)
+
+    def wants_solo(self, now_ms: int) -> bool:
+        """Whether a suspect is to run with nothing else in flight in the process."""
+        return any(lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready for lane in self._active)
+
+    def hopeless(self, most: int) -> list[Lane]:
+        """Groups whose head ended its process, alone, as often as a message may fail; their heads are in memory."""
+        return [
+            lane
+            for lane in self._active
+            if lane.marker is not None
+            and lane.ready
+            and lane.marker.tries.state is State.SUSPECT
+            and lane.marker.tries.strikes >= most
+        ]
+
+    def _wants_more(self, lane: Lane, now_ms: int, next_fresh: int) -> bool:
+        return not lane.ready and lane.known_to is not None and lane.known_to < next_fresh and lane.may_go_on(now_ms)
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def pass_by(self, message: MessageView) -> bool:
+        """Whether a fresh message is of a blocked group; then it is kept, if all before it are and there is room."""
+        lane = self._lanes.get(group_hash(message.message_group))
+        if lane is None:
+            return False
+        if lane.known_to is None:
+            if self._retained < self._limits.retained:
+                lane.ready.append(message)
+                self._retained += 1
+            else:
+                lane.known_to = message.offset
+        return True
+
+    def recalled(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
+        """Take what was read again, all of the queue from ``start`` up to ``limit``."""
+        lanes = {
+            lane.hash: lane
+            for lane in self._active
+            if lane.known_to is not None and start <= lane.known_to < limit and not lane.run
+        }
+        full: set[int] = set()
+        for message in messages if lanes else ():
+            lane = lanes.get(group_hash(message.message_group))
+            if lane is None or lane.hash in full or lane.known_to is None or message.offset < lane.known_to:
+                continue
+            if lane.ready and self._retained >= self._limits.retained:
+                full.add(lane.hash)
+                continue
+            lane.group = message.message_group
+            lane.ready.append(message)
+            lane.known_to = message.offset + 1
+            self._retained += 1
+        for lane in lanes.values():
+            if lane.hash not in full:
+                lane.known_to = limit if limit < next_fresh else None
+
+    def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
+        """Take a lane whose messages in memory, those that are ``running`` among them, are all there are."""
+        lane.hash = group_hash(lane.group)
+        lane.known_to = None
+        self._lanes[lane.hash] = lane
+        self._retained += len(lane.ready) + len(running)
+        lane.marker = marker
+        if step is not None:
+            self._set(lane, marker, step)
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take the markers that others may have changed: of groups that were parked, or handed out by handle."""
+        for lane in list(self._lanes.values()):
+            before, marker = lane.marker, cell.markers.get(lane.hash)
+            if before is None or before == marker or before.tries.state not in (State.PARKED, State.OUT):
+                continue
+            self._forget(lane)
+            if marker is None:
+                del self._lanes[lane.hash]
+                continue
+            lane.marker, lane.known_to = marker, marker.head
+            self._changed(lane)
+
+    def expiries_ms(self) -> list[int]:
+        """When groups that were handed out by handle come back."""
+        return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
+
+    def take_over(
+        self, suspects: Sequence[int], tries: dict[int, Tries], messages: dict[int, MessageView], step: Step
+    ) -> list[int]:
+        """Leave suspects of blocked groups to their markers, which count their deliveries from now on. Returns the others."""
+        left = []
+        for offset in suspects:
+            lane = self._lanes.get(group_hash(messages[offset].message_group)) if self._lanes else None
+            if lane is None or lane.marker is None or offset < lane.marker.head:
+                left.append(offset)
+                continue
+            own, marker = tries.pop(offset), lane.marker
+            step.tries.pop(offset, None)
+            del messages[offset]
+            of_head = marker.tries
+            attempts = max(of_head.attempts, own.attempts)
+            grown = Tries(of_head.state, attempts, of_head.strikes, of_head.due_ms, of_head.company)
+            self._set(lane, Marker(marker.head, max(marker.limit, offset + 1), grown), step)
+            step.behind.append(offset)
+        return left
+
+    # --- What becomes of a run --------------------------------------------------------------------------------------------------
+
+    def moved(self, lane: Lane, run: Run, count: int, ended: bool, step: Step) -> None:
+        """Note ``count`` more successes; and, when the run ended without a failure, that the group may go on."""
+        self._retained -= count
+        rest = run.messages[run.taken :]
+        head = rest[0].offset if rest else run.messages[-1].offset + 1
+        if ended and run.failure is None:
+            lane.ready.extendleft(reversed(rest))
+            lane.batch_max = lane.batch_max if rest else 0
+            self._move_head(lane, head, step, running=False)
+        elif count:
+            self._move_head(lane, head, step, running=not ended)
+
+    def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
+        """Let a group wait until its head is due; what is below ``limit`` was delivered as often as the head."""
+        assert lane.marker is not None, "a blocked group has a marker"
+        attempts = max(tries.attempts, lane.marker.tries.attempts)
+        waiting = Tries(State.WAITING, attempts, tries.strikes, tries.due_ms)
+        self._set(lane, Marker(lane.ready[0].offset, max(limit, lane.marker.limit), waiting), step)
+
+    def park(self, lane: Lane, tries: Tries, step: Step) -> None:
+        """Stop a group at its head."""
+        head = lane.ready[0]
+        self._forget(lane)
+        lane.known_to = head.offset
+        limit = max(head.offset + 1, lane.marker.limit if lane.marker is not None else 0)
+        self._set(lane, Marker(head.offset, limit, Tries(State.PARKED, tries.attempts, tries.strikes)), step)
+        step.parked.append(head)
+
+    def pass_over(self, lane: Lane, step: Step) -> None:
+        """Go on behind the head, which was given up."""
+        head = lane.ready.popleft()
+        self._retained -= 1
+        self._move_head(lane, head.offset + 1, step, running=False)
+
+    # --- What may run -----------------------------------------------------------------------------------------------------------
+
+    def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:
+        """Start what is due, and let go of groups that have caught up."""
+        self._activate(now_ms)
+        for lane in list(self._active):
+            if not lane.may_go_on(now_ms):
+                del self._active[lane]
+            elif lane.ready:
+                if _company(lane) != 1:
+                    self._run_head(lane, step)
+            elif lane.known_to is None or lane.known_to >= next_fresh:
+                del self._active[lane]
+                del self._lanes[lane.hash]
+                lane.marker = step.markers[lane.hash] = None
+
+    def run_solo(self, now_ms: int, step: Step) -> None:
+        """Start one suspect that must be alone."""
+        for lane in self._active:
+            if lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready:
+                self._run_head(lane, step)
+                step.solo = True
+                return
+
+    def _run_head(self, lane: Lane, step: Step) -> None:
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        tries = marker.tries
+        company = _company(lane)
+        most = min(self._limits.run_messages, company or self._limits.run_messages, lane.batch_max or self._limits.run_messages)
+        head = lane.ready[0].offset
+        again = head < marker.limit
+        count = 0
+        while count < min(len(lane.ready), most) and (lane.ready[count].offset < marker.limit) is again:
+            count += 1
+        attempts = tries.attempts + 1 if again else 1
+        messages = [lane.ready.popleft()._replace(delivery_attempt=attempts) for _ in range(count)]
+        lane.run = Run(lane, messages)
+        limit = max(marker.limit, messages[-1].offset + 1)
+        self._set(lane, Marker(head, limit, Tries(State.RUNNING, attempts, tries.strikes, 0, company)), step)
+        step.runs.append(lane.run)
+
+    # --- Books
+
+    def _move_head(self, lane: Lane, head: int, step: Step, *, running: bool) -> None:
+        """Note that all of the group below ``head`` is done."""
+        before = lane.marker
+        assert before is not None, "a blocked group has a marker"
+        attempts = before.tries.attempts if head < before.limit else 0
+        tries = Tries(State.RUNNING, attempts, 0, 0, before.tries.company) if running else Tries(State.WAITING, attempts)
+        self._set(lane, Marker(head, max(head, before.limit), tries), step)
+
+    def _set(self, lane: Lane, marker: Marker, step: Step) -> None:
+        lane.marker = step.markers[lane.hash] = marker
+        self._changed(lane)
+
+    def _changed(self, lane: Lane) -> None:
+        assert lane.marker is not None, "a blocked group has a marker"
+        tries = lane.marker.tries
+        if tries.state is State.SUSPECT:
+            self._active[lane] = None
+        elif tries.state is State.WAITING:
+            heapq.heappush(self._due, (tries.due_ms, lane.hash))
+
+    def _activate(self, now_ms: int) -> None:
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, key = heapq.heappop(self._due)
+            if self._is_waiting(due_ms, key):
+                self._active[self._lanes[key]] = None
+
+    def _is_waiting(self, due_ms: int, key: int) -> bool:
+        lane = self._lanes.get(key)
+        if lane is None or lane.marker is None:
+            return False
+        return lane.marker.tries.state is State.WAITING and lane.marker.tries.due_ms == due_ms
+
+    def _forget(self, lane: Lane) -> None:
+        self._retained -= len(lane.ready)
+        lane.ready = deque()
+
+
+def _company(lane: Lane) -> int:
+    """How many of a suspect's messages may run together; 0: as many as there are."""
+    tries = lane.marker.tries if lane.marker is not None else None
+    return tries.company if tries is not None and tries.state is State.SUSPECT else 0

@@ -1,0 +1,88 @@
+"""What runs one after the other: the messages of a message group, of one queue. And what is under way of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..coordinator.cell import Marker, State
+from ..log.messages import MessageView
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run ended before its last message: about the first one that did not succeed."""
+
+    reason: str
+    retry_after_ms: int | None = None
+    """How long to wait, instead of what the group's policy says."""
+    rejected: bool = False
+    """It can never succeed: no more attempts."""
+    blamed: bool = True
+    """False: a batch failed, and nobody said at which message."""
+
+
+class Run:
+    """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along, the schedule looks."""
+
+    __slots__ = ("cancelled", "done", "ended", "failure", "lane", "messages", "since_s", "taken", "timed_out_at", "wave")
+
+    def __init__(self, lane: Lane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
+        self.lane = lane
+        self.messages = messages
+        self.wave = wave
+        """Of suspects, in limited company."""
+        self.done = 0
+        """So many succeeded. Written by the executor only."""
+        self.failure: Failure | None = None
+        """Of the first that did not. Written before ``ended``, or by who timed it out."""
+        self.ended = False
+        """The executor starts nothing more of it, and no handler of it runs any more."""
+        self.since_s: float | None = None
+        """When the handler that runs now was started, by the monotonic clock."""
+        self.cancelled = False
+        """Nothing more of it is to be started."""
+        self.timed_out_at: int | None = None
+        """What ``done`` was when its handler ran too long: what that says later counts no more."""
+        self.taken = 0
+        """So many of ``done`` are in the schedule's books."""
+
+    def time_out(self, reason: str) -> None:
+        """Give up the handler that runs: a failed attempt."""
+        self.timed_out_at = self.done
+        self.failure = Failure(reason, blamed=len(self.messages) - self.done == 1 or not self.is_batch)
+        self.cancelled = True
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its messages are given to the listener together."""
+        return self.lane.batches
+
+
+class Lane:
+    """The messages of one message group that this owner has in memory, in order; and its marker while it is blocked."""
+
+    __slots__ = ("batch_max", "batches", "group", "hash", "known_to", "marker", "ready", "run")
+
+    def __init__(self, group: str | None, key: int = 0, *, batches: bool = False, marker: Marker | None = None) -> None:
+        self.group = group
+        self.hash = key
+        """Only set in a lane with a marker."""
+        self.batches = batches
+        self.ready: deque[MessageView] = deque()
+        """Behind those of ``run``. Without a marker they are granted; with one, listed."""
+        self.run: Run | None = None
+        self.marker = marker
+        """As it is to stand in the cell."""
+        self.known_to = marker.head if marker is not None else None
+        """With a marker: all the group's messages from its head up to here are in ``run`` and ``ready``; None: all there are."""
+        self.batch_max = 0
+        """A batch failed and nobody said where: none is larger than this until one succeeds; 0: no such limit."""
+
+    def may_go_on(self, now_ms: int) -> bool:
+        """Whether a blocked group is due, or a suspect."""
+        if self.marker is None or self.run is not None:
+            return False
+        tries = self.marker.tries
+        return tries.state is State.SUSPECT or (tries.state is State.WAITING and tries.due_ms <= now_ms)

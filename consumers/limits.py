@@ -1,0 +1,35 @@
+"""How much a consumer takes on at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Literal
+
+
+class Mode(Enum):
+    """What a queue may do at the moment."""
+
+    USUAL = auto()
+    QUIET = auto()
+    """Start nothing: a suspect is to run alone in this process."""
+    SOLO = auto()
+    """Start one suspect, with nothing else in flight."""
+    DRAIN = auto()
+    """Start nothing more, and give back what was not started: the queue goes to another owner."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """How much one queue takes on."""
+
+    run_messages: int = 64
+    """The most of one lane that is given to the executor at once, so that other lanes get their turn; the most in a batch."""
+    batch_of: Literal["group", "queue"] | None = None
+    """Whose messages the listener is given together; None: it is given one message at a time."""
+    retained: int = 1_000
+    """Messages behind markers, and waiting ones, kept in memory; more are read again."""
+    window: int = 10_000
+    """From the floor up to the last message that was granted."""
+    tracked: int = 2_000
+    """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""

@@ -1,0 +1,68 @@
+"""One step of a queue: what is to be written to its cell together, and what may run once that is durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..coordinator.cell import Marker, QueueCell, Tries
+from ..coordinator.offsets import OffsetSet
+from ..log.messages import MessageView
+from .lanes import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that was given up."""
+
+    message: MessageView
+    attempts: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Step:
+    """Gathered by the schedule, written by the engine."""
+
+    settled: list[int] = field(default_factory=list)
+    granted: list[int] = field(default_factory=list)
+    listed: list[int] = field(default_factory=list)
+    """Fresh messages of blocked groups."""
+    given_back: list[int] = field(default_factory=list)
+    """Granted, and not started: fresh again."""
+    tries: dict[int, Tries] = field(default_factory=dict)
+    markers: dict[int, Marker | None] = field(default_factory=dict)
+    """By the hash of the group; None: it has caught up."""
+    behind: list[int] = field(default_factory=list)
+    """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
+    letters: list[Letter] = field(default_factory=list)
+    parked: list[MessageView] = field(default_factory=list)
+    """Heads of message groups that were parked in this step."""
+    runs: list[Run] = field(default_factory=list)
+    """To be started when the step is durable."""
+    runs_now: list[Run] = field(default_factory=list)
+    """To be started at once: they are durable already."""
+    solo: bool = False
+    """Nothing else of this process may be in flight while it is written and run."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.settled or self.granted or self.listed or self.given_back or self.tries or self.markers or self.letters)
+
+    def apply(self, cell: QueueCell) -> QueueCell:
+        """The cell with all of it."""
+        if self.settled:
+            cell = cell.with_settled(OffsetSet.of_offsets(self.settled))
+        if self.markers:
+            cell = cell.with_markers(self.markers, OffsetSet.of_offsets(self.behind))
+        if self.letters:
+            cell = cell.with_dead_letters([letter.message.offset for letter in self.letters])
+        if self.tries:
+            cell = cell.with_all_tries(self.tries)
+        if self.given_back:
+            cell = cell.with_ungranted(OffsetSet.of_offsets(self.given_back))
+        if self.granted:
+            cell = cell.with_granted(OffsetSet.of_offsets(self.granted))
+        if self.listed:
+            cell = cell.with_listed(OffsetSet.of_offsets(self.listed))
+        return cell

@@ -1,0 +1,228 @@
+"""The schedule of one queue, driven by chance: owners that die, handlers that fail, hang and kill; against what RocketMQ promises."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.schedule import Schedule
+from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.retry import RetryPolicy
+from penstock.log.messages import MessageView
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(offset: int, group: str | None) -> MessageView:
+    return MessageView("orders", 0, offset, f"m{offset}", group, None, (), {}, b"", EPOCH, EPOCH, None, "p")
+
+
+@dataclass
+class World:
+    """A queue, its cell, and owners that follow one another."""
+
+    rng: random.Random
+    settings: GroupSettings
+    limits: Limits
+    log: list[MessageView]
+    poison: dict[int, str] = field(default_factory=dict)
+    """By offset: 'raises', always; 'kills' the process of its handler."""
+    failing: float = 0.1
+    now_ms: int = 0
+    cell: QueueCell = field(default_factory=QueueCell)
+    started: Counter[int] = field(default_factory=Counter)
+    succeeded: list[int] = field(default_factory=list)
+    dead: list[int] = field(default_factory=list)
+    parked: set[int] = field(default_factory=set)
+    deaths: int = 0
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def own(self, steps: int) -> bool:
+        """One owner's life; True when nothing is left to do."""
+        self.cell = decode_cell(encode_cell(self.cell.taken_by(f"w{self.cell.epoch}")), where="here")
+        schedule = Schedule(self.settings, self.cell, limits=self.limits)
+        running: list[Run] = []
+        for _ in range(steps):
+            self.now_ms += self.rng.choice((0, 1, 20, 400))
+            self._read(schedule)
+            solo = schedule.wants_solo(self.now_ms)
+            mode = Mode.USUAL if not solo else Mode.QUIET if running else Mode.SOLO
+            step = schedule.plan(self.now_ms, self.cell, mode)
+            running += step.runs_now
+            if not step.is_empty:
+                self.cell = decode_cell(encode_cell(step.apply(self.cell)), where="here")
+                self.dead += [letter.message.offset for letter in step.letters]
+                self.parked |= {head.offset for head in step.parked}
+                if self.rng.random() < 0.02:
+                    self.counts["died after a write"] += 1
+                    return False
+            running += step.runs
+            for run in self.rng.sample(running, min(len(running), 1 + self.rng.randrange(8))):
+                if not self._move(run, schedule):
+                    return False
+                if run.ended:
+                    running.remove(run)
+            if not running and self._is_done(schedule):
+                return True
+        self._drain(schedule, running)
+        return False
+
+    def _read(self, schedule: Schedule) -> None:
+        start = schedule.blocked.recall_from(self.now_ms, schedule.next_fresh)
+        if start is not None:
+            limit = min(schedule.next_fresh, start + self.rng.choice((3, 50, 1000)))
+            schedule.recalled(self.log[start:limit], start, limit)
+            self.counts["recall"] += 1
+        if missing := schedule.missing(self.now_ms):
+            schedule.recalled([self.log[offset] for offset in missing], missing[0], missing[0])
+        room = min(schedule.room(), 100 - schedule.in_memory)
+        if room > 0 and schedule.next_load < len(self.log):
+            limit = min(len(self.log), schedule.next_load + self.rng.randint(1, room))
+            rows = self.log[schedule.next_load : limit]
+            filtered = [row.offset for row in rows if row.message_group == "filtered"]
+            schedule.load([row for row in rows if row.message_group != "filtered"], filtered, limit)
+
+    def _move(self, run: Run, schedule: Schedule) -> bool:
+        """Let the executor work a little; False when the process died."""
+        if run.ended:
+            return True
+        if run.cancelled and self.rng.random() < 0.5:
+            run.ended = True
+        elif run.is_batch:
+            for at, row in enumerate(run.messages[run.done :]):
+                if not self._start(row, {one.offset for one in run.messages[:at]}):
+                    return False
+            bad = [at for at in range(len(run.messages)) if self._fails(run.messages[at])]
+            if bad and self.rng.random() < 0.5 and len(run.messages) > 1:
+                run.failure = Failure("raised", blamed=False)
+            else:
+                upto = bad[0] if bad else len(run.messages)
+                self._succeed(run, upto)
+                run.failure = Failure("failed there") if bad else None
+            run.ended = True
+        else:
+            row = run.messages[run.done]
+            if not self._start(row):
+                return False
+            if self._fails(row):
+                run.failure = Failure("raised", rejected=self.rng.random() < 0.05)
+                run.ended = True
+            else:
+                self._succeed(run, 1)
+                run.ended = run.done == len(run.messages)
+        if run.ended or self.rng.random() < 0.5:
+            schedule.report(run)
+        return True
+
+    def _start(self, row: MessageView, together: set[int] = frozenset()) -> bool:  # type: ignore[assignment]
+        self.started[row.offset] += 1
+        if row.delivery_attempt > 1:
+            self.counts["again"] += 1
+        if self.started[row.offset] > self._deliveries(row):
+            self.wrong.append(f"{row.offset} is started {self.started[row.offset]} times, the cell says {self._deliveries(row)}")
+        if row.offset in self.succeeded and row.offset in self.dead:
+            self.wrong.append(f"{row.offset} is run after it was given up")
+        if self.settings.delivery_order == "ORDERLY":
+            behind = [one for one in self.log[: row.offset] if one.message_group == row.message_group]
+            missing = [one.offset for one in behind if one.offset not in self._through and one.offset not in together]
+            if missing:
+                self.wrong.append(f"{row.offset} is started before {missing[:3]} are through")
+        if self.poison.get(row.offset) == "kills":
+            self.deaths += 1
+            return False
+        return True
+
+    @property
+    def _through(self) -> set[int]:
+        return {*self.succeeded, *self.dead}
+
+    def _deliveries(self, row: MessageView) -> int:
+        """At most so often may it have been delivered, by what is durable."""
+        return max(row.delivery_attempt, 1)
+
+    def _fails(self, row: MessageView) -> bool:
+        return self.poison.get(row.offset) == "raises" or self.rng.random() < self.failing
+
+    def _succeed(self, run: Run, count: int) -> None:
+        self.succeeded += [row.offset for row in run.messages[run.done : run.done + count]]
+        run.done += count
+
+    def _drain(self, schedule: Schedule, running: list[Run]) -> None:
+        while True:
+            step = schedule.plan(self.now_ms, self.cell, Mode.DRAIN)
+            self.cell = step.apply(self.cell)
+            self.dead += [letter.message.offset for letter in step.letters]
+            self.parked |= {head.offset for head in step.parked}
+            assert not step.runs
+            assert not step.runs_now
+            if not running:
+                break
+            for run in running:
+                if not self._move(run, schedule):
+                    return
+            running = [run for run in running if not run.ended]
+        self.cell = self.cell.released()
+        self.counts["handed over"] += 1
+
+    def _is_done(self, schedule: Schedule) -> bool:
+        waiting = [marker for marker in self.cell.markers.values() if marker.tries.state is not State.PARKED]
+        return self.cell.settled.floor == len(self.log) and not waiting and not self.cell.tries
+
+
+def played(seed: int, **changes: object) -> World:
+    rng = random.Random(seed)
+    order = rng.choice(("ORDERLY", "CONCURRENT"))
+    policy = rng.choice(("continue", "park")) if order == "ORDERLY" else "continue"
+    batch_of = rng.choice((None, None, "group", "queue"))
+    settings = GroupSettings(
+        delivery_order=order,  # type: ignore[arg-type]
+        retry=RetryPolicy(interval=timedelta(milliseconds=rng.choice((0, 50, 1000)))),
+        max_attempts=rng.choice((1, 3, 17)),
+        dead_letter_policy=policy,  # type: ignore[arg-type]
+    )
+    limits = Limits(
+        run_messages=rng.choice((1, 4, 64)),
+        batch_of=batch_of,  # type: ignore[arg-type]
+        retained=rng.choice((0, 5, 1000)),
+        window=rng.choice((20, 100, 10_000)),
+        tracked=rng.choice((30, 2000)),
+    )
+    groups = [None if rng.random() < 0.1 else f"g{int(rng.paretovariate(1))}" for _ in range(rng.choice((30, 300)))]
+    groups = ["filtered" if rng.random() < 0.05 else group for group in groups]
+    poison = {rng.randrange(len(groups)): rng.choice(("raises", "kills")) for _ in range(rng.randrange(3))}
+    log = [message(offset, group) for offset, group in enumerate(groups)]
+    world = World(rng, settings, limits, log, poison, failing=rng.choice((0.0, 0.02, 0.2)))
+    for life in range(60):
+        if world.own(rng.choice((5, 50, 2000)) if life < 20 else 3_000):
+            break
+    else:
+        world.wrong.append("it does not come to an end")
+    return world
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_every_message_comes_through_once_and_in_order_whatever_happens(seed: int) -> None:
+    world = played(seed)
+    assert world.wrong == []
+    behind_parked = {
+        row.offset
+        for row in world.log
+        for head in world.parked
+        if head not in world.dead and row.offset >= head and row.message_group == world.log[head].message_group
+    }
+    for row in world.log:
+        through = (row.offset in world.succeeded) + (row.offset in world.dead)
+        if row.message_group == "filtered":
+            assert through == 0
+        elif row.offset not in behind_parked:
+            assert through >= 1
+    assert len(world.dead) == len(set(world.dead))
