@@ -11,6 +11,7 @@ a full producer raises `BackPressureError`; ``await producer.wait_for_room()`` w
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -88,7 +89,11 @@ class Lake(LogLake):
         self._check_open()
         if self._coordination is None:
             self._coordination = open_coordination(
-                self._table_url, store=self.store, runtime=self.runtime, options=self._table_options
+                self._table_url,
+                store=self.store,
+                runtime=self.runtime,
+                options=self._table_options,
+                label=f"{socket.gethostname()}/{os.getpid()}",
             )
         return self._coordination
 

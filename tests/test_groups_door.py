@@ -16,14 +16,13 @@ import penstock
 from penstock import aio
 from penstock.coordinator import Coordination, WorkerState
 from penstock.coordinator.cell import Marker, QueueCell, State, Tries
-from penstock.coordinator.cell_codec import decode_cell, encode_cell
-from penstock.coordinator.commands import begin, caught_up
-from penstock.coordinator.keys import queue_key, worker_key
+from penstock.coordinator.keys import worker_key
 from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
 from penstock.coordinator.offsets import OffsetSet
 from penstock.coordinator.tables import MemoryTable
 from penstock.log import Runtime
 from penstock.log.stores import MemoryStore
+from tests.cells import change_cell, parked
 from tests.lakes import TIMEOUT_S, keys
 from tests.log.test_reader import publish
 from tests.log.topics import HandClock
@@ -56,20 +55,9 @@ class Shop:
         for queue, offset in enumerate(offsets):
             assert self.lake.reset_offsets("orders", group, offset, queues=None if queue == 0 else [queue])[queue] == offset
 
-    def change(self, queue: int, change: Callable[[QueueCell], QueueCell], group: str = "billing") -> QueueCell:
-        """As the owner of a queue does: catch up with the record, change the cell, write it."""
-
-        async def run() -> QueueCell:
-            async with aio.connect(store=self.store, runtime=self.runtime) as lake:
-                cells, key = lake.coordination.cells, queue_key(group, "orders", queue)
-                record = await lake.coordination.groups.get(group)
-                stored = await cells.read(key)
-                before = begin(record.positions["orders"], queue) if stored is None else decode_cell(stored.data, where=key)
-                cell = change(caught_up(before, record, "orders", queue))
-                await cells.write(key, encode_cell(cell), on=stored, deadline_s=9e18)
-                return cell
-
-        return asyncio.run(run())
+    def change(self, queue: int, change: Callable[[QueueCell], QueueCell] = lambda cell: cell) -> QueueCell:
+        """What the owner of a queue does to its cell."""
+        return change_cell(lambda: aio.connect(store=self.store, runtime=self.runtime), queue, change)
 
 
 @pytest.fixture
@@ -78,10 +66,6 @@ def shop() -> Iterator[Shop]:
     made.lake.create_group("billing")
     with made.lake:
         yield made
-
-
-def parked(head: int, *, attempts: int = 17) -> Marker:
-    return Marker(head, head + 1, Tries(State.PARKED, attempts, attempts))
 
 
 # --- Made, altered, deleted ------------------------------------------------------------------------------------------------------------
@@ -392,8 +376,8 @@ def test_a_reset_of_one_queue_leaves_what_others_have_done(shop: Shop) -> None:
     for queue in (0, 1):
         shop.change(queue, lambda cell: cell.with_granted(done).with_settled(done))
     shop.lake.reset_offsets("orders", "billing", "earliest", queues=[0])
-    assert shop.change(0, lambda cell: cell).settled.floor == 0
-    assert shop.change(1, lambda cell: cell).settled.floor == 2
+    assert shop.change(0).settled.floor == 0
+    assert shop.change(1).settled.floor == 2
 
 
 @pytest.mark.parametrize(
@@ -481,14 +465,14 @@ def test_a_parked_message_that_retention_took_is_listed_all_the_same(stuck: Shop
 def test_releasing_and_skipping_is_one_write_that_the_owners_carry_out(stuck: Shop) -> None:
     assert [one.message_group for one in stuck.lake.release("billing", message_group="bob")] == ["bob"]
     assert [one.message_group for one in stuck.lake.parked("billing")] == ["dan", "cid"]
-    cell = stuck.change(0, lambda cell: cell)
+    cell = stuck.change(0)
     assert cell.markers[101].tries == Tries(State.WAITING, 17)
     assert cell.markers[104].tries.state is State.PARKED
     assert [one.message_group for one in stuck.lake.skip("billing")] == ["dan", "cid"]
     assert stuck.lake.parked("billing") == []
     counted = {one.queue: (one.parked, one.blocked, one.dead_letters) for one in stuck.lake.describe_group("billing").queues}
     assert counted == {0: (0, 3, 1), 1: (0, 1, 1)}
-    cells = [stuck.change(queue, lambda cell: cell) for queue in (0, 1)]
+    cells = [stuck.change(queue) for queue in (0, 1)]
     assert [cell.dead_letters.sequences() for cell in cells] == [[(4, 0)], [(0, 0)]]
     assert [cell.commands for cell in cells] == [2, 3]
     assert stuck.lake.release("billing") == []
@@ -513,6 +497,6 @@ def test_what_cannot_be_released_or_skipped(stuck: Shop, order: str, chosen: dic
 def test_a_reset_after_a_skip_makes_it_void(stuck: Shop) -> None:
     stuck.lake.skip("billing", queue=0)
     stuck.lake.reset_offsets("orders", "billing", "earliest", queues=[0])
-    cell = stuck.change(0, lambda cell: cell)
+    cell = stuck.change(0)
     assert (cell.settled.floor, cell.markers, cell.dead_letters.assigned) == (0, {}, ())
     assert len(stuck.lake.parked("billing")) == 1

@@ -29,10 +29,13 @@ COMMANDS = {
     "produce": _Command("produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
     "read": _Command("read", "Show or export messages of a topic."),
     "tail": _Command("tail", "Show messages as they arrive."),
+    "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
+    "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
     "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
     "maintain": _Command("maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("doctor", "Check a store and this machine, with a fix for every problem."),
+    "infra": _Command("infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),
     "demo": _Command("demo", "A shop's change stream, in order, through a topic into Delta tables."),
     "completion": _Command("completion", "Print the completion script of a shell."),
 }
@@ -99,14 +102,21 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 @click.option("--lake", metavar="URL", envvar="PENSTOCK_LAKE", show_envvar=True, help="The lake: a folder, s3://bucket/prefix, …")
+@click.option(
+    "--coordination",
+    metavar="URL",
+    envvar="PENSTOCK_COORDINATION",
+    show_envvar=True,
+    help="The table of consumer groups: sqlite:///path, dynamodb://table?region=…, store; default: beside a lake in a folder, else in it.",
+)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
 @click.pass_context
-def main(ctx: click.Context, lake: str | None, debug: bool) -> None:
+def main(ctx: click.Context, lake: str | None, coordination: str | None, debug: bool) -> None:
     """Ordered message queues on nothing but object storage.
 
     Every command takes --lake too, and --json for one JSON object a line.
     """
     session = ctx.ensure_object(Session)
-    session.url, session.debug = lake, debug
+    session.url, session.coordination, session.debug = lake, coordination or None, debug
     session.url_is_default = ctx.get_parameter_source("lake") is ParameterSource.ENVIRONMENT

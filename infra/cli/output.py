@@ -18,7 +18,8 @@ from typing import Any
 import click
 from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -64,6 +65,23 @@ def json_line(document: Mapping[str, object]) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table for people; numbers to the right. Colour only on a terminal, and never markup in what users wrote."""
+    if title is not None:
+        say(click.style(f"\n{title}", bold=True))
+    draw(grid(columns, rows))
+
+
+def draw(part: Table | str) -> None:
+    """A table or a sentence on standard output."""
+    if isinstance(part, str):
+        say(part)
+        return
+    drawn = io.StringIO()
+    Console(file=drawn, force_terminal=sys.stdout.isatty(), width=width(), highlight=False).print(part)
+    say("\n".join(line.rstrip() for line in drawn.getvalue().strip("\n").splitlines()))
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """The same, to be drawn by who knows where."""
     texts = [[shown(value) for value in row] for row in rows]
     built = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
@@ -71,11 +89,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
         built.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in texts:
         built.add_row(*map(Text, row))
-    drawn = io.StringIO()
-    Console(file=drawn, force_terminal=sys.stdout.isatty(), width=width(), highlight=False).print(built)
-    if title is not None:
-        say(click.style(f"\n{title}", bold=True))
-    say("\n".join(line.rstrip() for line in drawn.getvalue().strip("\n").splitlines()))
+    return built
+
+
+@contextmanager
+def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
+    """Draw tables and sentences again and again: in place on a terminal, else one after the other; call what it yields with them."""
+    if not sys.stdout.isatty():
+
+        def follow(parts: Sequence[Table | str]) -> None:
+            for part in parts:
+                draw(part)
+            sys.stdout.flush()
+
+        yield follow
+        return
+    with writing_output(), Live(console=Console(highlight=False), auto_refresh=False) as live:
+        yield lambda parts: live.update(Group(*(Text(part) if isinstance(part, str) else part for part in parts)), refresh=True)
 
 
 def width() -> int:

@@ -141,6 +141,8 @@ class Session:
     url: str | None = None
     url_is_default: bool = False
     """Whether the lake was named by the environment, not in the call."""
+    coordination: str | None = None
+    """The table of consumer groups; None: the lake's default."""
     debug: bool = False
     as_json: bool = False
 
@@ -155,7 +157,7 @@ class Session:
         """Open the lake for synchronous calls."""
         from ...lake import connect
 
-        return connect(self.lake_url, read_only=read_only)
+        return connect(self.lake_url, read_only=read_only, coordination=self.coordination)
 
     def open_async(self, *, read_only: bool = False) -> AsyncLake:
         """Open the lake on the running event loop."""
@@ -170,6 +172,14 @@ def command_options(command: F) -> F:
     lake = click.option("--lake", metavar="URL", expose_value=False, callback=_set_lake, help="The lake, if not given before.")
     json = click.option("--json", is_flag=True, expose_value=False, callback=_set_json, help="One JSON object a line.")
     return json(lake(command))
+
+
+def group_options(command: F) -> F:
+    """``--coordination`` besides, for what is about consumer groups."""
+    option = click.option(
+        "--coordination", metavar="URL", expose_value=False, callback=_set_coordination, help="Their table, if not given before."
+    )
+    return command_options(option(command))
 
 
 def confirm_options(command: F) -> F:
@@ -189,6 +199,11 @@ def _set_lake(ctx: click.Context, _: click.Parameter, value: str | None) -> None
         session = ctx.find_object(Session)
         assert session is not None, "main made it"
         session.url, session.url_is_default = value, False
+
+
+def _set_coordination(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_object(Session).coordination = value  # type: ignore[union-attr]
 
 
 def _set_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -19,6 +19,10 @@ SHELL = {
     "on where it had ended",
     "or open it anew, which fences that one, and go on from last_sequence": "or run this again, which fences that one",
     "None keeps for ever": "forever keeps them",
+    "create it with lake.create_group or `penstock group create`, or start a consumer, which makes it": "`penstock group create` creates "
+    "it, as does its first consumer; `penstock group list` names those that are there",
+    "stop them first, or force it": "stop them first, or give --force",
+    "reset all queues, or start a consumer first": "leave --queue out, or start a consumer first",
 }
 """What the library says, and how the same is said here."""
 
