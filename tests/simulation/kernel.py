@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from tests.simulation.faults import FaultPlan
@@ -78,6 +80,10 @@ class Kernel:
             trace=self.trace,
             counts=self.counts,
         )
+
+    async def let_pass(self, duration: timedelta) -> None:
+        """Wait, in virtual time."""
+        await asyncio.sleep(duration.total_seconds())
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run the world until ``main``, which is code of no process, is done. A kernel runs once.
