@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -54,18 +55,30 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Run moto's S3 on a free port of 127.0.0.1 for as long as the block. It honours conditional writes, but not in races.
+def s3_server(*, port: int = 0) -> Iterator[S3Server]:
+    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block. It honours conditional writes, but not in races.
 
-    Raises `MissingDependency` when moto is not installed. What moto holds belongs to the process, so use one server at a time.
+    Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. What moto holds belongs to the process,
+    so use one server at a time.
     """
     try:
         from moto.server import ThreadedMotoServer
     except ImportError as error:
         raise MissingDependency(
-            "an S3 lake for tests needs moto", operation="s3_server", observed=str(error), hint="pip install 'penstock[testing]'"
+            "S3 on this machine needs moto", operation="s3_server", observed=str(error), hint="pip install 'penstock[testing]'"
         ) from error
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    try:
+        # moto itself would wait for ever.
+        socket.create_server(("127.0.0.1", port)).close()
+    except (OSError, OverflowError) as error:
+        raise InvalidArgument(
+            "no server can listen here",
+            operation="s3_server",
+            object=f"127.0.0.1:{port}",
+            observed=str(error),
+            hint="Name another port",
+        ) from error
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     # A line for every request would bury what a failing test has to say.
     log = logging.getLogger("werkzeug")
     level = log.level

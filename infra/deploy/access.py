@@ -1,0 +1,140 @@
+"""Which objects of a lake each kind of process reads, writes and deletes: the one source of all policies. Pure.
+
+Keys are relative to the lake, and ``*`` stands for any text, as in the policies of S3.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from ...coordinator.groups import check_group_name
+from ...coordinator.tables.objectstore import FOLDER as CELLS
+from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
+
+ANY = "*"
+_PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
+
+
+class Role(StrEnum):
+    """A kind of process, by what it may do at most. A process that is two of them gets both."""
+
+    READER = "reader"
+    """Reads topics and tables, and looks at groups."""
+    PRODUCER = "producer"
+    """Sends to topics that are there."""
+    CONSUMER = "consumer"
+    """Reads topics, keeps a group's place, and writes its dead letters."""
+    MAINTENANCE = "maintenance"
+    """Publishes, compacts, expires, trims and collects; also the operators': makes, changes, repairs and deletes topics and groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Patterns of keys, by what may be done to them."""
+
+    get: tuple[str, ...] = ()
+    put: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    list: tuple[str, ...] = ()
+    """What may be listed, and what may be looked for: S3 answers 404 only to those who may list that key, and 403 to others, which nobody
+    can tell from a lost permission. So whatever may be got is here too."""
+
+    def __or__(self, other: Access) -> Access:
+        """What one of both allows."""
+        return Access(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
+
+
+def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, and none that another one includes."""
+    distinct = tuple(dict.fromkeys(patterns))
+    return tuple(one for one in distinct if not any(other != one and fnmatchcase(one, other) for other in distinct))
+
+
+def topic_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
+    """What a role does below ``topics/``, and with the small objects by which a writer tries the store out.
+
+    ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument` for
+    a bad name.
+    """
+    found = _of_topics(role, [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)], groups)
+    # Only who works on all topics asks which there are.
+    return found if topics else found | Access(list=(TOPICS,))
+
+
+def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str]) -> Access:
+    match role:
+        case Role.READER:
+            return _united(_read(paths) for paths in worked_on)
+        case Role.PRODUCER:
+            return _united(_append(paths) for paths in worked_on) | _TRIALS
+        case Role.CONSUMER:
+            dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
+            # The first dead letter makes the topic; those of an owner that died are looked up before they are written.
+            letters = (_read(paths) | _append(paths) | Access(put=(paths.settings,)) for paths in dead)
+            return _united(_read(paths) for paths in worked_on) | _united(letters) | _TRIALS
+        case Role.MAINTENANCE:
+            return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
+
+
+def cell_access(role: Role) -> Access:
+    """What a role does to cells that lie in the lake itself. Deleting one is writing it empty."""
+    if role is Role.PRODUCER:
+        return Access()
+    looks = _looked_up(CELLS + ANY)
+    return looks if role is Role.READER else looks | Access(put=(CELLS + ANY,))
+
+
+def _paths(folder: str) -> TopicPaths:
+    """The keys of a topic by its folder, which may be a pattern."""
+    return TopicPaths(folder, f"{TOPICS}{folder}/")
+
+
+def _tables(paths: TopicPaths) -> str:
+    """Those of all lives of the topic: ``table``, ``table-<entry>``."""
+    return paths.table("table" + ANY) + ANY
+
+
+def _looked_up(*patterns: str) -> Access:
+    return Access(get=patterns, list=patterns)
+
+
+def _fold(paths: TopicPaths) -> Access:
+    """The log, and what others hand over, which whoever appends links."""
+    return _looked_up(paths.settings, paths.log + ANY, paths.handed + ANY)
+
+
+def _read(paths: TopicPaths) -> Access:
+    return _fold(paths) | _looked_up(paths.jobs + ANY, _tables(paths))
+
+
+def _append(paths: TopicPaths) -> Access:
+    """Entries and checkpoints, never the floor; what is handed over, or staged as a job. Appending reads no rows, and deletes nothing."""
+    written = (paths.log + ANY + ".parquet", paths.checkpoints + ANY, paths.handed + ANY, paths.jobs + ANY)
+    return _fold(paths) | Access(put=written)
+
+
+def _keep_up(paths: TopicPaths) -> Access:
+    written = (paths.settings, paths.log + ANY, _tables(paths))
+    dropped = (paths.log + ANY, paths.handed + ANY, paths.jobs + ANY, _tables(paths))
+    return _read(paths) | Access(put=written, delete=dropped, list=(paths.root,))
+
+
+_TRIAL_KEYS = (_PROBE + ANY, _CLOCK + ANY, _DOCTOR + ANY)
+_TRIALS = Access(get=_TRIAL_KEYS, put=_TRIAL_KEYS, delete=_TRIAL_KEYS, list=_TRIAL_KEYS)
+
+
+def _united(parts: Iterable[Access]) -> Access:
+    return functools.reduce(operator.or_, parts)
+
+
+def _dlq_folder(group: str) -> str:
+    check_group_name(group)
+    return topic_folder(DLQ_PREFIX + group)
+
+
+_ALL_DLQ_FOLDERS = _dlq_folder("x").removesuffix("x") + ANY

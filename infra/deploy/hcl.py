@@ -1,0 +1,110 @@
+"""The policies as Terraform, rendered from the same statements as the JSON that `penstock infra policy` prints. Pure but for `files`."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+from .access import Role
+from .policies import Names, Statement, When, statements
+
+GENERATED = "policies.tf"
+_HEADER = """\
+# Generated: change infra/deploy/access.py, then write this anew with `penstock infra terraform DIR`.
+# One policy for each kind of process; a process that is two of them gets both.
+"""
+_NAMES = Names(
+    bucket="${local.bucket}",
+    objects="${local.lake}",
+    prefix="${local.prefix}",
+    table="${local.table}",
+    cells="${local.cells}",
+    key="${var.kms_key_arn}",
+)
+_CONDITIONS = {
+    When.STORE: 'var.table == ""',
+    When.DYNAMODB: 'var.table != ""',
+    When.KMS: 'var.kms_key_arn != ""',
+}
+
+
+def files() -> dict[str, str]:
+    """All Terraform files by name: those written by hand, as they lie in the package, and the generated one."""
+    folder = resources.files(__package__) / "terraform"
+    written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf") and one.name != GENERATED}
+    return {**written, GENERATED: policies()}
+
+
+def policies() -> str:
+    """`GENERATED`: a document and a policy for each role, as `terraform fmt` would have it."""
+    return "\n".join([_HEADER, *("\n".join(_policy(role)) + "\n" for role in Role)])
+
+
+def _policy(role: Role) -> Iterator[str]:
+    yield f'data "aws_iam_policy_document" "{role}" {{'
+    for place, one in enumerate(statements(role, _NAMES)):
+        if place:
+            yield ""
+        yield from _indented(_statement(one))
+    yield "}"
+    yield ""
+    yield f'resource "aws_iam_policy" "{role}" {{'
+    yield f'  name   = "${{var.name}}-{role}"'
+    yield f"  policy = data.aws_iam_policy_document.{role}.json"
+    yield "}"
+
+
+def _statement(one: Statement) -> Iterator[str]:
+    if one.when is When.ALWAYS:
+        yield "statement {"
+        yield from _indented(_content(one))
+    else:
+        yield 'dynamic "statement" {'
+        yield f"  for_each = {_CONDITIONS[one.when]} ? [1] : []"
+        yield "  content {"
+        yield from _indented(_indented(_content(one)))
+        yield "  }"
+    yield "}"
+
+
+def _content(one: Statement) -> Iterator[str]:
+    yield from _attributes({"sid": _quoted(one.sid), "actions": _list(one.actions), "resources": _list(one.resources)})
+    if one.condition is not None:
+        yield ""
+        yield "condition {"
+        facts = {"test": one.condition.test, "variable": one.condition.variable}
+        yield from _indented(
+            _attributes({**{name: _quoted(text) for name, text in facts.items()}, "values": _list(one.condition.values)})
+        )
+        yield "}"
+
+
+def _attributes(values: dict[str, list[str]]) -> Iterator[str]:
+    """Names and values; as `terraform fmt` has it, equals signs of neighbouring lines stand below each other, but for values of many lines."""
+    for many, run in itertools.groupby(values.items(), key=lambda pair: len(pair[1]) > 1):
+        some = list(run)
+        width = 0 if many else max(len(name) for name, _ in some)
+        for name, (first, *rest) in some:
+            yield f"{name:<{width}} = {first}"
+            yield from rest
+
+
+def _list(items: Sequence[str]) -> list[str]:
+    texts = [_expression(item) for item in items]
+    return [f"[{texts[0]}]"] if len(texts) == 1 else ["[", *(f"  {text}," for text in texts), "]"]
+
+
+def _expression(text: str) -> str:
+    """A string; one that is nothing but a reference is written as that."""
+    reference = re.fullmatch(r"\$\{([a-z_.]+)\}", text)
+    return f'"{text}"' if reference is None else reference[1]
+
+
+def _quoted(text: str) -> list[str]:
+    return [f'"{text}"']
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" if line else "" for line in lines)

@@ -1,0 +1,175 @@
+"""Least-privilege policies, as statements that become JSON for AWS or Terraform. Pure: `access` says what, this says it in AWS's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import unquote, urlsplit
+
+from ...coordinator.tables.open import InDynamoDB, InStore, table_place
+from ...log.errors import InvalidArgument
+from .access import Access, Role, cell_access, topic_access
+
+VERSION = "2012-10-17"
+GET, PUT, ABORT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListBucket"
+DECRYPT, ENCRYPT = "kms:Decrypt", "kms:GenerateDataKey"
+CELL_GET, CELL_PUT, CELL_DELETE = "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"
+CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
+
+
+class When(StrEnum):
+    """What a statement is needed for."""
+
+    ALWAYS = "always"
+    STORE = "store"
+    """Cells lie in the lake."""
+    DYNAMODB = "dynamodb"
+    """Cells lie in DynamoDB."""
+    KMS = "kms"
+    """The bucket's objects are encrypted by a key of KMS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A test that a request must pass."""
+
+    test: str
+    variable: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """Something that is allowed."""
+
+    sid: str
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    condition: Condition | None = None
+    when: When = When.ALWAYS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """How the places are called: by ARN, or by whatever stands for one in Terraform."""
+
+    bucket: str
+    objects: str
+    """What keys of the lake follow: the bucket's name, a slash and the prefix."""
+    prefix: str = ""
+    """Of the lake inside the bucket: empty, or ending with ``/``."""
+    table: str = ""
+    cells: str = ""
+    """Of the cells inside the table: empty, or ending with ``/``."""
+    key: str = ""
+
+
+def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> list[Statement]:
+    """All that a role may, each statement saying when it is needed."""
+    found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
+    found += _objects("Cells", cell_access(role), names, When.STORE)
+    found += _items(role, names)
+    keys = (DECRYPT,) if role is Role.READER else (DECRYPT, ENCRYPT)
+    found.append(Statement(sid="Key", actions=keys, resources=(names.key,), when=When.KMS))
+    return found
+
+
+def _objects(what: str, access: Access, names: Names, when: When) -> list[Statement]:
+    def keys(patterns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.objects + pattern for pattern in patterns)
+
+    found = [
+        # A large upload that is broken off leaves parts behind, unless it may be aborted.
+        Statement(sid=f"{verb}{what}", actions=actions, resources=keys(patterns), when=when)
+        for verb, actions, patterns in (
+            ("Get", (GET,), access.get),
+            ("Put", (PUT, ABORT), access.put),
+            ("Delete", (DELETE,), access.delete),
+        )
+        if patterns
+    ]
+    if access.list:
+        prefixes = tuple(names.prefix + pattern for pattern in access.list)
+        seen = Condition(test="StringLike", variable="s3:prefix", values=prefixes)
+        found.append(Statement(sid=f"List{what}", actions=(LIST,), resources=(names.bucket,), condition=seen, when=when))
+    return found
+
+
+def _items(role: Role, names: Names) -> list[Statement]:
+    if role is Role.PRODUCER:
+        return []
+    written = () if role is Role.READER else (CELL_PUT, CELL_DELETE)
+    own = Condition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=(names.cells + "*",))
+    table = (names.table,)
+    # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
+    looks = (CELL_DESCRIBE,) if role is Role.CONSUMER else (CELL_DESCRIBE, CELL_SCAN)
+    return [
+        Statement(sid="Items", actions=(CELL_GET, *written), resources=table, condition=own, when=When.DYNAMODB),
+        Statement(sid="Table", actions=looks, resources=table, when=When.DYNAMODB),
+    ]
+
+
+def policy(
+    roles: Sequence[Role],
+    lake_url: str,
+    *,
+    coordination: str | None = None,
+    topics: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    account: str = "*",
+    kms_key: str | None = None,
+    principal: str | None = None,
+) -> dict[str, object]:
+    """The policy of a process that has all these roles, for a lake on S3, as IAM takes it.
+
+    ``coordination`` is as in ``connect``; ``account`` is that of the DynamoDB table (default: any). With a ``principal`` (an ARN) it is one
+    for the bucket itself, which cannot speak of other services: those statements are left out. Raises `InvalidArgument` for a lake that is not
+    on S3, and for bad names.
+    """
+    lake = urlsplit(lake_url)
+    if lake.scheme != "s3":
+        raise InvalidArgument(
+            "policies are there for lakes on S3", operation="policy", object=lake_url, expected="s3://bucket/prefix"
+        )
+    prefix = unquote(lake.path).strip("/")
+    place = table_place(coordination, lake_url)
+    needed = {When.ALWAYS} | ({When.STORE} if isinstance(place, InStore) else set())
+    table = cells = ""
+    if isinstance(place, InDynamoDB) and principal is None:
+        needed.add(When.DYNAMODB)
+        table = f"arn:aws:dynamodb:{place.region or '*'}:{account}:table/{place.table}"
+        cells = literal(f"{place.prefix}/") if place.prefix else ""
+    if kms_key is not None and principal is None:
+        needed.add(When.KMS)
+    bucket, below = f"arn:aws:s3:::{lake.netloc}", literal(f"{prefix}/") if prefix else ""
+    names = Names(
+        bucket=bucket,
+        objects=f"{bucket}/{below}",
+        prefix=below,
+        table=table,
+        cells=cells,
+        key=kms_key or "",
+    )
+    found = [
+        (role, one)
+        for role in dict.fromkeys(roles)
+        for one in statements(role, names, topics=topics, groups=groups)
+        if one.when in needed
+    ]
+    return {"Version": VERSION, "Statement": [_document(role, one, principal) for role, one in found]}
+
+
+def literal(text: str) -> str:
+    """Text that means itself in a policy, whatever it holds."""
+    return "".join(f"${{{char}}}" if char in "*?$" else char for char in text)
+
+
+def _document(role: Role, one: Statement, principal: str | None) -> Mapping[str, object]:
+    document: dict[str, object] = {"Sid": f"{role.title()}{one.sid}", "Effect": "Allow"}
+    if principal is not None:
+        document["Principal"] = {"AWS": principal}
+    document |= {"Action": list(one.actions), "Resource": list(one.resources)}
+    if one.condition is not None:
+        document["Condition"] = {one.condition.test: {one.condition.variable: list(one.condition.values)}}
+    return document

@@ -1,0 +1,481 @@
+# Generated: change infra/deploy/access.py, then write this anew with `penstock infra terraform DIR`.
+# One policy for each kind of process; a process that is two of them gets both.
+
+data "aws_iam_policy_document" "reader" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/table*/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}topics/*/staged/jobs/*",
+        "${local.prefix}topics/*/table*/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "GetCells"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.lake}coordination/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values   = ["${local.prefix}coordination/*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "Items"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid = "Table"
+      actions = [
+        "dynamodb:DescribeTable",
+        "dynamodb:Scan",
+      ]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid       = "Key"
+      actions   = ["kms:Decrypt"]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "reader" {
+  name   = "${var.name}-reader"
+  policy = data.aws_iam_policy_document.reader.json
+}
+
+data "aws_iam_policy_document" "producer" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "producer" {
+  name   = "${var.name}-producer"
+  policy = data.aws_iam_policy_document.producer.json
+}
+
+data "aws_iam_policy_document" "consumer" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/table*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}topics/dlq.*/log/*.parquet",
+      "${local.lake}topics/dlq.*/log/checkpoints/*",
+      "${local.lake}topics/dlq.*/staged/handed/*",
+      "${local.lake}topics/dlq.*/staged/jobs/*",
+      "${local.lake}topics/dlq.*/topic.json",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}topics/*/staged/jobs/*",
+        "${local.prefix}topics/*/table*/*",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "GetCells"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.lake}coordination/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid = "PutCells"
+      actions = [
+        "s3:PutObject",
+        "s3:AbortMultipartUpload",
+      ]
+      resources = ["${local.lake}coordination/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values   = ["${local.prefix}coordination/*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid = "Items"
+      actions = [
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:DeleteItem",
+      ]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "Table"
+      actions   = ["dynamodb:DescribeTable"]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "consumer" {
+  name   = "${var.name}-consumer"
+  policy = data.aws_iam_policy_document.consumer.json
+}
+
+data "aws_iam_policy_document" "maintenance" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/table*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/table*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/table*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}topics/*/staged/jobs/*",
+        "${local.prefix}topics/*/table*/*",
+        "${local.prefix}topics/*/",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "GetCells"
+      actions   = ["s3:GetObject"]
+      resources = ["${local.lake}coordination/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid = "PutCells"
+      actions = [
+        "s3:PutObject",
+        "s3:AbortMultipartUpload",
+      ]
+      resources = ["${local.lake}coordination/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values   = ["${local.prefix}coordination/*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid = "Items"
+      actions = [
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:DeleteItem",
+      ]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid = "Table"
+      actions = [
+        "dynamodb:DescribeTable",
+        "dynamodb:Scan",
+      ]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "maintenance" {
+  name   = "${var.name}-maintenance"
+  policy = data.aws_iam_policy_document.maintenance.json
+}

@@ -1,0 +1,35 @@
+"""S3 and DynamoDB on this machine, by moto: to try Penstock without an account. moto is no oracle for races: trust it with nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+from ..coordinator.tables import create_table
+from ..testing import s3_server
+
+BUCKET = TABLE = "penstock"
+
+
+@contextmanager
+def serving(*, port: int = 0) -> Iterator[dict[str, str]]:
+    """Serve S3 and DynamoDB on ``127.0.0.1:port`` (0: any free port) inside the block, with an empty bucket and a table for cells.
+
+    Yields the environment that makes Penstock, and other clients of AWS, use them. Raises `MissingDependency` without moto, and
+    `InvalidArgument` when the port is taken.
+    """
+    with s3_server(port=port) as server:
+        server.make_bucket(BUCKET)
+        environment = server.environment
+        names = {name.lower().removeprefix("aws_"): value for name, value in environment.items()}
+        secrets = {name: names[name] for name in ("access_key_id", "secret_access_key")}
+        place = f"dynamodb://{TABLE}?{urlencode({'region': names['region'], 'endpoint': server.endpoint})}"
+        asyncio.run(create_table(place, options=secrets))
+        yield {
+            **environment,
+            "AWS_ENDPOINT_URL_DYNAMODB": server.endpoint,
+            "PENSTOCK_LAKE": f"s3://{BUCKET}/lake",
+            "PENSTOCK_COORDINATION": f"dynamodb://{TABLE}",
+        }

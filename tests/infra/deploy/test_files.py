@@ -1,0 +1,134 @@
+"""The image, the Kubernetes examples and the alerts, as far as they can be checked without what runs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from penstock.consumers.statistics import CATALOGUE
+from penstock.coordinator.limits import CELL_BYTES_MAX
+from penstock.infra.cli.main import COMMANDS, main
+from penstock.infra.cli.session import Session
+from tests.tree import AREAS, CONFIG, DOOR, ROOT
+
+FOLDER = ROOT / "infra" / "deploy"
+METRICS = {metric.name: metric for metric in CATALOGUE}
+# What PromQL itself says; all else in an expression must be a metric or one of its labels.
+WORDS = {"by", "max", "sum", "absent", "increase", "rate"}
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = documents(FOLDER / "prometheus" / "alerts.yaml")[0]["groups"]
+    return list(group["rules"])
+
+
+def named(rule: dict[str, Any]) -> list[str]:
+    """The metrics of an alert."""
+    return [word for word in words(rule) if word.startswith(("rocketmq_", "penstock_"))]
+
+
+def words(rule: dict[str, Any]) -> list[str]:
+    return re.findall(r"[a-z][a-z_]*", re.sub(r"\[\d+[smhd]\]", "", rule["expr"]))
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_what_there_is(rule: dict[str, Any]) -> None:
+    metrics = named(rule)
+    assert metrics
+    assert set(metrics) <= METRICS.keys()
+    labels = set.intersection(*(set(METRICS[name].labels) for name in metrics))
+    assert set(words(rule)) - WORDS - set(metrics) <= labels
+    used = set(re.findall(r"\$labels\.(\w+)", "".join(rule["annotations"].values())))
+    kept = {label for found in re.findall(r"by \(([^)]*)\)", rule["expr"]) for label in found.split(", ")}
+    assert used <= kept, "the sum has no such label"
+    # Of what only counts up, a change is of interest.
+    assert all(f"{name}[" in rule["expr"] for name in metrics if name.endswith("_total"))
+    assert set(rule["labels"]) == {"severity"}
+    assert set(rule["annotations"]) == {"summary", "action"}
+
+
+def test_there_is_an_alert_for_what_nobody_else_mends() -> None:
+    asked = {name for rule in rules() for name in named(rule)}
+    assert asked >= {
+        "rocketmq_consumer_lag_latency",
+        "rocketmq_send_to_dlq_messages_total",
+        "penstock_parked_message_groups",
+        "penstock_owned_queues",
+        "penstock_fetching_paused",
+    }
+
+
+def test_the_alert_of_full_cells_knows_how_large_they_may_be() -> None:
+    (rule,) = [rule for rule in rules() if rule["alert"] == "PenstockCellNearlyFull"]
+    threshold = eval(rule["expr"].partition(">")[2])
+    assert CELL_BYTES_MAX / 2 < threshold < CELL_BYTES_MAX
+    assert f"{CELL_BYTES_MAX:,}" in rule["annotations"]["summary"]
+
+
+def deployments() -> dict[str, dict[str, Any]]:
+    found = [one for path in (FOLDER / "kubernetes").iterdir() for one in documents(path) if one["kind"] == "Deployment"]
+    return {one["metadata"]["name"]: one for one in found}
+
+
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-maintain"])
+def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
+    (container,) = deployments()[name]["spec"]["template"]["spec"]["containers"]
+    command, *words = container["args"]
+    if command not in COMMANDS:
+        pytest.skip(f"penstock {command} is not there yet")
+    found = main.get_command(click.Context(main, obj=None), command)
+    assert found is not None
+    context = click.Context(main, obj=Session(signals=None))  # type: ignore[arg-type]
+    found.make_context(command, list(words), parent=context)  # raises for what it does not take
+
+
+def test_the_worker_is_found_and_has_time_to_end() -> None:
+    worker = deployments()["billing-worker"]["spec"]["template"]
+    (container,) = worker["spec"]["containers"]
+    (port,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--metrics-port")]
+    assert port == worker["metadata"]["annotations"]["prometheus.io/port"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    assert worker["spec"]["terminationGracePeriodSeconds"] >= 60
+    assert "lifecycle" not in container  # SIGTERM alone drains
+    assert f"EXPOSE {port}" in (FOLDER / "Dockerfile").read_text()
+
+
+def test_names_in_the_examples_lead_somewhere() -> None:
+    made = {(one["kind"], one["metadata"]["name"]) for path in (FOLDER / "kubernetes").iterdir() for one in documents(path)}
+    for deployment in deployments().values():
+        template = deployment["spec"]["template"]
+        assert deployment["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+        assert ("ServiceAccount", template["spec"]["serviceAccountName"]) in made
+        for container in template["spec"]["containers"]:
+            for source in container.get("envFrom", ()):
+                ((kind, reference),) = source.items()
+                assert ({"configMapRef": "ConfigMap", "secretRef": "Secret"}[kind], reference["name"]) in made
+            volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else() -> None:
+    kept = {line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert kept == AREAS | {DOOR, "pyproject.toml", "README.md", "LICENSE"}
+    assert all((ROOT / name).exists() for name in kept)
+
+
+def test_the_image_runs_as_nobody_and_has_the_extras_of_a_worker() -> None:
+    lines = (FOLDER / "Dockerfile").read_text()
+    extras = re.search(r"ARG EXTRAS=(\S+)", lines)
+    assert extras is not None
+    assert set(extras[1].split(",")) <= CONFIG["project"]["optional-dependencies"].keys()
+    assert re.search(r"^USER 10001$", lines, re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["penstock"\]$', lines, re.MULTILINE)
+    for deployment in deployments().values():
+        assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 10001

@@ -1,0 +1,199 @@
+"""Policies against what the code really asks of a store: all of it is allowed, nothing more, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.infra.deploy.access import Role, cell_access, topic_access
+from penstock.infra.deploy.policies import policy
+from penstock.log import InvalidArgument
+from tests.infra.deploy.iam import Request, allows, matches
+from tests.infra.deploy.workload import BUCKET, DEAD, GROUP, TOPICS, World, everything
+
+pytestmark = pytest.mark.slow
+
+URL = f"s3://{BUCKET.name}/{BUCKET.prefix.rstrip('/')}?region=eu-west-1"
+ARN_MAX_BYTES = 6_144
+"""Of a managed policy, without white space."""
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """A lake after all its work was done under the policies."""
+    return everything({role: policy([role], URL) for role in Role})
+
+
+def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
+    assert not [request for store in world.stores.values() for request in store.refused]
+    assert all(store.allowed for store in world.stores.values())
+
+
+def test_the_same_under_policies_for_these_topics_and_this_group_alone() -> None:
+    topics = (*TOPICS, DEAD)
+    policies = {role: policy([role], URL, topics=topics, groups=[GROUP]) for role in Role}
+    world = everything(policies, named=topics)
+    assert not [request for store in world.stores.values() for request in store.refused]
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> None:
+    asked = world.stores[role].allowed
+    granted = topic_access(role) | cell_access(role)
+    verbs = {"s3:GetObject": granted.get, "s3:PutObject": granted.put, "s3:DeleteObject": granted.delete}
+    unused = [
+        (action, pattern)
+        for action, patterns in verbs.items()
+        for pattern in patterns
+        if not any(one.action == action and matches(BUCKET.about("", pattern).resource, one.resource) for one in asked)
+        and not pattern.startswith(".")  # a writer tries the store with any verb
+    ]
+    assert not unused
+
+
+ENTRY = "log/00000000000000000042.parquet"
+FORBIDDEN = {
+    Role.READER: [("PutObject", f"topics/orders/{ENTRY}"), ("DeleteObject", f"topics/orders/{ENTRY}"), ("PutObject", ".probe/x"),
+                  ("PutObject", "coordination/groups/billing")],
+    Role.PRODUCER: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+                    ("PutObject", "topics/orders/topic.json"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
+                    ("GetObject", "topics/orders/table/queue=0/a.parquet"), ("GetObject", "coordination/groups/billing"),
+                    ("DeleteObject", "topics/orders/staged/handed/00000000000000000001/x")],
+    Role.CONSUMER: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "topics/orders/topic.json"),
+                    ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
+                    ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
+    Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
+                       ("PutObject", "topics/orders/staged/jobs/1/record")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "verb", "key"), [(role, *what) for role, them in FORBIDDEN.items() for what in them])
+def test_a_role_may_not_do_what_is_another_s(role: Role, verb: str, key: str) -> None:
+    assert not allows(policy([role], URL), BUCKET.about(verb, key))
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_nothing_beside_the_lake_is_allowed(world: World, role: Role) -> None:
+    document = policy([role], URL)
+    distinct = {(one.action, one.resource, *one.context.items()): one for one in world.stores[role].allowed}
+    for request in distinct.values():
+        elsewhere = (
+            request.resource.replace("lakes", "lakes-too"),
+            request.resource.replace("/prod/", "/test/"),
+            request.resource.replace("/prod/", "/prod2/"),
+            request.resource.replace("/prod/", "/"),
+        )
+        beside = [Request(request.action, resource, request.context) for resource in elsewhere if resource != request.resource]
+        prefix = request.context.get("s3:prefix")
+        if prefix is not None:
+            beside += [Request(request.action, request.resource, {"s3:prefix": other}) for other in ("", "prod", "test/" + prefix)]
+            beside.append(Request(request.action, request.resource))
+        assert beside
+        assert not [one for one in beside if allows(document, one)]
+
+
+def test_a_policy_for_some_topics_knows_no_other() -> None:
+    document = policy([Role.PRODUCER], URL, topics=["orders"])
+    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}"))
+    for key in (f"topics/payments/{ENTRY}", f"topics/orders2/{ENTRY}", f"topics/dlq.orders/{ENTRY}"):
+        assert not allows(document, BUCKET.about("PutObject", key))
+        assert not allows(document, BUCKET.about("GetObject", key))
+        assert not allows(document, BUCKET.listing(key))
+    assert not allows(document, BUCKET.listing("topics/"))
+    assert allows(policy([Role.PRODUCER], URL), BUCKET.listing("topics/"))
+
+
+def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
+    document = policy([Role.CONSUMER], URL, topics=["orders"], groups=["billing"])
+    assert allows(document, BUCKET.about("PutObject", f"topics/dlq.billing/{ENTRY}"))
+    assert allows(document, BUCKET.about("GetObject", f"topics/dlq.billing/{ENTRY}"))
+    assert not allows(document, BUCKET.about("PutObject", f"topics/dlq.audit/{ENTRY}"))
+
+
+def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
+    document = policy([Role.CONSUMER], URL, coordination="dynamodb://cells/prod?region=eu-west-1", account="123456789012")
+    table = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells"
+    own = {"dynamodb:LeadingKeys": "prod/queues/billing/orders/0"}
+    assert not allows(document, BUCKET.about("GetObject", "coordination/groups/billing"))
+    for action in ("GetItem", "PutItem", "DeleteItem"):
+        assert allows(document, Request(f"dynamodb:{action}", table, own))
+        assert not allows(document, Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": "test/groups/billing"}))
+        assert not allows(document, Request(f"dynamodb:{action}", table + "-too", own))
+    assert allows(document, Request("dynamodb:DescribeTable", table))
+    for action in ("Scan", "DeleteTable", "CreateTable", "UpdateTable", "BatchWriteItem", "Query"):
+        assert not allows(document, Request(f"dynamodb:{action}", table, own))
+
+
+@pytest.mark.parametrize(
+    ("role", "actions"),
+    [
+        (Role.READER, {"GetItem", "DescribeTable", "Scan"}),
+        (Role.PRODUCER, set()),
+        (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
+    ],
+)
+def test_what_roles_do_in_dynamodb(role: Role, actions: set[str]) -> None:
+    document = policy([role], URL, coordination="dynamodb://cells")
+    found = {action for one in document["Statement"] for action in one["Action"]}  # type: ignore[attr-defined]
+    assert {action.removeprefix("dynamodb:") for action in found if action.startswith("dynamodb:")} == actions
+
+
+def test_a_key_of_kms_is_used_as_the_role_needs() -> None:
+    key = "arn:aws:kms:eu-west-1:123456789012:key/1"
+    assert allows(policy([Role.READER], URL, kms_key=key), Request("kms:Decrypt", key))
+    assert not allows(policy([Role.READER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
+    assert allows(policy([Role.PRODUCER], URL, kms_key=key), Request("kms:GenerateDataKey", key))
+    assert not allows(policy([Role.PRODUCER], URL), Request("kms:Decrypt", key))
+
+
+def test_a_bucket_policy_names_its_principal_and_speaks_of_the_bucket_only() -> None:
+    who = "arn:aws:iam::123456789012:role/worker"
+    document = policy([Role.CONSUMER], URL, coordination="dynamodb://cells", kms_key="arn:aws:kms:::key/1", principal=who)
+    statements = document["Statement"]
+    assert isinstance(statements, list)
+    assert all(one["Principal"] == {"AWS": who} for one in statements)
+    assert {action.partition(":")[0] for one in statements for action in one["Action"]} == {"s3"}
+
+
+def test_roles_add_up_and_their_statements_have_names_of_their_own() -> None:
+    document = policy([Role.PRODUCER, Role.READER, Role.PRODUCER], URL)
+    statements = document["Statement"]
+    assert isinstance(statements, list)
+    names = [one["Sid"] for one in statements]
+    assert len(names) == len(set(names))
+    assert all(name.isalnum() for name in names)
+    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}"))
+    assert allows(document, BUCKET.about("GetObject", "topics/orders/table/queue=0/a.parquet"))
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_policy_fits_into_one(role: Role) -> None:
+    document = policy(
+        [role], URL, coordination="dynamodb://cells/prod", kms_key="arn:aws:kms:eu-west-1:123456789012:key/1" + "0" * 36
+    )
+    assert len(json.dumps(document, separators=(",", ":"))) < ARN_MAX_BYTES
+
+
+def test_a_prefix_with_signs_means_itself() -> None:
+    document = policy([Role.READER], "s3://lakes/a*b?region=eu-west-1")
+    key = "topics/orders/topic.json"
+    assert allows(document, Request("s3:GetObject", f"arn:aws:s3:::lakes/a*b/{key}"))
+    assert not allows(document, Request("s3:GetObject", f"arn:aws:s3:::lakes/axb/{key}"))
+
+
+def test_a_lake_may_fill_its_bucket() -> None:
+    document = policy([Role.READER], "s3://lakes")
+    assert allows(document, Request("s3:GetObject", "arn:aws:s3:::lakes/topics/orders/topic.json"))
+    assert allows(document, Request("s3:ListBucket", "arn:aws:s3:::lakes", {"s3:prefix": "topics/"}))
+    assert not allows(document, Request("s3:ListBucket", "arn:aws:s3:::lakes", {"s3:prefix": ""}))
+
+
+def test_only_lakes_on_s3_have_policies() -> None:
+    with pytest.raises(InvalidArgument, match="policies are there for lakes on S3"):
+        policy([Role.READER], "gs://lakes/prod")
+    with pytest.raises(InvalidArgument, match="bad topic name"):
+        policy([Role.READER], URL, topics=["../other"])
+    with pytest.raises(InvalidArgument, match="bad consumer group name"):
+        policy([Role.CONSUMER], URL, groups=["a/b"])
