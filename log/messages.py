@@ -89,6 +89,13 @@ class MessageView(NamedTuple):
     epoch: int = 0
     """Handed out by a consumer: of the ownership of the queue under which this delivery was made."""
 
+    @property
+    def fencing_token(self) -> tuple[int, int, int, int]:
+        """(queue, epoch, offset, delivery attempt): of two tokens of one queue, the one with the higher epoch is of the later owner, so
+        whoever stores what a message leads to can refuse an owner that was replaced.
+        """
+        return self.queue, self.epoch, self.offset, self.delivery_attempt
+
     def json(self) -> Any:  # noqa: ANN401 - whatever the body says
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
         try:

@@ -1,0 +1,101 @@
+"""Batches as consumers look at them, against the same said row by row."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.consumers.rows import check_dense, cut, group_hash, lane_codes
+from penstock.log.errors import InternalError
+from penstock.log.messages import MESSAGE_SCHEMA
+from tests.consumers.feeds import ANY, opened, topic_log
+
+
+def batch_of(
+    groups: list[str | None] | None = None, *, sizes: list[int] | None = None, first: int = 0, queue: int = 2
+) -> pa.RecordBatch:
+    """Rows of one queue with these groups, or with bodies of these sizes."""
+    count = len(sizes if groups is None else groups)  # type: ignore[arg-type]
+    columns: dict[str, list[object]] = {field.name: [None] * count for field in MESSAGE_SCHEMA}
+    columns |= {
+        "queue": [queue] * count,
+        "offset": list(range(first, first + count)),
+        "message_group": list(groups or [None] * count),
+    }
+    columns["body"] = [b"x" * size for size in sizes or [0] * count]
+    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in MESSAGE_SCHEMA], schema=MESSAGE_SCHEMA)
+
+
+@given(st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "ü", "c" * 60]))), st.integers(0, 3))
+def test_lane_codes_name_every_rows_group(groups: list[str | None], skipped: int) -> None:
+    codes, names = lane_codes(batch_of(groups).slice(skipped))
+    assert codes.dtype == np.int32
+    assert [names[code] for code in codes.tolist()] == groups[skipped:]
+    assert len(set(names)) == len(names)
+
+
+def test_group_hashes() -> None:
+    assert group_hash(None) == 0
+    assert group_hash("user-7") == xxhash.xxh64(b"user-7", seed=0).intdigest()
+    assert group_hash("ü") == xxhash.xxh64("ü".encode(), seed=0).intdigest()
+    assert group_hash("") != 0
+
+
+def test_no_group_has_the_hash_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xxhash, "xxh64_intdigest", lambda _: 0)
+    assert group_hash("user-7") == 1
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 20_000))
+def test_what_is_cut_keeps_both_limits_and_no_more_is_left_out_than_must_be(
+    sizes: list[int], rows_max: int, bytes_max: int
+) -> None:
+    batch = batch_of(sizes=sizes)
+    taken = cut(batch, rows_max=rows_max, bytes_max=bytes_max)
+    assert 1 <= taken.num_rows <= rows_max
+    assert taken == batch.slice(0, taken.num_rows)
+    slack = 8 * len(MESSAGE_SCHEMA)  # of bitmaps and of offsets, which are one more than rows
+    assert taken.num_rows == 1 or taken.nbytes <= bytes_max + slack
+    if taken.num_rows < min(rows_max, len(sizes)):
+        assert batch.slice(0, taken.num_rows + 1).nbytes > bytes_max - slack
+
+
+@pytest.mark.parametrize(
+    ("rows", "queue", "start"),
+    [
+        (batch_of(["a"] * 3, first=4), 2, 5),
+        (batch_of(["a"] * 3, first=4), 1, 4),
+        (batch_of(["a"] * 3).take(pa.array([0, 2])), 2, 0),
+        (batch_of(["a"] * 3).take(pa.array([0, 2, 1])), 2, 0),
+        (batch_of(["a"] * 3).take(pa.array([0, 0, 1])), 2, 0),
+    ],
+)
+def test_rows_that_are_not_dense_are_a_bug(rows: pa.RecordBatch, queue: int, start: int) -> None:
+    check_dense(batch_of(["a"] * 3, first=4), 2, 4)
+    with pytest.raises(InternalError, match="not dense"):
+        check_dense(rows, queue, start)
+
+
+def test_a_fetch_gives_all_columns() -> None:
+    async def main() -> None:
+        log = await topic_log()
+        await log.send({0: 4})
+        async with opened(log, 0) as it:
+            older = await it.feed.fetch(0, 0, **ANY)
+            await log.send({0: 4}, staged=True)
+            await it.topic.tail.catch_up()
+            live = await it.feed.fetch(0, 4, **ANY)
+            for rows in (older, live):
+                assert rows is not None
+                rows.validate(full=True)
+                assert rows.schema == MESSAGE_SCHEMA
+                assert rows.column("store_timestamp").null_count == 0
+                assert rows.column("producer").to_pylist() == ["p"] * 4
+
+    asyncio.run(main())
