@@ -1,1 +1,1 @@
-"""What runs Penstock: the command line, and the demo."""
+"""What runs Penstock: the command line, what operators see of it, what it may do and how it is deployed, and the demo."""

@@ -26,6 +26,7 @@ from penstock.consumers.statistics import (
 )
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
+from tests.tree import ROOT
 
 GROUP = "billing"
 ODD = '%DLQ%billing "x"\\\n'
@@ -202,3 +203,12 @@ def test_without_the_extra_the_error_names_it(
     with pytest.raises(MissingDependency) as caught:
         call()
     assert caught.value.hint == f"pip install 'penstock[{extra}]'"
+
+
+def test_the_page_for_operators_knows_every_metric() -> None:
+    rows = [
+        line
+        for line in (ROOT / "docs" / "operations.md").read_text().splitlines()
+        if line.startswith(("| `rocketmq_", "| `penstock_"))
+    ]
+    assert rows == [f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |" for one in CATALOGUE]
