@@ -130,6 +130,15 @@ def dead_letter_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
+def no_dead_letters(group: str) -> TopicNotFound:
+    """The error of whoever looks for dead letters where none ever was."""
+    return TopicNotFound(
+        "the consumer group has no dead-letter queue",
+        object=dead_letter_topic(group),
+        hint="it is made by the first message that dies; `penstock dlq list` names those that are there",
+    )
+
+
 def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
     """Of a topic for dead letters that may be as large as ``origin`` allows."""
     limits = TopicLimits(

@@ -15,7 +15,7 @@ from ..log import InvalidArgument, Lake, MessageType, MessageView, TopicNotFound
 from ..log.limits import is_positive
 from ..log.paths import DLQ_PREFIX
 from .copies import Copy, CopyWriter, name_of
-from .dead_letters import QUEUE, dead_letter_topic, origin_of, unburied
+from .dead_letters import QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
 
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The property that marks a message as sent back: the offset of its dead letter."""
@@ -61,10 +61,8 @@ async def redrive(
     try:
         life = (await lake.topic(letters)).tail.state.created_entry
         reader = await lake.reader(letters)
-    except TopicNotFound as error:
-        error.message = "the consumer group has no dead-letter queue"
-        error.hint = "it is made by the first message that dies; `penstock dlq list` names those that are there"
-        raise
+    except TopicNotFound:
+        raise no_dead_letters(group) from None
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so must the sequences.
     run = _Run(lake, name_of("redrive", group, life))
     source = reader.read(queue=QUEUE, damaged=damaged)

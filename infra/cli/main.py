@@ -30,6 +30,7 @@ COMMANDS = {
     "read": _Command("read", "Show or export messages of a topic."),
     "tail": _Command("tail", "Show messages as they arrive."),
     "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
+    "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
     "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
