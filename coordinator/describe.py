@@ -30,7 +30,7 @@ class QueueStanding:
     """Messages that are neither settled nor lost to retention. Of a blocked or parked message group only the first counts, as what is behind
     it is not known without reading."""
     lag_time: timedelta
-    """The age of the oldest of them, by its store time; 0 without lag."""
+    """The age of the oldest of them, by its store time; 0 without lag, and where that message is damaged."""
     in_flight: int
     """Messages (of a blocked group: groups) in a handler, or handed out by ``receive``."""
     waiting: int

@@ -27,6 +27,7 @@ def encode_group(record: GroupRecord) -> bytes:
         "commands": [[one.number, one.kind, one.topic, one.queue, one.generation, _steps(one.heads)] for one in record.commands],
         "commanded": record.commanded,
         "generations": record.generations,
+        "lives": record.lives,
         "deleted": record.deleted,
     }
     return json.dumps(document, separators=(",", ":")).encode()
@@ -57,6 +58,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             ),
             commanded=document["commanded"],
             generations=document["generations"],
+            lives=document["lives"],
             deleted=document["deleted"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -106,6 +106,8 @@ class GroupSettings:
             raise InvalidArgument("filters must be a mapping of topics to tags", observed=type(filters).__name__)
         for topic, tags in self.filters.items():
             check_topic_name(topic)
+            if not isinstance(tags, str):
+                raise InvalidArgument(f"the filter of {topic} must be a string", observed=repr(tags))
             TagFilter.parse(tags)
 
     @staticmethod
@@ -180,6 +182,8 @@ class GroupRecord:
     """How many commands were given: the number of the last one."""
     generations: int = 0
     """How many generations were given: the next one's number. Of all topics, and kept when the group is deleted, so that none comes again."""
+    lives: int = 0
+    """How often a group of this name was deleted before."""
     deleted: bool = False
     """The group is gone. Its queues' cells stay; a new group of the name begins a generation of its own, and they catch up with it."""
 
@@ -220,7 +224,13 @@ class GroupRecord:
 
     def gone(self) -> GroupRecord:
         """Deleted."""
-        return GroupRecord(settings=self.settings, commanded=self.commanded, generations=self.generations, deleted=True)
+        return GroupRecord(
+            settings=self.settings,
+            commanded=self.commanded,
+            generations=self.generations,
+            lives=self.lives + 1,
+            deleted=True,
+        )
 
     def _at(self, topic: str, position: Position, commands: tuple[Command, ...]) -> GroupRecord:
         positions = {**self.positions, topic: position}

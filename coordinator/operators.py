@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from ..log.errors import InvalidArgument, OffsetOutOfRange, TopicNotFound
+from ..log.errors import InvalidArgument, TopicNotFound
 from ..log.lake import Lake
+from ..log.messages import from_ms
 from ..log.reader import Position as Place
 from ..log.reader import Reader
 from ..log.topics import Topic, read_only
@@ -52,7 +53,8 @@ class Operators:
         self._lake = lake
         self._coordination = coordination
         self._groups = coordination.groups
-        self._stored_ms: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._readers: dict[str, tuple[Topic, Reader]] = {}
+        self._stored: dict[tuple[str, int, int], tuple[int, datetime]] = {}
         """By topic, life and queue: the offset whose store time was read last, and that time; it never changes."""
 
     # --- Groups -----------------------------------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class Operators:
         _check_chosen(group, record, topic, queue)
         found: list[ParkedGroup] = []
         for view in await self._views(group, record, topic):
-            found += await parked_in(view.name, view.topic, view.cells)
+            found += await parked_in(view.name, self._reader(view.topic) if view.topic is not None else None, view.cells)
         return [
             one
             for one in found
@@ -185,44 +187,47 @@ class Operators:
         except TopicNotFound:
             return None
 
+    def _reader(self, topic: Topic) -> Reader:
+        """The one that was used last: it knows the table, and only reads what is new."""
+        before = self._readers.get(topic.paths.topic)
+        if before is None or before[0] is not topic:
+            before = self._readers[topic.paths.topic] = (topic, Reader(topic))
+        return before[1]
+
     async def _standings(self, view: _View) -> list[QueueStanding]:
         if view.topic is None:
             return [
                 standing(view.name, queue, cell, earliest=0, following=None, lag_time=timedelta())
                 for queue, cell in enumerate(view.cells)
             ]
-        reader = Reader(view.topic)
+        reader = self._reader(view.topic)
         offsets = await reader.offsets()
-        found = []
-        for queue, cell in enumerate(view.cells):
-            earliest, following = offsets[queue]
-            oldest = oldest_unsettled(cell, earliest, following)
-            age_ms = (
-                0
-                if oldest is None
-                else self._lake.runtime.clock.wall_ms() - await self._stored_at(view.topic, reader, queue, oldest)
+        oldest = {queue: oldest_unsettled(cell, *offsets[queue]) for queue, cell in enumerate(view.cells)}
+        ages = await self._ages(view.topic, reader, {queue: offset for queue, offset in oldest.items() if offset is not None})
+        return [
+            standing(
+                view.name,
+                queue,
+                cell,
+                earliest=offsets[queue][0],
+                following=offsets[queue][1],
+                lag_time=ages.get(queue, timedelta()),
             )
-            lag_time = timedelta(milliseconds=max(0, age_ms))
-            found.append(standing(view.name, queue, cell, earliest=earliest, following=following, lag_time=lag_time))
-        return found
+            for queue, cell in enumerate(view.cells)
+        ]
 
-    async def _stored_at(self, topic: Topic, reader: Reader, queue: int, offset: int) -> int:
-        """When a message was stored, in milliseconds; when it cannot be read any more, the first one behind it that can."""
-        key = (reader.topic, topic.tail.state.created_entry, queue)
-        if key not in self._stored_ms or self._stored_ms[key][0] != offset:
-            self._stored_ms[key] = (offset, await self._read_stored_at(reader, queue, offset))
-        return self._stored_ms[key][1]
-
-    async def _read_stored_at(self, reader: Reader, queue: int, offset: int) -> int:
-        source = reader.read(queue=queue, start=offset, columns=["store_timestamp"], damaged="skip")
-        try:
-            async for batch in source:
-                return int(batch.column(0)[0].as_py().timestamp() * 1000)
-        except OffsetOutOfRange:  # retention took it just now
-            pass
-        finally:
-            await source.aclose()
-        return self._lake.runtime.clock.wall_ms()
+    async def _ages(self, topic: Topic, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
+        """How long ago the message at one offset of each queue was stored. Only what is not known from the last time is read."""
+        life = topic.tail.state.created_entry
+        known = {queue: self._stored.get((reader.topic, life, queue)) for queue in oldest}
+        unknown = {queue: offset for queue, offset in oldest.items() if (was := known[queue]) is None or was[0] != offset}
+        if unknown:
+            for queue, stored in (await reader.stored_at(unknown)).items():
+                known[queue] = self._stored[reader.topic, life, queue] = (unknown[queue], stored)
+        now = from_ms(self._lake.runtime.clock.wall_ms())
+        return {
+            queue: max(timedelta(), now - was[1]) for queue, was in known.items() if was is not None and was[0] == oldest[queue]
+        }
 
     # --- Orders -----------------------------------------------------------------------------------------------------------------
 
@@ -239,7 +244,7 @@ class Operators:
             )
         await self._groups.get(group)
         opened = await self._lake.topic(topic)
-        offsets = await Reader(opened).resolve(to, queues=queues)
+        offsets = await self._reader(opened).resolve(to, queues=queues)
         life = opened.tail.state.created_entry
         await self._groups.reset(group, topic, life, opened.settings.queues, offsets)
         return offsets

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import xxhash
@@ -33,8 +33,9 @@ _POLL_S = 0.3
 _POLL_LATER_S = 0.7
 """While another is about to release queues, between looks at their cells: at first, and of one that takes its time."""
 _POLL_SOON_S = 10.0
+_SCAN_S = 0.7
 _LEASES_BETWEEN_SCANS = 6
-"""Cells of others are read again for no reason, in case something became of one that nobody noticed."""
+"""All cells that are not ours are read again and again, less and less often the longer nothing changes in them."""
 _WATCHED = 7
 """Others that a member watches closely when it has its share of queues. Whoever has less watches everybody, as it may take from anybody."""
 _LEASES_BETWEEN_LOOKS = 2
@@ -55,7 +56,7 @@ class Round:
 
     record: GroupRecord
     """As it was read: settings, positions, commands."""
-    taken: tuple[QueueKeeper, ...] = ()
+    taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
     """New ones."""
     drain: tuple[Queue, ...] = ()
     """All that are to be given back: grant nothing more, let what runs end, then `QueueKeeper.release`."""
@@ -89,8 +90,10 @@ class Ownership:
         self._queues = dict(queues)
         self._lease_s = lease_s
         self._keepers: dict[Queue, QueueKeeper] = {}
-        self._untold: list[QueueKeeper] = []
+        self._untold: dict[Queue, QueueKeeper] = {}
         self._leaving = False
+        self._known_s = math.inf
+        """When the others know that we are leaving."""
         self._woken = asyncio.Event()
         self._round_s = -math.inf
         self._watched: frozenset[str] = frozenset()
@@ -99,12 +102,15 @@ class Ownership:
         self._members: Mapping[str, tuple[str, ...]] = {}
         """Who lived at the last scan, and what each consumed."""
         self._owners: dict[Queue, str] = {}
-        """Of queues that are not ours, as last read; dead owners are left out."""
+        """Of queues that are not ours, as last read; empty for those whose owner is dead."""
         self._contested: frozenset[Queue] = frozenset()
         """Those that may be released any moment."""
         self._contested_since_s = -math.inf
+        self._poll_s = math.inf
+        """When those are to be read again, and"""
         self._scan_s = -math.inf
-        """When cells of others are to be read again, if we have less than our share."""
+        """when all others, if we have less than our share."""
+        self._scan_pause_s = _SCAN_S
         self._below_share = True
         self._trouble = False
         """Whether the last round raised, or somebody dead could not be fenced."""
@@ -128,12 +134,12 @@ class Ownership:
             raise LeaseLost("the member is over", operation="own queues", object=self._member.id) from self._member.error
         self._trouble = True
         if len(standing := self.keepers) < len(self._keepers):
-            self._contested, self._scan_s = frozenset(), self._round_s  # one may be left that is ours, and that nobody holds
+            self._scan_soon(self._round_s)  # one may be left that is ours, and that nobody holds
         self._keepers = standing
         record = await self._groups.get(self._group)
         if self._leaving:
             self._below_share, self._watched, self._trouble = False, frozenset(), False
-            return Round(record, self._told(), tuple(self._keepers))
+            return Round(record, self._told(), tuple(self._keepers) if self._round_s >= self._known_s else ())
         if self._member.id not in record.members:
             record = await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
         others = [member for member in record.members if member != self._member.id]
@@ -155,7 +161,9 @@ class Ownership:
         await self._sleep(self._pause.next_s())
         end_s = self._round_s + self._lease_s / BEATS_PER_LEASE
         if self._below_share:
-            end_s = min(end_s, self._scan_s)
+            end_s = min(end_s, self._poll_s, self._scan_s)
+        if self._leaving and self._round_s < self._known_s:
+            end_s = min(end_s, self._known_s)
         while not self._woken.is_set() and not self._member.ended.is_set() and self._clock.monotonic_s() < end_s:
             await self._watch.look(self._watched)
             if self._anybody_dead():
@@ -163,18 +171,19 @@ class Ownership:
             await self._sleep(min(end_s, self._watch.due_s(self._watched)) - self._clock.monotonic_s())
         self._woken.clear()
 
-    async def give_up(self) -> float:
-        """Begin to leave: rounds say that all is to be drained, and others may take what is released.
+    async def give_up(self) -> None:
+        """Begin to leave: rounds take nothing more, and say that all is to be drained as soon as the others know of it.
 
-        Returns when, by the monotonic clock, the others know of it. A queue that is released sooner may lie idle until then, so it is better
-        to go on granting up to that moment.
+        A queue that was released sooner would lie idle until then, so it is better to go on granting. May be repeated.
         """
         self._leaving = True
+        self.wake()
+        alone = True
         with suppress(GroupNotFound):
             record = await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
-            if any(not self._watch.is_dead(member) for member in record.members):
-                return self._clock.monotonic_s() + self._lease_s / BEATS_PER_LEASE + _PAUSE_S
-        return self._clock.monotonic_s()
+            alone = all(self._watch.is_dead(member) for member in record.members)
+        known_s = self._clock.monotonic_s() + (0.0 if alone else self._lease_s / BEATS_PER_LEASE + _PAUSE_S)
+        self._known_s = min(self._known_s, known_s)
 
     async def leave(self) -> None:
         """Release what is still owned (nothing may be in flight in it), and leave. The others see it when this returns."""
@@ -232,7 +241,7 @@ class Ownership:
         """Take what is free and ours to take. Returns what we have too much of."""
         if topics != self._members:
             self._members = topics
-            self._contested, self._scan_s = frozenset(), self._round_s
+            self._scan_soon(self._round_s)
         shares = sharing(topics, self._queues)
         lacking = [(members, queues) for members, queues in shares if self._count_mine(queues) < share(len(queues), len(members))]
         self._below_share = bool(lacking)
@@ -242,14 +251,14 @@ class Ownership:
         for members, queues in shares:
             mine = dict.fromkeys((queue for queue in queues if queue in self._keepers), self._member.id)
             # What was not read is not known to be free.
-            owners = {queue: self._owners.get(queue, "" if queue in found else "?") for queue in queues} | mine
+            owners = {queue: self._owners.get(queue, "") if queue in found else "?" for queue in queues} | mine
             decided = plan(self._member.id, members, owners)
             drain += decided.drain
             wanted += decided.take
         failed = await self._take_all(wanted, found, record)
-        if self._round_s >= self._scan_s:
+        if found:
             self._expect(lacking, topics, failed)
-        self._watched |= {self._owners[queue] for queue in self._contested if queue in self._owners}
+        self._watched |= {owner for queue in self._contested if (owner := self._owners.get(queue))}
         return tuple(drain)
 
     def _count_mine(self, queues: Sequence[Queue]) -> int:
@@ -257,9 +266,14 @@ class Ownership:
 
     async def _scan(self, queues: Sequence[Queue]) -> dict[Queue, Stored | None]:
         """Read cells that are not ours, if it is time to: all of them, or only those that may have been released."""
-        if self._round_s < self._scan_s:
+        if self._round_s >= self._scan_s:
+            wanted = [queue for queue in queues if queue not in self._keepers]
+            self._scan_s = self._round_s + self._scan_pause_s
+            self._scan_pause_s = min(2 * self._scan_pause_s, _LEASES_BETWEEN_SCANS * self._lease_s)
+        elif self._round_s >= self._poll_s:
+            wanted = [queue for queue in queues if queue in self._contested and queue not in self._keepers]
+        else:
             return {}
-        wanted = [queue for queue in queues if queue not in self._keepers and (not self._contested or queue in self._contested)]
         stored = await asyncio.gather(*(self._cells.read(queue_key(self._group, *queue)) for queue in wanted))
         found = dict(zip(wanted, stored, strict=True))
         owners = {queue: self._owner_in(queue, cell) for queue, cell in found.items()}
@@ -268,10 +282,16 @@ class Ownership:
         await self._watch.look(strangers)
         free = {"", *await self._fenced(strangers)}
         for queue, owner in owners.items():
-            self._owners.pop(queue, None)
-            if owner not in free:
-                self._owners[queue] = owner
+            now = "" if owner in free else owner
+            if self._owners.get(queue, "") != now:
+                self._scan_soon(self._round_s + _SCAN_S)
+            self._owners[queue] = now
         return found
+
+    def _scan_soon(self, at_s: float) -> None:
+        """Something changed: more may."""
+        self._scan_pause_s = _SCAN_S
+        self._scan_s = min(self._scan_s, at_s)
 
     def _owner_in(self, queue: Queue, stored: Stored | None) -> str:
         """Who owns a queue; nobody when it is us, of which we know nothing: our take was carried out after all, and nothing followed."""
@@ -293,30 +313,27 @@ class Ownership:
             keeper = await take(self._cells, self._member, queue_key(self._group, topic, number), begin=begin, found=found)
             if keeper is not None:
                 self._keepers[queue] = keeper
-                self._untold.append(keeper)
+                self._untold[queue] = keeper
 
     def _expect(
         self, lacking: Sequence[tuple[frozenset[str], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]
     ) -> None:
-        """After a scan, decide when to read cells of others again: soon while somebody is about to release some, else hardly ever."""
+        """After reading cells of others, tell which of them somebody is about to release."""
         contested = set(failed)
         for members, queues in lacking:
             aim = share(len(queues), len(members))
             if self._count_mine(queues) < aim:
-                owners = {queue: self._owners[queue] for queue in queues if queue in self._owners}
+                owners = {queue: self._owners[queue] for queue in queues if queue in self._owners and queue not in self._keepers}
                 counts = Counter(owners.values())
                 contested |= {queue for queue, owner in owners.items() if owner not in topics or counts[owner] > aim}
         if contested != self._contested:
             self._contested, self._contested_since_s = frozenset(contested), self._round_s
-        if not contested:
-            pause_s = _LEASES_BETWEEN_SCANS * self._lease_s
-        else:
-            pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S
-        self._scan_s = self._round_s + pause_s
+        pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S
+        self._poll_s = self._round_s + pause_s if contested else math.inf
 
-    def _told(self) -> tuple[QueueKeeper, ...]:
-        untold, self._untold = self._untold, []
-        return tuple(keeper for keeper in untold if not keeper.ended.is_set())
+    def _told(self) -> dict[Queue, QueueKeeper]:
+        untold, self._untold = self._untold, {}
+        return {queue: keeper for queue, keeper in untold.items() if not keeper.ended.is_set()}
 
 
 def _without(record: GroupRecord, gone: Callable[[str], bool]) -> GroupRecord:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..log.reader import Reader
-from ..log.topics import Topic
 from .cell import Marker, QueueCell, State
 
 _TOGETHER_OFFSETS = 1000
@@ -35,14 +34,14 @@ class ParkedGroup:
     stored: datetime | None
 
 
-async def parked_in(topic: str, opened: Topic | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
-    """The parked message groups of a topic's cells, by queue and offset; ``opened`` is None for a topic that is gone."""
+async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
+    """The parked message groups of a topic's cells, by queue and offset; ``reader`` is None for a topic that is gone."""
     found: list[ParkedGroup] = []
     for queue, cell in enumerate(cells):
         markers = sorted(
             (marker for marker in cell.markers.values() if marker.tries.state is State.PARKED), key=lambda marker: marker.head
         )
-        rows = {} if opened is None or not markers else await _heads(Reader(opened), queue, [marker.head for marker in markers])
+        rows = {} if reader is None or not markers else await _heads(reader, queue, [marker.head for marker in markers])
         found += [_parked(topic, queue, marker, rows.get(marker.head, {})) for marker in markers]
     return found
 

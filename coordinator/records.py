@@ -109,22 +109,35 @@ class Groups:
         return await self._write(group, agreed)
 
     async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write what ``change`` makes of the record, on top of what others write meanwhile. Raises `GroupNotFound`.
+        """Write what ``change`` makes of the record, on top of what others write meanwhile. Raises `GroupNotFound`, also when it was deleted
+        meanwhile, and made again.
 
         ``change`` is called again when another's write came first, perhaps on top of its own: it must leave what it made before as it is.
         """
         check_group_name(group)
+        lives: list[int] = []
 
         def changed(record: GroupRecord | None) -> GroupRecord:
-            if record is None or record.deleted:
+            if record is None or record.deleted or record.lives not in (lives or [record.lives]):
                 raise _not_found(group)
+            lives[:] = [record.lives]
             return change(record)
 
         return await self._write(group, changed)
 
     async def delete(self, group: str) -> None:
         """Delete a group. Raises `GroupNotFound`. A new one of its name begins anew."""
-        await self.update(group, GroupRecord.gone)
+        deleted: list[GroupRecord] = []
+
+        def gone(record: GroupRecord | None) -> GroupRecord:
+            if deleted and record is not None and record.lives >= deleted[0].lives:
+                return record  # carried out, by us or another, and then somebody wrote
+            if record is None or record.deleted:
+                raise _not_found(group)
+            deleted[:] = [record.gone()]
+            return deleted[0]
+
+        await self._write(group, gone)
 
     # --- Positions --------------------------------------------------------------------------------------------------------------
 

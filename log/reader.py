@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -154,6 +154,19 @@ class Reader:
         """
         chosen = self._checked_queues(None) if queues is None else [one for queue in queues for one in self._checked_queues(queue)]
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
+
+    async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
+        """When the message at one offset of each of these queues was stored, read in one pass; without those that cannot be read any more."""
+        limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
+        span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
+        source = self._rows.joined(await self._rows.refresh(), span, ["queue", "offset", "store_timestamp"])
+        found: dict[int, datetime] = {}
+        try:
+            async for batch in source:
+                found.update(zip(batch.column("queue").to_pylist(), batch.column("store_timestamp").to_pylist(), strict=True))
+        finally:
+            await source.aclose()
+        return found
 
     async def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None

@@ -59,6 +59,7 @@ RECORDS = st.builds(
     commands=st.lists(COMMANDS).map(tuple),
     commanded=st.integers(0),
     generations=st.integers(0),
+    lives=st.integers(0),
     deleted=st.booleans(),
 )
 
@@ -104,7 +105,7 @@ def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
 def test_a_deleted_group_keeps_the_numbers_that_were_given() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (5,), 0).joined_by("a")
     gone = record.commanded_to(CommandKind.SKIP, {("orders", 0): (4,)}).gone()
-    assert gone == GroupRecord(settings=GroupSettings(), commanded=1, generations=1, deleted=True)
+    assert gone == GroupRecord(settings=GroupSettings(), commanded=1, generations=1, lives=1, deleted=True)
 
 
 def test_the_defaults_are_rocketmqs() -> None:
@@ -143,6 +144,7 @@ def group(**given: Any) -> GroupSettings:
         (lambda: group(retry=3), InvalidArgument, "retry must be a RetryPolicy.*int"),
         (lambda: group(max_attempts=0), InvalidArgument, "max_attempts must be a positive whole number, or None"),
         (lambda: group(filters={"orders": "a |"}), InvalidArgument, "bad tag filter.*a |"),
+        (lambda: group(filters={"orders": None}), InvalidArgument, "the filter of orders must be a string.*None"),
         (lambda: group(filters="a"), InvalidArgument, "filters must be a mapping of topics to tags.*str"),
         (lambda: GroupSettings.stating({"colour": 1}), InvalidArgument, "has no colour.*delivery_order, retry"),
         (lambda: GroupSettings.of("FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),

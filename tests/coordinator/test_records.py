@@ -26,7 +26,7 @@ from penstock.coordinator.keys import queue_key
 from penstock.coordinator.lake_cell import LakeCell
 from penstock.coordinator.records import Groups
 from penstock.coordinator.retry import RetryPolicy, Schedule
-from penstock.coordinator.tables import CellTable, MemoryTable, TableMismatch
+from penstock.coordinator.tables import CellTable, CellVersion, MemoryTable, TableMismatch
 from penstock.log.errors import DataDamaged, InvalidArgument, StoreUnavailable, TopicDeleted
 from penstock.log.runtime import Runtime
 from tests.coordinator.test_cells import FaultyTable
@@ -188,6 +188,67 @@ def test_a_group_made_again_shares_no_generation_with_the_deleted_one() -> None:
         assert (await found.command("billing", CommandKind.SKIP, {("orders", 0): (6,)})).commands[0].number == 2
 
     run(main)
+
+
+class LostAnswer(MemoryTable):
+    """The answer of the next write is lost, and somebody else is quicker than the question what became of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: list[Callable[[], Awaitable[object]]] = []
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        version = await super().put(key, data, expected=expected)
+        if not self.then:
+            return version
+        others, self.then = self.then, []
+        for other in others:
+            await other()
+        raise StoreUnavailable("no answer", operation="put")
+
+
+def test_a_deletion_whose_answer_is_lost_spares_the_group_that_was_made_since() -> None:
+    async def main() -> None:
+        table = LostAnswer()
+        found, other = groups(table), groups(table)
+        await begun(found, 7)
+        table.then = [lambda: other.create("billing", GroupSettings(max_attempts=1))]
+        await found.delete("billing")
+        assert (await found.get("billing")).settings.max_attempts == 1
+
+    asyncio.run(main())
+
+
+def test_an_order_to_a_group_is_none_to_the_one_made_after_it() -> None:
+    async def main() -> None:
+        table = LostAnswer()
+        found, other = groups(table), groups(table)
+        await begun(found, 7)
+        table.then = [lambda: other.delete("billing"), lambda: begun(other, 9)]
+        with pytest.raises(GroupNotFound, match="no such consumer group"):
+            await found.reset("billing", "orders", 0, 1, {0: 3})
+        assert (await found.get("billing")).positions["orders"].offsets == (9,)
+
+    asyncio.run(main())
+
+
+def test_an_operator_writes_once_however_many_queues_are_meant() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        found = groups(table)
+        await begun(found, *range(16))
+        for order in (
+            lambda: found.reset("billing", "orders", 0, 16, dict.fromkeys(range(16), 3)),
+            lambda: found.command("billing", CommandKind.SKIP, {("orders", queue): (5, 6) for queue in range(16)}),
+            lambda: found.command("billing", CommandKind.RELEASE, {("orders", queue): (7,) for queue in range(16)}),
+            lambda: found.delete("billing"),
+        ):
+            writes = table._writes
+            await order()
+            assert table._writes == writes + 1
+        assert await table.keys("") == ["groups/billing"]
+
+    asyncio.run(main())
 
 
 def test_commands_that_were_carried_out_leave_the_record_with_the_next_one() -> None:
