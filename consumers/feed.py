@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import numpy as np
 import pyarrow as pa
@@ -130,35 +131,43 @@ class Feed:
 
     async def scan(self, queue: int, start: int, limit: int) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of a queue from ``start`` to ``limit`` (exclusive), read from the store anew. Raises what `fetch` raises."""
-        source = self._reader.read(queue=queue, start=start, end=limit)
-        try:
+        async with aclosing(self._reader.read(queue=queue, start=start, end=limit)) as source:
             async for rows in source:
                 check_dense(rows, queue, start)
                 start += rows.num_rows
                 yield rows
-        finally:
-            await source.aclose()
 
     async def pick(self, queue: int, offsets: Sequence[int]) -> pa.RecordBatch:
         """The rows of these few offsets of a queue, in rising order, read from the store anew. Raises what `fetch` raises."""
         wanted = np.unique(np.asarray(offsets, np.int64))
         found: list[pa.RecordBatch] = []
-        for near in np.split(wanted, np.flatnonzero(np.diff(wanted) > _PICK_GAP) + 1):
-            if not len(near):
-                continue
-            async for rows in self.scan(queue, int(near[0]), int(near[-1]) + 1):
-                at = np.flatnonzero(np.isin(rows.column("offset").to_numpy(), near))
-                found.append(rows.take(pa.array(at)))
+        for near in np.split(wanted, np.flatnonzero(np.diff(wanted) > _PICK_GAP) + 1) if len(wanted) else ():
+            reading = self._reader.read(queue=queue, start=int(near[0]), end=int(near[-1]) + 1, damaged="skip")
+            async with aclosing(reading) as source:
+                async for rows in source:
+                    at = np.flatnonzero(np.isin(rows.column("offset").to_numpy(), near))
+                    found.append(rows.take(pa.array(at)))
         picked = pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
-        if picked.num_rows != len(wanted):
-            following = self.next_offset(queue)
-            if wanted[-1] >= following:
-                there_is = f"the next one to be written is {following}"
-                raise out_of_range(self._topic.paths.topic, queue, int(wanted[-1]), there_is)
-            raise InternalError(
-                "messages that exist were not found", operation="pick", expected=len(wanted), observed=picked.num_rows
-            )
+        for missing in np.setdiff1d(wanted, picked.column("offset").to_numpy()).tolist():
+            async with aclosing(self.scan(queue, missing, missing + 1)) as source:
+                await anext(source, None)  # says what is the matter with it
+            there_is = f"the next one to be written is {self.next_offset(queue)}"
+            raise out_of_range(self._topic.paths.topic, queue, missing, there_is)
         return picked
+
+    async def readable_from(self, queue: int, start: int) -> int:
+        """The first offset from ``start`` on whose row can be read: for those who decide to go on behind damage or what expired.
+
+        The queue's next offset when there is none yet.
+        """
+        earliest, following = (await self._reader.offsets())[queue]
+        start = max(start, earliest)
+        if start >= following:
+            return following
+        reading = self._reader.read(queue=queue, start=start, end=following, columns=["offset"], damaged="skip")
+        async with aclosing(reading) as source:
+            rows = await anext(source, None)
+        return following if rows is None else int(rows.column("offset")[0].as_py())
 
     async def close(self) -> None:
         """End whatever waits here, with `ClosedError`, and forget all."""

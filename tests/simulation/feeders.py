@@ -10,7 +10,6 @@ import pyarrow as pa
 from penstock.consumers.feed import Feed
 from penstock.log.errors import DataDamaged, OffsetOutOfRange
 from penstock.log.lake import Lake
-from penstock.log.reader import Reader
 from tests.simulation.actors import Maintainer, Role, Sender, vanishing
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, rng_of, swarm
@@ -45,9 +44,7 @@ class Feeder(Role):
         life = topic.tail.state.created_entry
         queues = [queue for queue in range(world.settings.queues) for _ in range(rng.choice([1, 1, 1, 2]))]
         consumers = [
-            asyncio.ensure_future(
-                self._consume(world, feed, life, queue, process, Reader(topic), first=number == queues.index(queue))
-            )
+            asyncio.ensure_future(self._consume(world, feed, life, queue, process, first=number == queues.index(queue)))
             for number, queue in enumerate(queues)
         ]
         try:
@@ -64,9 +61,7 @@ class Feeder(Role):
         if not self._at_end:
             await asyncio.sleep(rng.uniform(0, self._rest_s))
 
-    async def _consume(
-        self, world: World, feed: Feed, life: int, queue: int, process: SimProcess, reader: Reader, *, first: bool
-    ) -> None:
+    async def _consume(self, world: World, feed: Feed, life: int, queue: int, process: SimProcess, *, first: bool) -> None:
         """Take one queue for a while; only the ``first`` who does says how far this application has come."""
         rng = process.runtime.random
         feed.attach(queue)
@@ -76,20 +71,17 @@ class Feeder(Role):
                 at = await self._look_back(world, feed, life, queue, at, rng.randrange(max(1, at)))
             try:
                 rows = await feed.fetch(queue, at, rows_max=rng.choice([1, 3, 1000]), bytes_max=rng.choice([1, 1000, 1 << 20]))
-            except OffsetOutOfRange:
-                world.counts["feed: out of range"] += 1
-                earliest = (await reader.offsets())[queue][0]
-                if earliest <= at or world.settings.retention is None:
-                    world.history.wrong.append(f"{self.name}: offset {at} of queue {queue} is refused, and {earliest} is kept")
-                at = max(at, earliest)
+            except (OffsetOutOfRange, DataDamaged) as error:
+                expired = isinstance(error, OffsetOutOfRange)
+                if world.settings.retention is None if expired else not world.history.damaged:
+                    raise
+                world.counts["feed: out of range" if expired else "feed: damage named"] += 1
+                behind = await feed.readable_from(queue, at)
+                if behind <= at:
+                    world.history.wrong.append(f"{self.name}: offset {at} of queue {queue} is refused and can be read: {error}")
+                at = max(at, behind)
                 if first:
                     self._next[life, queue] = at
-                continue
-            except DataDamaged:
-                if not world.history.damaged:
-                    raise
-                world.counts["feed: damage named"] += 1
-                at = await self._around(reader, queue, at)
                 continue
             if rows is None:
                 try:
@@ -139,12 +131,6 @@ class Feeder(Role):
         for offset, body in zip(rows.column("offset").to_pylist(), rows.column("body").to_pylist(), strict=True):
             world.history.read(self.name, (life, queue, offset), body)
         world.counts["feed: rows"] += rows.num_rows
-
-    async def _around(self, reader: Reader, queue: int, at: int) -> int:
-        """The first offset behind damage, or ``at`` when there is none yet."""
-        async for rows in reader.read(queue=queue, start=at, columns=["offset"], damaged="skip"):
-            return int(rows.column("offset")[0].as_py())
-        return at
 
 
 def feeds(seed: int | str, *, rate: float = 0.04) -> World:
