@@ -11,6 +11,8 @@ from typing import Any
 from penstock.consumers.dead_letters import DeadLetter
 from penstock.log import Lake, Message, MessageView, ProducerOptions, Runtime, TopicSettings
 from penstock.log.stores import MemoryStore
+from penstock.log.table.delta import DeltaLog
+from penstock.log.table.publisher import Publisher
 from tests.log.topics import HandClock
 
 AT_ONCE = ProducerOptions(linger=timedelta(0))
@@ -60,6 +62,16 @@ class Scene:
         reader = await lake.reader(topic)
         found = [message async for message in reader.messages()]
         return sorted(found, key=lambda one: (one.queue, one.offset))
+
+    async def publish(self) -> None:
+        """Move all that every topic holds into its table."""
+        lake = self.process()
+        for name in await lake.topics():
+            topic = await lake.topic(name)
+            delta = DeltaLog(lake.store, topic.paths, topic.record.table, topic.runtime)
+            publisher = Publisher(lake.store, topic.paths, topic.record, topic.runtime, delta=delta)
+            while not (await publisher.publish_once()).caught_up:
+                pass
 
     async def pass_days(self, days: int) -> None:
         """Let time pass, and somebody send to every topic each day: the store time moves by a day at most with every entry."""

@@ -168,6 +168,20 @@ def test_what_cannot_go_back_is_skipped_and_said() -> None:
     Scene(queues=1).play(script)
 
 
+def test_letters_in_the_table_go_back_too() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(6)
+        await bury(scene.lake, messages[:4])
+        await scene.publish()
+        await bury(scene.lake, messages[4:], first=4)
+        assert await redrive(scene.process(), "billing", limit=2) == RedriveReport(sent=2, last=1)
+        await scene.publish()
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=2, last=5)
+        assert ids(await redriven(scene)) == ids(messages)
+
+    Scene(queues=1).play(script)
+
+
 def test_a_dead_letter_queue_that_was_made_again_is_redriven_from_its_beginning() -> None:
     async def script(scene: Scene) -> None:
         messages = await scene.sent(5)
@@ -181,13 +195,16 @@ def test_a_dead_letter_queue_that_was_made_again_is_redriven_from_its_beginning(
     Scene(queues=1).play(script)
 
 
+@pytest.mark.parametrize("published", [False, True])
 @pytest.mark.parametrize("days", [24, 26, 31])
-def test_a_redrive_that_is_repeated_after_a_month_sends_nothing_again(days: int) -> None:
+def test_a_redrive_that_is_repeated_after_a_month_sends_nothing_again(days: int, published: bool) -> None:
     async def script(scene: Scene) -> None:
         messages = await scene.sent(5)
         await bury(scene.lake, messages[:4])
         await redrive(scene.lake, "billing", limit=3)
         await scene.pass_days(days)
+        if published:
+            await scene.publish()
         await bury(scene.process(), messages[4:], first=4)
         for sent in (2, 0):
             report = await redrive(scene.process(), "billing", where=lambda one: one.body != b"a day")
