@@ -13,7 +13,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from ...coordinator.groups import check_group_name
-from ...coordinator.tables.objectstore import FOLDER as CELLS
+from ...coordinator.keys import MEMBERS, QUEUES, ROLES, WORKERS, group_key
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
 
 ANY = "*"
@@ -81,12 +81,32 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 
 
-def cell_access(role: Role) -> Access:
-    """What a role does to cells that lie in the lake itself. Deleting one is writing it empty."""
-    if role is Role.PRODUCER:
-        return Access()
-    looks = _looked_up(CELLS + ANY)
-    return looks if role is Role.READER else looks | Access(put=(CELLS + ANY,))
+def cell_access(role: Role, groups: Sequence[str] = ()) -> Access:
+    """What a role does to cells, by their keys in the coordination table; only consumers are narrowed to ``groups``. Nothing deletes any."""
+    match role:
+        case Role.READER:
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY)
+        case Role.PRODUCER:
+            return Access()
+        case Role.CONSUMER:
+            own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
+            return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own))
+        case Role.MAINTENANCE:
+            # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues.
+            written = (*_WORKER_CELLS, group_key(ANY), ROLES + ANY)
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY) | Access(put=written)
+
+
+def below(folder: str, access: Access) -> Access:
+    """The same, of keys that lie in a folder."""
+    return Access(*(tuple(folder + pattern for pattern in getattr(access, f.name)) for f in fields(access)))
+
+
+_WORKER_CELLS = (WORKERS + ANY,)
+
+
+def _group_cells(group: str) -> tuple[str, ...]:
+    return group_key(group), f"{QUEUES}{group}/{ANY}", f"{MEMBERS}{group}/{ANY}"
 
 
 def _paths(folder: str) -> TopicPaths:

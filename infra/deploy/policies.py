@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote, urlsplit
 
+from ...coordinator.lake_cell import KEY as LAKE_CELL
+from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...coordinator.tables.open import InDynamoDB, InStore, table_place
 from ...log.errors import InvalidArgument
-from .access import Access, Role, cell_access, topic_access
+from .access import Access, Role, below, cell_access, topic_access
 
 VERSION = "2012-10-17"
 GET, PUT, ABORT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListBucket"
 DECRYPT, ENCRYPT = "kms:Decrypt", "kms:GenerateDataKey"
-CELL_GET, CELL_PUT, CELL_DELETE = "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"
+CELL_GET, CELL_PUT = "dynamodb:GetItem", "dynamodb:PutItem"
 CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
 
 
@@ -68,8 +70,9 @@ class Names:
 def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> list[Statement]:
     """All that a role may, each statement saying when it is needed."""
     found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
-    found += _objects("Cells", cell_access(role), names, When.STORE)
-    found += _items(role, names)
+    cells = cell_access(role, groups)
+    found += _objects("Cells", below(CELLS, cells), names, When.STORE)
+    found += _items(role, cells, names)
     keys = (DECRYPT,) if role is Role.READER else (DECRYPT, ENCRYPT)
     found.append(Statement(sid="Key", actions=keys, resources=(names.key,), when=When.KMS))
     return found
@@ -96,18 +99,23 @@ def _objects(what: str, access: Access, names: Names, when: When) -> list[Statem
     return found
 
 
-def _items(role: Role, names: Names) -> list[Statement]:
-    if role is Role.PRODUCER:
-        return []
-    written = () if role is Role.READER else (CELL_PUT, CELL_DELETE)
-    own = Condition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=(names.cells + "*",))
-    table = (names.table,)
-    # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
-    looks = (CELL_DESCRIBE,) if role is Role.CONSUMER else (CELL_DESCRIBE, CELL_SCAN)
-    return [
-        Statement(sid="Items", actions=(CELL_GET, *written), resources=table, condition=own, when=When.DYNAMODB),
-        Statement(sid="Table", actions=looks, resources=table, when=When.DYNAMODB),
-    ]
+def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
+    """The same of items. The cell that says whose the table is is there only where several lakes could have the same one."""
+
+    def items(sid: str, action: str, patterns: tuple[str, ...]) -> Statement:
+        keys = tuple(names.cells + pattern for pattern in (LAKE_CELL, *patterns))
+        own = Condition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=keys)
+        return Statement(sid=sid, actions=(action,), resources=(names.table,), condition=own, when=When.DYNAMODB)
+
+    found = []
+    if cells.get:
+        # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
+        looks = (CELL_DESCRIBE,) if role is Role.CONSUMER else (CELL_DESCRIBE, CELL_SCAN)
+        found += [
+            items("GetItems", CELL_GET, cells.get),
+            Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),
+        ]
+    return found + ([items("PutItems", CELL_PUT, cells.put)] if cells.put else [])
 
 
 def policy(
@@ -133,6 +141,8 @@ def policy(
             "policies are there for lakes on S3", operation="policy", object=lake_url, expected="s3://bucket/prefix"
         )
     prefix = unquote(lake.path).strip("/")
+    if groups and Role.CONSUMER not in roles:
+        raise InvalidArgument("only a consumer's policy can be narrowed to groups", operation="policy", observed=", ".join(roles))
     place = table_place(coordination, lake_url)
     needed = {When.ALWAYS} | ({When.STORE} if isinstance(place, InStore) else set())
     table = cells = ""

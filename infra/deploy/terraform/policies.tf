@@ -36,9 +36,15 @@ data "aws_iam_policy_document" "reader" {
   dynamic "statement" {
     for_each = var.table == "" ? [1] : []
     content {
-      sid       = "GetCells"
-      actions   = ["s3:GetObject"]
-      resources = ["${local.lake}coordination/*"]
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/queues/*/*",
+        "${local.lake}coordination/members/*/*",
+        "${local.lake}coordination/roles/*",
+      ]
     }
   }
 
@@ -52,7 +58,13 @@ data "aws_iam_policy_document" "reader" {
       condition {
         test     = "StringLike"
         variable = "s3:prefix"
-        values   = ["${local.prefix}coordination/*"]
+        values = [
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/groups/*",
+          "${local.prefix}coordination/queues/*/*",
+          "${local.prefix}coordination/members/*/*",
+          "${local.prefix}coordination/roles/*",
+        ]
       }
     }
   }
@@ -60,14 +72,21 @@ data "aws_iam_policy_document" "reader" {
   dynamic "statement" {
     for_each = var.table != "" ? [1] : []
     content {
-      sid       = "Items"
+      sid       = "GetItems"
       actions   = ["dynamodb:GetItem"]
       resources = [local.table]
 
       condition {
         test     = "ForAllValues:StringLike"
         variable = "dynamodb:LeadingKeys"
-        values   = ["${local.cells}*"]
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}groups/*",
+          "${local.cells}queues/*/*",
+          "${local.cells}members/*/*",
+          "${local.cells}roles/*",
+        ]
       }
     }
   }
@@ -247,9 +266,14 @@ data "aws_iam_policy_document" "consumer" {
   dynamic "statement" {
     for_each = var.table == "" ? [1] : []
     content {
-      sid       = "GetCells"
-      actions   = ["s3:GetObject"]
-      resources = ["${local.lake}coordination/*"]
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/queues/*/*",
+        "${local.lake}coordination/members/*/*",
+      ]
     }
   }
 
@@ -261,7 +285,12 @@ data "aws_iam_policy_document" "consumer" {
         "s3:PutObject",
         "s3:AbortMultipartUpload",
       ]
-      resources = ["${local.lake}coordination/*"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/queues/*/*",
+        "${local.lake}coordination/members/*/*",
+      ]
     }
   }
 
@@ -275,7 +304,12 @@ data "aws_iam_policy_document" "consumer" {
       condition {
         test     = "StringLike"
         variable = "s3:prefix"
-        values   = ["${local.prefix}coordination/*"]
+        values = [
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/groups/*",
+          "${local.prefix}coordination/queues/*/*",
+          "${local.prefix}coordination/members/*/*",
+        ]
       }
     }
   }
@@ -283,18 +317,20 @@ data "aws_iam_policy_document" "consumer" {
   dynamic "statement" {
     for_each = var.table != "" ? [1] : []
     content {
-      sid = "Items"
-      actions = [
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "dynamodb:DeleteItem",
-      ]
+      sid       = "GetItems"
+      actions   = ["dynamodb:GetItem"]
       resources = [local.table]
 
       condition {
         test     = "ForAllValues:StringLike"
         variable = "dynamodb:LeadingKeys"
-        values   = ["${local.cells}*"]
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}groups/*",
+          "${local.cells}queues/*/*",
+          "${local.cells}members/*/*",
+        ]
       }
     }
   }
@@ -305,6 +341,27 @@ data "aws_iam_policy_document" "consumer" {
       sid       = "Table"
       actions   = ["dynamodb:DescribeTable"]
       resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "PutItems"
+      actions   = ["dynamodb:PutItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}groups/*",
+          "${local.cells}queues/*/*",
+          "${local.cells}members/*/*",
+        ]
+      }
     }
   }
 
@@ -398,9 +455,15 @@ data "aws_iam_policy_document" "maintenance" {
   dynamic "statement" {
     for_each = var.table == "" ? [1] : []
     content {
-      sid       = "GetCells"
-      actions   = ["s3:GetObject"]
-      resources = ["${local.lake}coordination/*"]
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/queues/*/*",
+        "${local.lake}coordination/members/*/*",
+        "${local.lake}coordination/roles/*",
+      ]
     }
   }
 
@@ -412,7 +475,11 @@ data "aws_iam_policy_document" "maintenance" {
         "s3:PutObject",
         "s3:AbortMultipartUpload",
       ]
-      resources = ["${local.lake}coordination/*"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/roles/*",
+      ]
     }
   }
 
@@ -426,7 +493,13 @@ data "aws_iam_policy_document" "maintenance" {
       condition {
         test     = "StringLike"
         variable = "s3:prefix"
-        values   = ["${local.prefix}coordination/*"]
+        values = [
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/groups/*",
+          "${local.prefix}coordination/queues/*/*",
+          "${local.prefix}coordination/members/*/*",
+          "${local.prefix}coordination/roles/*",
+        ]
       }
     }
   }
@@ -434,18 +507,21 @@ data "aws_iam_policy_document" "maintenance" {
   dynamic "statement" {
     for_each = var.table != "" ? [1] : []
     content {
-      sid = "Items"
-      actions = [
-        "dynamodb:GetItem",
-        "dynamodb:PutItem",
-        "dynamodb:DeleteItem",
-      ]
+      sid       = "GetItems"
+      actions   = ["dynamodb:GetItem"]
       resources = [local.table]
 
       condition {
         test     = "ForAllValues:StringLike"
         variable = "dynamodb:LeadingKeys"
-        values   = ["${local.cells}*"]
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}groups/*",
+          "${local.cells}queues/*/*",
+          "${local.cells}members/*/*",
+          "${local.cells}roles/*",
+        ]
       }
     }
   }
@@ -459,6 +535,26 @@ data "aws_iam_policy_document" "maintenance" {
         "dynamodb:Scan",
       ]
       resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "PutItems"
+      actions   = ["dynamodb:PutItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}groups/*",
+          "${local.cells}roles/*",
+        ]
+      }
     }
   }
 

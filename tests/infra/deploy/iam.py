@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from penstock.coordinator.tables import Cell, CellTable, CellVersion
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import ObjectMissing, ObjectStore
 from penstock.log.stores.protocol import IfMatch
@@ -119,3 +120,46 @@ class GuardedStore(StoreWrapper):
 
     async def close(self) -> None:
         """The store is shared by processes of several roles."""
+
+
+class GuardedTable:
+    """Cells under a policy, as DynamoDB asks it: an item's key is its leading key, and a scan has none."""
+
+    def __init__(self, inner: CellTable, policy: Document, table: str, prefix: str) -> None:
+        self._inner = inner
+        self._policy = policy
+        self._table = table
+        self._prefix = prefix
+        self.allowed: list[Request] = []
+        self.refused: list[Request] = []
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    async def get(self, key: str) -> Cell | None:
+        self._ask("GetItem", key)
+        return await self._inner.get(key)
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        self._ask("PutItem", key)
+        return await self._inner.put(key, data, expected=expected)
+
+    async def delete(self, key: str, *, expected: CellVersion) -> None:
+        self._ask("DeleteItem", key)
+        await self._inner.delete(key, expected=expected)
+
+    async def keys(self, prefix: str) -> list[str]:
+        self._ask("Scan")
+        return await self._inner.keys(prefix)
+
+    async def close(self) -> None:
+        """The table is shared by processes of several roles."""
+
+    def _ask(self, action: str, key: str | None = None) -> None:
+        context = {} if key is None else {"dynamodb:LeadingKeys": self._prefix + key}
+        request = Request(f"dynamodb:{action}", self._table, context)
+        if not allows(self._policy, request):
+            self.refused.append(request)
+            raise PermissionDenied("the policy allows no such request", operation=action, object=key, observed=str(request))
+        self.allowed.append(request)

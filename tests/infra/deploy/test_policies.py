@@ -6,17 +6,30 @@ import json
 
 import pytest
 
-from penstock.infra.deploy.access import Role, cell_access, topic_access
+from penstock.infra.deploy.access import Role, below, cell_access, topic_access
 from penstock.infra.deploy.policies import policy
 from penstock.log import InvalidArgument
 from tests.infra.deploy.iam import Request, allows, matches
-from tests.infra.deploy.workload import BUCKET, DEAD, GROUP, TOPICS, World, everything
+from tests.infra.deploy.workload import BUCKET, CELLS, DEAD, GROUP, TOPICS, World, everything
 
 pytestmark = pytest.mark.slow
 
 URL = f"s3://{BUCKET.name}/{BUCKET.prefix.rstrip('/')}?region=eu-west-1"
 ARN_MAX_BYTES = 6_144
 """Of a managed policy, without white space."""
+
+
+NARROW: dict[Role, dict[str, list[str]]] = {
+    role: {"topics": [*TOPICS, DEAD]} | ({"groups": [GROUP]} if role is Role.CONSUMER else {}) for role in Role
+}
+
+
+@pytest.fixture(scope="module")
+def narrow() -> World:
+    """The same with policies for these topics and this group alone, and with cells in DynamoDB."""
+    place = {"coordination": f"dynamodb://cells/{CELLS.rstrip('/')}?region=eu-west-1", "account": "123456789012"}
+    policies = {role: policy([role], URL, **place, **NARROW[role]) for role in Role}  # type: ignore[arg-type]
+    return everything(policies, named=(*TOPICS, DEAD), dynamodb=True)
 
 
 @pytest.fixture(scope="module")
@@ -30,25 +43,57 @@ def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
     assert all(store.allowed for store in world.stores.values())
 
 
-def test_the_same_under_policies_for_these_topics_and_this_group_alone() -> None:
-    topics = (*TOPICS, DEAD)
-    policies = {role: policy([role], URL, topics=topics, groups=[GROUP]) for role in Role}
-    world = everything(policies, named=topics)
-    assert not [request for store in world.stores.values() for request in store.refused]
+def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cells_in_dynamodb(narrow: World) -> None:
+    assert not [request for store in narrow.stores.values() for request in store.refused]
+    assert not [request for table in narrow.tables.values() for request in table.refused]
+    assert all(guard.allowed for role, guard in narrow.tables.items() if role is not Role.PRODUCER)
+
+
+TRIALS = (".probe/", ".clock/", ".doctor/")
+"""A writer tries the store out with any verb."""
+UNPROVED = {
+    Role.READER: ("roles/", "members/"),
+    Role.PRODUCER: (),
+    Role.CONSUMER: ("roles/", "members/"),
+    # Whoever makes the first group says whose the table is; here that is a consumer.
+    Role.MAINTENANCE: ("roles/", "members/", "workers/", "lake"),
+}
+"""Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 
 
 @pytest.mark.parametrize("role", list(Role))
 def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> None:
     asked = world.stores[role].allowed
-    granted = topic_access(role) | cell_access(role)
+    granted = topic_access(role) | below("coordination/", cell_access(role))
     verbs = {"s3:GetObject": granted.get, "s3:PutObject": granted.put, "s3:DeleteObject": granted.delete}
     unused = [
         (action, pattern)
         for action, patterns in verbs.items()
         for pattern in patterns
         if not any(one.action == action and matches(BUCKET.about("", pattern).resource, one.resource) for one in asked)
-        and not pattern.startswith(".")  # a writer tries the store with any verb
+        and not pattern.startswith((*TRIALS, *(f"coordination/{cells}" for cells in UNPROVED[role])))
     ]
+    assert not unused
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.PRODUCER])
+def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, role: Role) -> None:
+    document = policy(
+        [role], URL, coordination="dynamodb://cells/prod?region=eu-west-1", groups=NARROW.get(role, {}).get("groups", ())
+    )
+    unused = []
+    for statement in document["Statement"]:  # type: ignore[attr-defined]
+        for action in statement["Action"]:
+            patterns = statement.get("Condition", {}).get("ForAllValues:StringLike", {}).get("dynamodb:LeadingKeys", ["*"])
+            asked = [one for one in narrow.tables[role].allowed if one.action == action]
+            unused += [
+                (action, pattern)
+                for pattern in patterns
+                if action.startswith("dynamodb:")
+                and action != "dynamodb:DescribeTable"  # asked once something is wrong
+                and not any(matches(pattern, one.context.get("dynamodb:LeadingKeys", "")) for one in asked)
+                and not pattern.removeprefix(CELLS).startswith(UNPROVED[role])
+            ]
     assert not unused
 
 
@@ -64,7 +109,7 @@ FORBIDDEN = {
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
                     ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
     Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
-                       ("PutObject", "topics/orders/staged/jobs/1/record")],
+                       ("PutObject", "topics/orders/staged/jobs/1/record"), ("PutObject", "coordination/queues/billing/orders/0")],
 }  # fmt: skip
 
 
@@ -109,6 +154,11 @@ def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
     assert allows(document, BUCKET.about("PutObject", f"topics/dlq.billing/{ENTRY}"))
     assert allows(document, BUCKET.about("GetObject", f"topics/dlq.billing/{ENTRY}"))
     assert not allows(document, BUCKET.about("PutObject", f"topics/dlq.audit/{ENTRY}"))
+    for key in ("groups/billing", "queues/billing/orders/0", "workers/w-1"):
+        assert allows(document, BUCKET.about("PutObject", f"coordination/{key}"))
+    for key in ("groups/audit", "groups/billing2", "queues/audit/orders/0", "queues/billing2/orders/0", "roles/orders/maintenance"):
+        assert not allows(document, BUCKET.about("PutObject", f"coordination/{key}"))
+        assert not allows(document, BUCKET.about("GetObject", f"coordination/{key}"))
 
 
 def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
@@ -116,12 +166,12 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
     table = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells"
     own = {"dynamodb:LeadingKeys": "prod/queues/billing/orders/0"}
     assert not allows(document, BUCKET.about("GetObject", "coordination/groups/billing"))
-    for action in ("GetItem", "PutItem", "DeleteItem"):
+    for action in ("GetItem", "PutItem"):
         assert allows(document, Request(f"dynamodb:{action}", table, own))
         assert not allows(document, Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": "test/groups/billing"}))
         assert not allows(document, Request(f"dynamodb:{action}", table + "-too", own))
     assert allows(document, Request("dynamodb:DescribeTable", table))
-    for action in ("Scan", "DeleteTable", "CreateTable", "UpdateTable", "BatchWriteItem", "Query"):
+    for action in ("Scan", "DeleteItem", "DeleteTable", "CreateTable", "UpdateTable", "BatchWriteItem", "Query"):
         assert not allows(document, Request(f"dynamodb:{action}", table, own))
 
 
@@ -130,8 +180,8 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
     [
         (Role.READER, {"GetItem", "DescribeTable", "Scan"}),
         (Role.PRODUCER, set()),
-        (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
-        (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
+        (Role.CONSUMER, {"GetItem", "PutItem", "DescribeTable"}),
+        (Role.MAINTENANCE, {"GetItem", "PutItem", "DescribeTable", "Scan"}),
     ],
 )
 def test_what_roles_do_in_dynamodb(role: Role, actions: set[str]) -> None:

@@ -7,20 +7,23 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import pyarrow as pa
-
-from penstock.coordinator.tables import ObjectStoreTable
+from penstock.aio import Lake
+from penstock.consumers.dead_letters import DeadLetter, DeadLetterWriter
+from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.ownership import Ownership
+from penstock.coordinator.tables import MemoryTable
 from penstock.infra.cli.checks import _check_store
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
-from penstock.log import Lake, Message, ProducerOptions, TopicSettings
+from penstock.log import Message, ProducerOptions, Runtime, TopicSettings
 from penstock.log.limits import MIB
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
 from penstock.log.topics import read_record
 from penstock.log.verify import verify
-from tests.infra.deploy.iam import Bucket, Document, GuardedStore
+from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
 
@@ -28,27 +31,33 @@ BUCKET = Bucket("lakes", "prod/")
 TOPICS = ("orders", "events")
 GROUP = "billing"
 DEAD = f"%DLQ%{GROUP}"
+TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
+"""Where cells lie in DynamoDB."""
+_FIRST = OffsetSet.of([(0, 1)])
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _ENTRIES = 70
 """Enough for a checkpoint."""
 
 
 class World:
-    """One bucket in virtual time, and processes that come and go, each under the policy of its role."""
+    """One bucket in virtual time, and processes that come and go, each under the policy of its role; cells in the bucket, or in DynamoDB."""
 
-    def __init__(self, policies: Mapping[Role, Document], *, named: tuple[str, ...] = ()) -> None:
+    def __init__(self, policies: Mapping[Role, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> None:
         self.named = named
         """The only topics that anybody may know of; empty: all."""
         self.kernel = Kernel("policies")
         memory = MemoryStore(name="bucket", clock=SimClock(self.kernel.loop))
-        runtime = self.kernel.process("bucket").runtime
-        bucket = LatencyStore(memory, profile=S3_STANDARD, runtime=runtime)
+        bucket = LatencyStore(memory, profile=S3_STANDARD, runtime=self.kernel.process("bucket").runtime)
         self.stores = {role: GuardedStore(bucket, policy, BUCKET) for role, policy in policies.items()}
+        cells = MemoryTable(name="cells")
+        self.tables = {role: GuardedTable(cells, policy, TABLE, CELLS) for role, policy in policies.items()} if dynamodb else {}
 
     @asynccontextmanager
     async def process(self, role: Role) -> AsyncIterator[Lake]:
         runtime = self.kernel.process(role).runtime
-        async with Lake(self.stores[role], runtime=runtime, read_only=role is Role.READER) as lake:
+        async with Lake(self.stores[role], runtime=runtime, read_only=role is Role.READER, coordination="store") as lake:
+            if self.tables:
+                lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
             yield lake
 
     # --- What the roles do ------------------------------------------------------------------------------------------------------
@@ -64,7 +73,7 @@ class World:
             await _send_all_kinds("orders", left, right)
             await _race("orders", left, right)  # so that the floor rises past all that
             named = await left.producer("events", name="nightly", options=_AT_ONCE)
-            await named.send(_message(0), sequence=1)
+            await named.send(_message("events", 0), sequence=1)
         if not self.named:  # the doctor asks which topics there are
             await _check_store(self.stores[Role.PRODUCER], self.kernel.process("doctor").runtime, lambda check: None)
 
@@ -90,21 +99,29 @@ class World:
                 await reader.lookup(key="key-7")
                 await lake.describe_topic(name)
                 assert (await verify(lake.store, TopicPaths.of(name), record, lake.runtime)).ok
-            table = ObjectStoreTable(lake.store, runtime=lake.runtime)
-            await asyncio.gather(*(table.get(key) for key in await table.keys("groups/")))
+            for group in await lake.groups():
+                await lake.describe_group(group)
+            await lake.workers(watch=timedelta(0))
 
     async def consume(self) -> None:
-        """Cells, rows, and dead letters of a topic that the first one makes."""
-        async with self.process(Role.CONSUMER) as lake, self.process(Role.CONSUMER) as other:
-            await (await lake.reader("orders")).to_arrow()
-            table = ObjectStoreTable(lake.store, runtime=lake.runtime)
-            assert await table.get("queues/billing/orders/0") is None
-            version = await table.put("queues/billing/orders/0", b"granted", expected=None)
-            version = await table.put("queues/billing/orders/0", b"settled", expected=version)
-            await table.delete("queues/billing/orders/0", expected=version)
-            await table.close()
-            await lake.create_topic(DEAD, TopicSettings(message_type="FIFO", queues=1))  # type: ignore[arg-type]
-            await _send_all_kinds(DEAD, lake, other)
+        """Two members share the queues; one goes without a word, and the other takes its queues over. A message is given up."""
+        async with self.process(Role.CONSUMER) as lake:
+            views = [view async for view in (await lake.reader("orders")).messages()]
+            await lake.coordination.groups.ensure(GROUP, {})
+            life = (await lake.topic("orders")).tail.state.created_entry
+            await lake.coordination.groups.begin(GROUP, "orders", life, _from_the_start)
+            other = self.kernel.process(Role.CONSUMER)
+            left = await other.run(_owning(Coordination(lake.coordination.table, other.runtime), other.runtime))
+            right = await _owning(lake.coordination, lake.runtime)
+            await asyncio.gather(other.run(_until(left, 1)), _until(right, 1))
+            other.crash()
+            await _until(right, 2)
+            for keeper in right.keepers.values():
+                await keeper.change(lambda cell: cell.with_granted(_FIRST).with_settled(_FIRST))
+            await DeadLetterWriter(lake, GROUP, "orders", views[0].queue).write([DeadLetter(0, views[0], 17, "no such customer")])
+            await right.leave()
+            async with self.process(Role.CONSUMER) as beside:
+                await _send_all_kinds(DEAD, lake, beside)
             assert await (await lake.reader(DEAD)).lookup(key="key-7")
 
     async def end(self) -> None:
@@ -112,16 +129,16 @@ class World:
         async with self.process(Role.MAINTENANCE) as lake:
             await lake.delete_topic("events")
             await lake.create_topic("events", TopicSettings(queues=1))
-            table = ObjectStoreTable(lake.store, runtime=lake.runtime)
-            await table.put("groups/billing", b"record", expected=None)
-            assert await table.get("groups/billing") is not None
-            await table.keys("groups/")
-            await table.close()
+            await lake.create_group("audit", delivery_order="CONCURRENT")
+            await lake.reset_offsets("orders", GROUP, "latest")
+            await lake.release(GROUP)
+            await lake.workers()
+            await lake.delete_group("audit")
 
 
-def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = ()) -> World:
+def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = (), dynamodb: bool = False) -> World:
     """A life of a lake, weeks long."""
-    world = World(policies, named=named)
+    world = World(policies, named=named, dynamodb=dynamodb)
     world.kernel.run(_everything(world))
     return world
 
@@ -138,19 +155,46 @@ async def _everything(world: World) -> None:
     await world.read()
 
 
+async def _from_the_start() -> tuple[int, ...]:
+    return (0, 0)
+
+
+async def _owning(coordination: Coordination, runtime: Runtime) -> Ownership:
+    """A member of the group, which owns nothing yet."""
+    member = await coordination.worker.join(GROUP, ["orders"])
+    return Ownership(
+        coordination.cells,
+        coordination.groups,
+        coordination.watch,
+        member,
+        runtime,
+        group=GROUP,
+        queues={"orders": 2},
+        lease_s=coordination.worker.lease_s,
+    )
+
+
+async def _until(ownership: Ownership, queues: int) -> None:
+    """Rounds until it owns so many."""
+    while len(ownership.keepers) != queues:
+        for queue in (await ownership.round()).drain:
+            await ownership.keepers[queue].release()
+        await ownership.rest()
+
+
 async def _send_all_kinds(topic: str, *lakes: Lake) -> None:
     """From processes that lose races to each other, then a batch too large for an entry."""
     await _race(topic, *lakes)
     bodies = [bytes([number]) * MIB for number in range(9)]
     producer = await lakes[0].producer(topic)
-    await producer.send_batch(pa.table({"body": bodies, "message_group": [f"user-{n}" for n in range(9)]}))
+    await producer.send_batch([_message(topic, number, body) for number, body in enumerate(bodies)])
 
 
 async def _race(topic: str, *lakes: Lake) -> None:
     producers = [await lake.producer(topic, options=_AT_ONCE) for lake in lakes]
     for number in range(_ENTRIES):
-        await asyncio.gather(*(one.send(_message(number)) for one in producers))
+        await asyncio.gather(*(one.send(_message(topic, number)) for one in producers))
 
 
-def _message(number: int) -> Message:
-    return Message(b"x" * 100, message_group=f"user-{number}", keys=[f"key-{number}"])
+def _message(topic: str, number: int, body: bytes = b"paid") -> Message:
+    return Message(body, message_group=None if topic == DEAD else f"user-{number}", keys=[f"key-{number}"])
