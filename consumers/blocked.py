@@ -201,6 +201,13 @@ class Blocked:
         self._retained -= 1
         self._move_head(lane, head.offset + 1, step, running=False)
 
+    def expired(self, earliest: int, step: Step) -> None:
+        """Go on behind messages that retention took."""
+        for lane in self._lanes.values():
+            if lane.marker is not None and lane.marker.head < earliest and lane.run is None and not lane.ready:
+                lane.known_to = earliest
+                self._set(lane, Marker(earliest, max(earliest, lane.marker.limit), Tries(State.WAITING)), step)
+
     # --- What may run -----------------------------------------------------------------------------------------------------------
 
     def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from ..coordinator.cell import Marker, QueueCell, State, Tries
 from ..coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from ..coordinator.offsets import OffsetSet
 from ..log.messages import MessageView
 from .blocked import Blocked
 from .lanes import Failure, Lane, Run
@@ -24,7 +25,8 @@ class Schedule:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
     def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5) -> None:
-        self._settings = settings
+        self.settings = settings
+        """The group's; retry policy, attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
@@ -44,7 +46,8 @@ class Schedule:
         self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
         """Messages that were in flight in an owner that died, and not run again yet."""
         self._reported: dict[Run, None] = {}
-        self._loaded: deque[tuple[Sequence[MessageView], list[int], int]] = deque()
+        self._loaded: deque[tuple[Sequence[MessageView], OffsetSet, int]] = deque()
+        self._earliest = 0
         self._waves = 0
         """Runs of suspects under way."""
         self._held = False
@@ -61,7 +64,7 @@ class Schedule:
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
-    def load(self, messages: Sequence[MessageView], filtered: list[int], limit: int) -> None:
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
         """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
         self._loaded.append((messages, filtered, limit))
         self.next_load = limit
@@ -78,6 +81,10 @@ class Schedule:
             if message.offset in self._tries:
                 self._messages[message.offset] = message
         self.blocked.recalled(messages, start, limit, self.next_fresh)
+
+    def expired(self, earliest: int) -> None:
+        """Note that retention took the messages below ``earliest``: those that were to be run again never will be."""
+        self._earliest = earliest
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
@@ -118,6 +125,20 @@ class Schedule:
                     heapq.heappush(self._due, (tries.due_ms, offset))
         self.blocked.adopt(cell)
 
+    def is_urgent(self, now_ms: int) -> bool:
+        """Whether the next step would do more than note successes, which can wait a little for company."""
+        due_ms = self.next_due_ms()
+        return (
+            bool(self._loaded or self._held or (self.suspects and not self._waves))
+            or (due_ms is not None and due_ms <= now_ms)
+            or any(run.failure or run.lane.ready or run.lane.marker or run.wave for run in self._reported)
+        )
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether something moved on since the last step."""
+        return bool(self._reported)
+
     def wants_solo(self, now_ms: int) -> bool:
         """Whether something is to be run with nothing else in flight in the whole process."""
         return (bool(self.suspects) and self._tries[self.suspects[0]].company == 1) or self.blocked.wants_solo(now_ms)
@@ -134,6 +155,8 @@ class Schedule:
                 self._take_report(run, now_ms, step, mode)
         if mode in (Mode.USUAL, Mode.SOLO):
             self._give_up_suspects(step)
+        if self._earliest:
+            self._let_go(step)
         if mode is Mode.DRAIN:
             self._drain(step, cell)
         elif mode is Mode.QUIET:
@@ -162,6 +185,15 @@ class Schedule:
             self._run_waiting(now_ms, step)
             self._grant(step)
         self.blocked.run_due(now_ms, step, self.next_fresh)
+
+    def _let_go(self, step: Step) -> None:
+        gone = [offset for offset, tries in self._tries.items() if offset < self._earliest and tries.state is not State.RUNNING]
+        step.settled += gone
+        for offset in gone:
+            self._untrack(offset, step)
+        self.suspects = [offset for offset in self.suspects if offset >= self._earliest]
+        self.blocked.expired(self._earliest, step)
+        self._earliest = 0
 
     # --- Reports
 
@@ -214,10 +246,10 @@ class Schedule:
             lane.batch_max = max(1, len(rest) // 2)
             tries, gives_up = Tries(State.WAITING, before.attempts, before.strikes), False
         else:
-            strikes, most = before.strikes + 1, self._settings.max_attempts
+            strikes, most = before.strikes + 1, self.settings.max_attempts
             delay_ms = failure.retry_after_ms
             if delay_ms is None:
-                delay_ms = round(self._settings.retry.delay(strikes, self._chance).total_seconds() * 1000)
+                delay_ms = round(self.settings.retry.delay(strikes, self._chance).total_seconds() * 1000)
             tries = Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms)
             gives_up = failure.rejected or (most is not None and strikes >= most)
         if not self._orderly or (lane is self._common and not failure.blamed):
@@ -285,7 +317,7 @@ class Schedule:
 
     def _give_up_suspects(self, step: Step) -> None:
         """Treat those that ended their process alone, as often as a message may fail, as messages that failed so often."""
-        most = self._settings.max_attempts
+        most = self.settings.max_attempts
         if most is None:
             return
         for offset in [offset for offset in self.suspects if self._tries[offset].strikes >= most and offset in self._messages]:
@@ -309,7 +341,7 @@ class Schedule:
             lane = self._block(lane, rest, step)
         else:
             lane.ready.extendleft(reversed(rest))
-        if self._settings.dead_letter_policy is DeadLetterPolicy.PARK:
+        if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
             self.blocked.park(lane, tries, step)
         else:
             step.letters.append(Letter(lane.ready[0], tries.attempts, reason))
@@ -394,7 +426,8 @@ class Schedule:
         touched: dict[Lane, None] = {}
         while self._loaded:
             messages, filtered, limit = self._loaded.popleft()
-            step.settled += filtered
+            if filtered:
+                step.filtered = step.filtered.union(filtered)
             if self._orderly:
                 self._grant_in_lanes(messages, touched, step)
             else:
@@ -467,7 +500,7 @@ class Schedule:
             run.cancelled = True
         if self.running:
             return
-        behind = max(cell.settled.limit, *(offset + 1 for offset in (*step.settled, *step.behind)), 0)
+        behind = step.apply(cell).settled.limit
         for lane in (*self._lanes.values(), self._common):
             for message in lane.ready:
                 if message.offset not in self._tries and message.offset >= behind:

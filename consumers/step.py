@@ -24,6 +24,8 @@ class Step:
     """Gathered by the schedule, written by the engine."""
 
     settled: list[int] = field(default_factory=list)
+    filtered: OffsetSet = field(default_factory=OffsetSet)
+    """Fresh messages that are not the group's."""
     granted: list[int] = field(default_factory=list)
     listed: list[int] = field(default_factory=list)
     """Fresh messages of blocked groups."""
@@ -47,12 +49,23 @@ class Step:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        return not (self.settled or self.granted or self.listed or self.given_back or self.tries or self.markers or self.letters)
+        return not (
+            self.settled
+            or self.filtered
+            or self.granted
+            or self.listed
+            or self.given_back
+            or self.tries
+            or self.markers
+            or self.letters
+        )
 
     def apply(self, cell: QueueCell) -> QueueCell:
         """The cell with all of it."""
         if self.settled:
             cell = cell.with_settled(OffsetSet.of_offsets(self.settled))
+        if self.filtered:
+            cell = cell.with_settled(self.filtered)
         if self.markers:
             cell = cell.with_markers(self.markers, OffsetSet.of_offsets(self.behind))
         if self.letters:

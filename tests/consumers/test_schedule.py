@@ -15,6 +15,7 @@ from penstock.consumers.schedule import Schedule
 from penstock.coordinator.cell import QueueCell, State
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.offsets import OffsetSet
 from penstock.coordinator.retry import RetryPolicy
 from penstock.log.messages import MessageView
 
@@ -88,7 +89,7 @@ class World:
         if room > 0 and schedule.next_load < len(self.log):
             limit = min(len(self.log), schedule.next_load + self.rng.randint(1, room))
             rows = self.log[schedule.next_load : limit]
-            filtered = [row.offset for row in rows if row.message_group == "filtered"]
+            filtered = OffsetSet.of_offsets([row.offset for row in rows if row.message_group == "filtered"])
             schedule.load([row for row in rows if row.message_group != "filtered"], filtered, limit)
 
     def _move(self, run: Run, schedule: Schedule) -> bool:

@@ -1,0 +1,254 @@
+"""Where listeners run: threads for ordinary functions, tasks for coroutines. Before every handler the lease is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Protocol, TypeAlias
+
+from ..log.messages import MessageView
+from ..log.runtime import Clock
+from .lanes import Run
+from .results import Verdict, judge, raised
+
+log = logging.getLogger("penstock.consumers")
+
+Listener: TypeAlias = Callable[[MessageView], object]
+BatchListener: TypeAlias = Callable[[list[MessageView]], object]
+_REPORT_S = 0.05
+"""A run that takes longer tells how far it is."""
+
+
+class Owner(Protocol):
+    """Who gave a run, and hears of it."""
+
+    def may_start(self) -> bool:
+        """Whether another handler may be started; asked in the handler's thread."""
+        ...
+
+    def moved(self, run: Run) -> None:
+        """It got on, or ended. Called on the event loop."""
+        ...
+
+
+class Executor(Protocol):
+    """Runs runs."""
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        """Take these on. On the event loop only."""
+        ...
+
+    def gave_up(self, run: Run) -> None:
+        """Note that the handler of a run was given up; another may take its place at once."""
+        ...
+
+    async def close(self) -> None:
+        """Start nothing more; waits for no handler."""
+        ...
+
+    @property
+    def hung(self) -> int:
+        """Handlers that were given up, and still run."""
+        ...
+
+
+class Threads:
+    """Runs a listener in threads of its own. A thread whose handler was given up is replaced by a fresh one."""
+
+    def __init__(self, call: Listener | BatchListener, *, batches: bool, threads: int, clock: Clock, name: str) -> None:
+        self._call = call
+        self._batches = batches
+        self._clock = clock
+        self._name = name
+        self._ready: queue.SimpleQueue[tuple[Owner, Run] | None] = queue.SimpleQueue()
+        self._outbox: deque[tuple[Owner, Run]] = deque()
+        self._told = False
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self._hung: dict[Run, None] = {}
+        self._closed = False
+        for _ in range(threads):
+            self._add_thread()
+
+    @property
+    def hung(self) -> int:
+        return len(self._hung)
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._ready.put((owner, run))
+
+    def gave_up(self, run: Run) -> None:
+        self._hung[run] = None
+        self._add_thread()
+
+    async def close(self) -> None:
+        self._closed = True
+        for _ in range(self._count):
+            self._ready.put(None)
+
+    def _add_thread(self) -> None:
+        self._count += 1
+        threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
+
+    def _work(self) -> None:
+        while (item := self._ready.get()) is not None:
+            owner, run = item
+            if self._batches:
+                self._run_batch(owner, run)
+            else:
+                self._run_one_by_one(owner, run)
+            since_s, run.since_s = run.since_s, None
+            run.ended = True
+            self._tell(owner, run)
+            if run.timed_out_at is not None and since_s is not None:
+                return  # another thread took this one's place
+
+    def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+        call, now, may_start = self._call, self._clock.monotonic_s, owner.may_start
+        told_s = now()
+        for message in run.messages:
+            if run.cancelled or not may_start():
+                return
+            run.since_s = since_s = now()
+            try:
+                result = call(message)  # type: ignore[arg-type]  # one by one
+                verdict = judge(result, 1)
+            except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
+                verdict = raised(error, 1)
+            if run.timed_out_at is not None:
+                return
+            if verdict.failure is not None:
+                run.failure = verdict.failure
+                return
+            run.done += 1
+            if since_s - told_s > _REPORT_S:
+                told_s = since_s
+                self._tell(owner, run)
+
+    def _run_batch(self, owner: Owner, run: Run) -> None:
+        if run.cancelled or not owner.may_start():
+            return
+        run.since_s = self._clock.monotonic_s()
+        messages = list(run.messages)
+        try:
+            verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
+            verdict = raised(error, len(messages))
+        apply(run, verdict)
+
+    def _tell(self, owner: Owner, run: Run) -> None:
+        self._outbox.append((owner, run))
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._told = False
+        while self._outbox:
+            owner, run = self._outbox.popleft()
+            if run.ended:
+                self._hung.pop(run, None)
+            owner.moved(run)
+
+
+class Tasks:
+    """Runs a coroutine function on the event loop, at most ``tasks`` at once."""
+
+    def __init__(self, call: Callable[..., Awaitable[object]], *, batches: bool, tasks: int, clock: Clock) -> None:
+        self._call = call
+        self._batches = batches
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[Owner, Run]] = deque()
+        self._room = tasks
+        self._hung: dict[Run, asyncio.Task[None]] = {}
+        self._running: dict[Run, asyncio.Task[None]] = {}
+
+    @property
+    def hung(self) -> int:
+        return len(self._hung)
+
+    def start(self, owner: Owner, runs: Iterable[Run]) -> None:
+        self._waiting.extend((owner, run) for run in runs)
+        self._go_on()
+
+    def gave_up(self, run: Run) -> None:
+        self._hung[run] = self._running[run]
+        self._running[run].cancel()
+        self._room += 1
+        self._go_on()
+
+    async def close(self) -> None:
+        self._waiting.clear()
+
+    def _go_on(self) -> None:
+        while self._waiting and self._room > 0:
+            owner, run = self._waiting.popleft()
+            self._room -= 1
+            task = asyncio.ensure_future(self._work(owner, run))
+            self._running[run] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, owner: Owner, run: Run) -> None:
+        try:
+            if self._batches:
+                await self._run_batch(owner, run)
+            else:
+                await self._run_one_by_one(owner, run)
+        except asyncio.CancelledError:
+            if run.timed_out_at is None:
+                raise
+        finally:
+            run.since_s = None
+            run.ended = True
+            del self._running[run]
+            if self._hung.pop(run, None) is None:
+                self._room += 1
+            owner.moved(run)
+            self._go_on()
+
+    async def _run_one_by_one(self, owner: Owner, run: Run) -> None:
+        told_s = self._clock.monotonic_s()
+        for message in run.messages:
+            if run.cancelled or not owner.may_start():
+                return
+            run.since_s = self._clock.monotonic_s()
+            try:
+                verdict = judge(await self._call(message), 1)
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
+                verdict = raised(error, 1)
+            if run.timed_out_at is not None:
+                return
+            if verdict.failure is not None:
+                run.failure = verdict.failure
+                return
+            run.done += 1
+            if run.since_s - told_s > _REPORT_S:
+                told_s = run.since_s
+                owner.moved(run)
+
+    async def _run_batch(self, owner: Owner, run: Run) -> None:
+        if run.cancelled or not owner.may_start():
+            return
+        run.since_s = self._clock.monotonic_s()
+        messages = list(run.messages)
+        try:
+            verdict = judge(await self._call(messages), len(messages))
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
+            verdict = raised(error, len(messages))
+        apply(run, verdict)
+
+
+def apply(run: Run, verdict: Verdict) -> None:
+    """Write down what became of a batch, unless it was given up meanwhile."""
+    if run.timed_out_at is None:
+        run.failure = verdict.failure
+        run.done = verdict.succeeded

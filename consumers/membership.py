@@ -1,0 +1,188 @@
+"""A consumer's place in its group: the topics it subscribes to, where the group begins on them, and the queues that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ..coordinator.balance import Queue
+from ..coordinator.coordination import Coordination
+from ..coordinator.groups import GroupRecord, check_group_name
+from ..coordinator.keeper import QueueKeeper
+from ..coordinator.ownership import Ownership
+from ..coordinator.session import LeaseLost
+from ..coordinator.worker import Member
+from ..log.backoff import Backoff
+from ..log.errors import PenstockError, RetryError, UnknownOutcome
+from ..log.lake import Lake
+from ..log.reader import Position, Reader
+from ..log.topics import Topic
+from .feed import Feed
+
+log = logging.getLogger("penstock.consumers")
+
+_TROUBLE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a consumer states of one topic."""
+
+    filter: str | None = None
+    """Tags; None: whatever the group takes."""
+    start: Position = "earliest"
+    """Where the group begins if nobody of it has consumed the topic before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a round brought."""
+
+    record: GroupRecord
+    taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
+    drain: tuple[Queue, ...] = ()
+    may_leave: bool = False
+
+
+class Membership:
+    """Joins a group, and joins it again when the lease was lost."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        coordination: Coordination,
+        *,
+        group: str,
+        subscriptions: Mapping[str, Subscription],
+        stated: Mapping[str, object],
+    ) -> None:
+        check_group_name(group)
+        self._lake = lake
+        self._coordination = coordination
+        self._group = group
+        self._subscriptions = dict(subscriptions)
+        self._stated = dict(stated)
+        filters = {topic: one.filter for topic, one in subscriptions.items() if one.filter is not None}
+        if filters:
+            self._stated["filters"] = filters
+        self._topics: dict[str, Topic] = {}
+        self._feeds: dict[str, Feed] = {}
+        self._member: Member | None = None
+        self._ownership: Ownership | None = None
+        self._failure: PenstockError | None = None
+        self.leaving = False
+        self._pause = Backoff(_TROUBLE_S)
+
+    @property
+    def member(self) -> Member:
+        """As which it lives now."""
+        assert self._member is not None, "it has begun"
+        return self._member
+
+    @property
+    def queues(self) -> dict[str, int]:
+        """How many every topic has."""
+        return {name: topic.settings.queues for name, topic in self._topics.items()}
+
+    def feed(self, topic: str) -> Feed:
+        """The rows of a topic."""
+        return self._feeds[topic]
+
+    async def begin(self) -> GroupRecord:
+        """Open the topics, see that group and positions exist, and join. Raises what does not fit."""
+        for name in self._subscriptions:
+            self._topics[name] = await self._lake.topic(name)
+        record = await self._coordination.groups.ensure(self._group, self._stated)
+        for name, topic in self._topics.items():
+            record = await self._begin_topic(name, topic)
+            self._feeds[name] = Feed(topic)
+        await self._join()
+        return record
+
+    async def _begin_topic(self, name: str, topic: Topic) -> GroupRecord:
+        async def resolve() -> tuple[int, ...]:
+            offsets = await Reader(topic).resolve(self._subscriptions[name].start)
+            return tuple(offsets[queue] for queue in range(topic.settings.queues))
+
+        return await self._coordination.groups.begin(self._group, name, topic.tail.state.created_entry, resolve)
+
+    async def _join(self) -> None:
+        coordination = self._coordination
+        self._member = await coordination.worker.join(self._group, tuple(self._topics))
+        self._member.busy = True
+        self._ownership = Ownership(
+            coordination.cells,
+            coordination.groups,
+            coordination.watch,
+            self._member,
+            self._lake.runtime,
+            group=self._group,
+            queues=self.queues,
+            lease_s=coordination.worker.lease_s,
+        )
+        if self.leaving:
+            await self._ownership.give_up()
+
+    async def round(self) -> Change | None:
+        """Look around once; None when that failed, and is to be tried again. Raises what makes going on impossible."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._ownership is None:
+                await self._join()
+            assert self._ownership is not None, "it joined"
+            self.member.progressed()
+            found = await self._ownership.round()
+        except LeaseLost as error:
+            self._ownership = None
+            if self.leaving:
+                self._failure = None
+                return Change(await self._coordination.groups.get(self._group), may_leave=True)
+            log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error)
+        except (RetryError, UnknownOutcome) as error:
+            log.warning("group %s: %s", self._group, error)
+        else:
+            self._pause = Backoff(_TROUBLE_S)
+            return Change(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
+        await asyncio.sleep(self._pause.next_s())
+        return None
+
+    async def rest(self, lives: Collection[asyncio.Task[None]]) -> None:
+        """Until the next round may bring something, or one of these has ended."""
+        if self._ownership is None:
+            return
+        resting = asyncio.ensure_future(self._ownership.rest())
+        try:
+            await asyncio.wait([resting, *lives], return_when=asyncio.FIRST_COMPLETED)
+            if resting.done():
+                with suppress(RetryError, UnknownOutcome):
+                    resting.result()
+        finally:
+            resting.cancel()
+            await asyncio.gather(resting, return_exceptions=True)
+
+    async def give_up(self) -> None:
+        """Begin to leave: take nothing more, and drain."""
+        self.leaving = True
+        if self._ownership is not None:
+            with suppress(RetryError, UnknownOutcome, LeaseLost):
+                await self._ownership.give_up()
+            self._ownership.wake()
+
+    def fail(self, error: PenstockError) -> None:
+        """End with an error, at the next round."""
+        self._failure = error
+        if self._ownership is not None:
+            self._ownership.wake()
+
+    async def end(self) -> None:
+        """Leave, and let go of everything."""
+        if self._ownership is not None:
+            await self._ownership.leave()
+        elif self._member is not None:
+            await self._member.leave()
+        for feed in self._feeds.values():
+            await feed.close()

@@ -1,0 +1,87 @@
+"""What a listener says of a message, or of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import TypeAlias
+
+from ..log.errors import InvalidArgument
+from .lanes import Failure
+
+
+class ConsumeResult(Enum):
+    """What became of a message in a listener."""
+
+    SUCCESS = "success"
+    """It is done, and never handed out again."""
+    FAILURE = "failure"
+    """It is run again after the interval of the group's retry policy; at the end of its attempts the dead-letter policy applies."""
+    DEAD_LETTER = "dead_letter"
+    """It can never succeed: the dead-letter policy applies at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfter:
+    """A failure, to be run again after ``delay`` instead of the policy's interval."""
+
+    delay: timedelta
+    reason: str = "the listener asked for a retry"
+
+    def __post_init__(self) -> None:
+        delay: object = self.delay
+        if not isinstance(delay, timedelta) or delay < timedelta(0):
+            raise InvalidArgument("a retry's delay is a timedelta, not below zero", operation="consume", observed=delay)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """A batch of which the first ``succeeded`` messages are done, and the next one is not."""
+
+    succeeded: int
+    then: ConsumeResult | RetryAfter = ConsumeResult.FAILURE
+    """Of the first that did not succeed."""
+
+
+Result: TypeAlias = ConsumeResult | RetryAfter
+AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A result, checked: how many messages of a run's rest succeeded, and what failed then."""
+
+    succeeded: int
+    failure: Failure | None = None
+
+
+def judge(result: object, count: int) -> Verdict:
+    """What a listener's answer about ``count`` messages means; anything that is no answer is a failure that says so."""
+    if result is ConsumeResult.SUCCESS:
+        return Verdict(count)
+    if isinstance(result, BatchResult):
+        if isinstance(result.succeeded, bool) or not isinstance(result.succeeded, int) or not 0 <= result.succeeded <= count:
+            return Verdict(0, Failure(f"the listener answered {result!r} to a batch of {count}", blamed=count == 1))
+        if result.succeeded == count:
+            return Verdict(count)
+        return Verdict(result.succeeded, _failure(result.then, 1))
+    return Verdict(0, _failure(result, count))
+
+
+def raised(error: BaseException, count: int) -> Verdict:
+    """What an exception in a listener means."""
+    return Verdict(0, Failure(f"{type(error).__name__}: {error}", blamed=count == 1))
+
+
+def _failure(result: object, count: int) -> Failure:
+    blamed = count == 1
+    match result:
+        case RetryAfter(delay, reason):
+            return Failure(reason, retry_after_ms=round(delay.total_seconds() * 1000), blamed=blamed)
+        case ConsumeResult.FAILURE:
+            return Failure("the listener answered FAILURE", blamed=blamed)
+        case ConsumeResult.DEAD_LETTER:
+            return Failure("the listener answered DEAD_LETTER", rejected=True, blamed=blamed)
+        case _:
+            return Failure(f"the listener answered {result!r}, which is no ConsumeResult", blamed=blamed)
