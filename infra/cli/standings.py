@@ -115,13 +115,13 @@ def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> Non
         while True:
             output.emit(_document(lake.describe_group(group)))
             time.sleep(interval.total_seconds())
-    parts, trouble = _parts(lake.describe_group(group)), ""
+    parts, trouble = _brief(lake.describe_group(group)), ""
     with output.refreshed() as draw:
         while True:
             draw([*parts, trouble])
             time.sleep(interval.total_seconds())
             try:
-                parts, trouble = _parts(lake.describe_group(group)), ""
+                parts, trouble = _brief(lake.describe_group(group)), ""
             except RetryError as error:
                 trouble = f"{error.message}; trying again"
 
@@ -129,10 +129,21 @@ def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> Non
 def _parts(found: GroupDescription) -> list[Table | str]:
     """What people see."""
     facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
-    parts: list[Table | str] = [output.grid((found.name, ""), [(name, output.shown(value)) for name, value in facts])]
+    return [output.grid((found.name, ""), [(name, output.shown(value)) for name, value in facts]), *_queues(found)]
+
+
+def _brief(found: GroupDescription) -> list[Table | str]:
+    """The same, so that 16 queues fit on a terminal."""
+    facts = (("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time)))
+    line = "   ".join(f"{name} {output.shown(value)}" for name, value in facts)
+    return [f"{found.name}   {found.settings.delivery_order}   {line}", *_queues(found)]
+
+
+def _queues(found: GroupDescription) -> list[Table | str]:
+    parts: list[Table | str] = []
     for topic, queues in _by_topic(found.queues).items():
         parts += [f"\n{topic}", output.grid(_COLUMNS, map(_row, queues))]
-    return parts if found.queues else [*parts, "\nIt has not begun on any topic."]
+    return parts or ["\nIt has not begun on any topic."]
 
 
 def _age(age: timedelta) -> timedelta:
