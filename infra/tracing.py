@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from ..consumers.results import judge
 from ..log.messages import Message
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def traced(listener: L, *, group: str | None = None, tracer: Tracer | None = Non
     """A listener that runs inside a span ``process <topic>`` of kind CONSUMER.
 
     A single message's context is the span's parent; those of a batch are links, as they may belong to many traces. The span fails when the
-    listener raises or returns FAILURE; what it returns or raises is passed on. An asyncio listener stays one. ``tracer`` is
+    listener raises, or returns what a consumer takes for a failure; both are passed on. An asyncio listener stays one. ``tracer`` is
     ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
     """
     try:
@@ -78,14 +79,14 @@ def traced(listener: L, *, group: str | None = None, tracer: Tracer | None = Non
         @functools.wraps(listener)
         async def listen_async(delivered: Any, *args: Any) -> Any:  # noqa: ANN401 - whatever the listener takes and returns
             with _span(using, delivered, group) as span:
-                return _noted(span, await listener(delivered, *args))
+                return _noted(span, await listener(delivered, *args), delivered)
 
         return cast("L", listen_async)
 
     @functools.wraps(listener)
     def listen(delivered: Any, *args: Any) -> Any:  # noqa: ANN401 - whatever the listener takes and returns
         with _span(using, delivered, group) as span:
-            return _noted(span, listener(delivered, *args))
+            return _noted(span, listener(delivered, *args), delivered)
 
     return cast("L", listen)
 
@@ -141,10 +142,11 @@ def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: boo
     return attributes
 
 
-def _noted(span: Span, result: object) -> object:
-    """The result, and the span failed with it."""
+def _noted(span: Span, result: object, delivered: _Delivered | Sequence[_Delivered]) -> object:
+    """The result; the span has failed when the consumer will call it a failure."""
     from opentelemetry.trace import Status, StatusCode
 
-    if getattr(result, "name", None) == "FAILURE":
-        span.set_status(Status(StatusCode.ERROR, "the listener returned FAILURE"))
+    verdict = judge(result, 1 if hasattr(delivered, "properties") else len(delivered))
+    if verdict.failure is not None:
+        span.set_status(Status(StatusCode.ERROR, verdict.failure.reason))
     return result

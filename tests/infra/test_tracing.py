@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from collections.abc import Sequence
-from enum import Enum
+from datetime import timedelta
 
 import pytest
 from opentelemetry import trace
@@ -16,17 +15,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 import penstock
+from penstock.consumers.results import BatchResult, ConsumeResult, RetryAfter
 from penstock.infra.tracing import traced, with_context
 from tests.lakes import read_all, send_all
 
 FOREIGN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Outcome(Enum):
-    """As listeners return it."""
-
-    SUCCESS = 1
-    FAILURE = 2
 
 
 class Traces:
@@ -64,6 +57,10 @@ def message(**properties: str) -> penstock.Message:
     return penstock.Message(b"paid", message_group="user-7", properties=properties)
 
 
+def _succeed(_: object) -> ConsumeResult:
+    return ConsumeResult.SUCCESS
+
+
 def ids(span: ReadableSpan) -> tuple[int, int]:
     context = span.get_span_context()
     assert context is not None
@@ -75,13 +72,13 @@ def test_a_listener_runs_in_a_span_below_the_sender_s(traces: Traces) -> None:
         (view,) = sent(with_context(message(amount="10")))
     seen: list[object] = []
 
-    def listen(one: penstock.MessageView) -> str:
+    def listen(one: penstock.MessageView) -> ConsumeResult:
         """What a listener does."""
         seen.append((one, trace.get_current_span().get_span_context().span_id))
-        return "done"
+        return ConsumeResult.SUCCESS
 
     listener = traced(listen, group="billing", tracer=traces.tracer)
-    assert listener(view) == "done"
+    assert listener(view) is ConsumeResult.SUCCESS
     assert listener.__doc__ == "What a listener does."
     span, sender = traces.only("process orders"), traces.only("checkout")
     assert seen == [(view, ids(span)[1])]
@@ -106,13 +103,13 @@ def test_a_listener_runs_in_a_span_below_the_sender_s(traces: Traces) -> None:
 def test_what_the_worker_was_doing_is_no_parent(traces: Traces) -> None:
     (view,) = sent(message())
     with traces.tracer.start_as_current_span("worker"):
-        traced(lambda one: one, tracer=traces.tracer)(view)
+        traced(_succeed, tracer=traces.tracer)(view)
     assert traces.only("process orders").parent is None
 
 
 def test_a_context_of_any_other_sender_is_taken_up(traces: Traces) -> None:
     (view,) = sent(message(traceparent=FOREIGN, tracestate="vendor=1"))
-    traced(lambda one: one, tracer=traces.tracer)(view)
+    traced(_succeed, tracer=traces.tracer)(view)
     parent = traces.only("process orders").parent
     assert parent is not None
     assert f"{parent.trace_id:032x}-{parent.span_id:016x}" in FOREIGN
@@ -122,7 +119,7 @@ def test_a_context_of_any_other_sender_is_taken_up(traces: Traces) -> None:
 @pytest.mark.parametrize("bad", ["", "nonsense", "00-0-0-00", FOREIGN + "-more"])
 def test_a_context_that_is_none_begins_a_trace(traces: Traces, bad: str) -> None:
     (view,) = sent(message(traceparent=bad))
-    traced(lambda one: one, tracer=traces.tracer)(view)
+    traced(_succeed, tracer=traces.tracer)(view)
     assert traces.only("process orders").parent is None
 
 
@@ -133,10 +130,7 @@ def test_a_batch_links_every_sender_once(traces: Traces) -> None:
             outgoing += [with_context(message()), with_context(message())]
     views = sent(*outgoing, message())
 
-    def listen(batch: Sequence[penstock.MessageView]) -> int:
-        return len(batch)
-
-    assert traced(listen, tracer=traces.tracer)(views) == 5
+    assert traced(_succeed, tracer=traces.tracer)(views) is ConsumeResult.SUCCESS
     span = traces.only("process orders")
     assert span.parent is None
     assert [(link.context.trace_id, link.context.span_id) for link in span.links] == [
@@ -158,23 +152,40 @@ def test_a_listener_that_raises_fails_its_span_and_still_raises(traces: Traces) 
     assert [event.name for event in span.events] == ["exception"]
 
 
-@pytest.mark.parametrize(("outcome", "status"), [(Outcome.SUCCESS, StatusCode.UNSET), (Outcome.FAILURE, StatusCode.ERROR)])
-def test_failure_returned_fails_the_span(traces: Traces, outcome: Outcome, status: StatusCode) -> None:
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ConsumeResult.SUCCESS, None),
+        (BatchResult(1), None),
+        (ConsumeResult.FAILURE, "the listener answered FAILURE"),
+        (ConsumeResult.DEAD_LETTER, "the listener answered DEAD_LETTER"),
+        (RetryAfter(timedelta(seconds=5), "busy"), "busy"),
+        (None, "the listener answered None, which is no ConsumeResult"),
+    ],
+)
+def test_a_span_fails_with_what_a_consumer_takes_for_a_failure(traces: Traces, result: object, reason: str | None) -> None:
     (view,) = sent(message())
-    assert traced(lambda _: outcome, tracer=traces.tracer)(view) is outcome
-    assert traces.only("process orders").status.status_code is status
+    assert traced(lambda _: result, tracer=traces.tracer)(view) is result
+    status = traces.only("process orders").status
+    assert (status.status_code, status.description) == (StatusCode.ERROR if reason else StatusCode.UNSET, reason)
+
+
+def test_a_batch_that_succeeded_in_part_fails_its_span(traces: Traces) -> None:
+    views = sent(message(), message(), message())
+    traced(lambda _: BatchResult(2), tracer=traces.tracer)(views)
+    assert traces.only("process orders").status.status_code is StatusCode.ERROR
 
 
 def test_an_asyncio_listener_stays_one(traces: Traces) -> None:
-    async def listen(one: penstock.MessageView) -> Outcome:
+    async def listen(one: penstock.MessageView) -> ConsumeResult:
         await asyncio.sleep(0)
         assert trace.get_current_span().is_recording()
-        return Outcome.FAILURE
+        return ConsumeResult.FAILURE
 
     (view,) = sent(message())
     listener = traced(listen, tracer=traces.tracer)
     assert asyncio.iscoroutinefunction(listener)
-    assert asyncio.run(listener(view)) is Outcome.FAILURE
+    assert asyncio.run(listener(view)) is ConsumeResult.FAILURE
     assert traces.only("process orders").status.status_code is StatusCode.ERROR
 
 
