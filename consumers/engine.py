@@ -155,8 +155,8 @@ class QueueEngine:
                 run.cancelled = True
             self.keeper.lose()
             background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling] if self._recalling else [])]
-            for task in background:
-                task.cancel()
+            for one in background:
+                one.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             await self._feed.detach(self.queue)
             self.ended.set()
