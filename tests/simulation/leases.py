@@ -1,0 +1,401 @@
+"""A fleet that leases queues under faults: workers whose members take, hold, lose and hand over cells, and a table that judges every write."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from penstock.coordinator.balance import Queue
+from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.cell_codec import decode_cell
+from penstock.coordinator.cells import Cells
+from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.keeper import OwnershipLost, QueueKeeper
+from penstock.coordinator.keys import QUEUES, WORKERS, queue_key, worker_key, worker_of
+from penstock.coordinator.lake_cell import LakeCell
+from penstock.coordinator.lease import Heartbeat, decode_heartbeat
+from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.ownership import Ownership
+from penstock.coordinator.records import Groups
+from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.tables.memory import MemoryTable
+from penstock.coordinator.watch import Watch
+from penstock.coordinator.worker import LeaseLost, Member, Worker
+from penstock.log.errors import RetryError, UnknownOutcome
+from tests.simulation.faults import FaultPlan
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.process import Crashed, SimClock, SimProcess
+from tests.simulation.table import CALM_NETWORK
+
+GROUP = "billing"
+Ending = Literal["crash", "leave"]
+_ID_BYTES = 16
+
+
+class Take(NamedTuple):
+    """A change of owner, as the table carried it out."""
+
+    at_s: float
+    key: str
+    epoch: int
+    owner: str
+    before: str
+
+
+class Ledger(MemoryTable):
+    """The table, which looks at every write that it carries out."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(name="ledger")
+        self._fleet = fleet
+        self.takes: list[Take] = []
+        self.released_s: dict[str, float] = {}
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        before = self._cells.get(key)
+        version = await super().put(key, data, expected=expected)
+        old = before.data[_ID_BYTES:] if before is not None else None
+        if key.startswith(QUEUES):
+            self._judge_queue(key, decode_cell(old, where=key) if old else QueueCell(), decode_cell(data[_ID_BYTES:], where=key))
+        elif key.startswith(WORKERS):
+            new = decode_heartbeat(data[_ID_BYTES:], where=key)
+            self._judge_heartbeat(key, decode_heartbeat(old, where=key) if old else None, new)
+        return version
+
+    def cell(self, key: str) -> QueueCell:
+        found = self._cells.get(key)
+        return decode_cell(found.data[_ID_BYTES:], where=key) if found is not None else QueueCell()
+
+    def heartbeat(self, worker: str) -> Heartbeat | None:
+        found = self._cells.get(worker_key(worker))
+        return decode_heartbeat(found.data[_ID_BYTES:], where=worker) if found is not None else None
+
+    def is_over(self, member: str) -> bool:
+        """For certain: nothing can bring it back."""
+        found = self.heartbeat(worker_of(member))
+        return found is None or found.fenced or not any(f"{found.worker}/{one.number}" == member for one in found.members)
+
+    def _judge_queue(self, key: str, old: QueueCell, new: QueueCell) -> None:
+        if new.epoch < old.epoch:
+            self._fleet.blame(f"{key}: epoch {old.epoch} went back to {new.epoch}")
+        elif new.epoch == old.epoch:
+            if new.owner != old.owner and new.owner:
+                self._fleet.blame(f"{key}: epoch {new.epoch} has two owners, {old.owner or 'nobody'} and {new.owner}")
+            if old.owner and not new.owner:
+                self.released_s[key] = self._fleet.now_s
+            if not old.owner:
+                self._fleet.blame(f"{key}: written in epoch {new.epoch} after it was released")
+        else:
+            if new.epoch != old.epoch + 1 or not new.owner:
+                self._fleet.blame(f"{key}: taken from epoch {old.epoch} to {new.epoch} by {new.owner!r}")
+            if old.owner not in {"", new.owner} and not self.is_over(old.owner):
+                self._fleet.blame(f"{key}: taken by {new.owner} while {old.owner} was not over")
+            if self.is_over(new.owner):
+                self._fleet.counts["a take landed after its taker was over"] += 1
+            self.takes.append(Take(self._fleet.now_s, key, new.epoch, new.owner, old.owner))
+
+    def _judge_heartbeat(self, key: str, old: Heartbeat | None, new: Heartbeat) -> None:
+        if old is not None and old.fenced and not new.fenced:
+            self._fleet.blame(f"{key}: revived after it was fenced")
+        if old is not None and not {one.number for one in new.members} <= {one.number for one in old.members}:
+            known = max((one.number for one in old.members), default=0)
+            if any(one.number <= known and one not in old.members for one in new.members):
+                self._fleet.blame(f"{key}: lists a member again that was over")
+        if new.fenced:
+            self._fleet.counts["left" if not new.members else "fenced"] += 1
+            self._fleet.fenced_s[new.worker] = self._fleet.now_s
+
+
+@dataclass(kw_only=True)
+class Habits:
+    """How the fleet lives."""
+
+    machines: int = 3
+    queues: Mapping[str, int] = field(default_factory=lambda: {"orders": 8})
+    lease_s: float = 5.0
+    drift: float = 0.0
+    work_s: tuple[float, float] = (0.01, 0.5)
+    rest_s: float = 0.5
+    """Between two messages of a queue, on average."""
+    gap: float = 0.0
+    """How often a process is paused between asking whether it may start and starting."""
+
+
+class Fleet:
+    """One run."""
+
+    def __init__(
+        self, seed: int | str, habits: Habits | None = None, *, plan: FaultPlan | None = None, network: Network | None = None
+    ) -> None:
+        self.kernel = Kernel(seed, max_steps=3_000_000)
+        self.habits = habits or Habits()
+        self.table = self.kernel.table(plan=plan, network=network or CALM_NETWORK)
+        self.ledger = Ledger(self)
+        self.table.memory = self.ledger
+        self.wrong: list[str] = []
+        self.machines: list[Machine] = []
+        self.fenced_s: dict[str, float] = {}
+        self.work: Counter[str] = Counter()
+        """Messages settled, by member."""
+
+    @property
+    def now_s(self) -> float:
+        return self.kernel.loop.now
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.kernel.counts
+
+    def blame(self, what: str) -> None:
+        self.wrong.append(f"{self.now_s:.3f} s: {what}")
+
+    def keys(self) -> dict[Queue, str]:
+        return {
+            (topic, queue): queue_key(GROUP, topic, queue) for topic, count in self.habits.queues.items() for queue in range(count)
+        }
+
+    def owners(self) -> dict[Queue, str]:
+        """As the table has it now."""
+        return {queue: self.ledger.cell(key).owner for queue, key in self.keys().items()}
+
+    async def found(self) -> None:
+        """Make the group, before anything goes wrong."""
+        active, self.table.plan = self.table.plan, None
+        process = self.kernel.process("founder")
+        await process.run(self._found(process))
+        self.table.plan = active
+
+    async def _found(self, process: SimProcess) -> None:
+        groups = make_groups(self, process)
+        await groups.create(GROUP, GroupSettings())
+        for topic, count in self.habits.queues.items():
+            await groups.begin(GROUP, topic, 1, lambda count=count: _zeros(count))  # type: ignore[misc]
+
+    def machine(self, topics: tuple[str, ...] | None = None, *, start: bool = True) -> Machine:
+        """One more machine, with a process that consumes; started again when it crashes, until it is stopped."""
+        machine = Machine(self, f"m{len(self.machines)}", topics or tuple(self.habits.queues))
+        self.machines.append(machine)
+        if start:
+            machine.start()
+        return machine
+
+    async def until(self, what: str, condition: Callable[[], bool], *, within_s: float) -> float:
+        """Wait for a condition; returns how long it took, and raises when it takes longer."""
+        began_s = self.now_s
+        while not condition():
+            if self.now_s - began_s > within_s:
+                raise AssertionError(f"not {what} within {within_s:g} s: {self.owners()}")
+            await asyncio.sleep(0.01)
+        return self.now_s - began_s
+
+    def is_even(self) -> bool:
+        """Whether every queue is owned by a member that lives, and none has more than its share (when all consume the same)."""
+        living = [machine.alive() for machine in self.machines if machine.restarts]
+        alive = [consumer.member.id for consumer in living if consumer is not None and consumer.member is not None]
+        if len(alive) < len(living) or any(self.ledger.is_over(member) for member in alive):
+            return False
+        owners = self.owners()
+        shares = Counter(owners.values())
+        return set(owners.values()) <= set(alive) and max(shares.values()) <= -(-len(owners) // len(alive))
+
+    def end_faults(self) -> None:
+        self.table.plan = None
+        self.habits = replace(self.habits, gap=0.0)
+
+
+class Machine:
+    """A machine, and the process on it, life after life."""
+
+    def __init__(self, fleet: Fleet, name: str, topics: tuple[str, ...]) -> None:
+        self.fleet = fleet
+        self.name = name
+        self.topics = topics
+        self.process: SimProcess | None = None
+        self.consumer: Consumer | None = None
+        self.restarts = True
+        self._rng = fleet.kernel.rng(f"machine/{name}")
+        self._clock: SimClock | None = None
+        self._life: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._life = asyncio.ensure_future(self._live())
+
+    def alive(self) -> Consumer | None:
+        """Its consumer, if it is one that others should count on."""
+        if self.process is None or self.process.crashed or self.consumer is None or self.consumer.leaving:
+            return None
+        return self.consumer
+
+    async def stop(self, how: Ending) -> None:
+        """End its process for good."""
+        self.restarts = False
+        assert self._life is not None
+        if how == "crash" and self.process is not None:
+            self.process.crash()
+        elif self.consumer is not None and self.process is not None:
+            self.process.call(self.consumer.leave)
+        await self._life
+
+    async def deploy(self) -> None:
+        """Let the process leave; the next one starts by itself."""
+        if self.process is not None and self.consumer is not None and not self.process.crashed:
+            self.fleet.counts["deploy"] += 1
+            self.process.call(self.consumer.leave)
+            await self.process.ended()
+
+    async def _live(self) -> None:
+        while True:
+            self.process = self.fleet.kernel.process(self.name, max_drift=self.fleet.habits.drift, clock=self._clock)
+            self._clock = self.process.clock
+            self.consumer = self.process.call(Consumer, self)
+            with suppress(Crashed):
+                await self.process.run(self.consumer.live())
+            self.process.crash()
+            if not self.restarts:
+                return
+            self.fleet.counts["restart"] += 1
+            await asyncio.sleep(self._rng.uniform(0.05, 3.0))
+
+
+class Consumer:
+    """A process with one member at a time, which works on whatever it owns."""
+
+    def __init__(self, machine: Machine) -> None:
+        assert machine.process is not None
+        self.fleet = machine.fleet
+        self.process = machine.process
+        self.queues = {topic: self.fleet.habits.queues[topic] for topic in machine.topics}
+        self.rng: random.Random = self.fleet.kernel.rng(f"work/{self.process.name}")
+        runtime = self.process.runtime
+        self.cells = Cells(self.fleet.table.client(self.process), runtime)
+        self.groups = make_groups(self.fleet, self.process, self.cells)
+        self.worker = Worker(self.cells, runtime, lease_s=self.fleet.habits.lease_s, label=machine.name)
+        self.watch = Watch(self.cells, runtime)
+        self.member: Member | None = None
+        self.ownership: Ownership | None = None
+        self.leaving = False
+        self._drain: set[Queue] = set()
+        self._drained = asyncio.Event()
+
+    def leave(self) -> None:
+        """End in order, from the next turn on."""
+        self.leaving = True
+        if self.ownership is not None:
+            self.ownership.wake()
+
+    async def live(self) -> None:
+        while not self.leaving:
+            try:
+                self.member = await self.worker.join(GROUP, tuple(self.queues))
+            except LeaseLost:
+                self.fleet.counts["joining took a lease"] += 1
+                continue
+            self.ownership = Ownership(
+                self.cells,
+                self.groups,
+                self.watch,
+                self.member,
+                self.process.runtime,
+                group=GROUP,
+                queues=self.queues,
+                lease_s=self.worker.lease_s,
+            )
+            with suppress(LeaseLost):
+                await self._consume(self.member, self.ownership)
+                return
+            self.fleet.counts["lease lost"] += 1
+
+    async def _consume(self, member: Member, ownership: Ownership) -> None:
+        working: set[asyncio.Task[None]] = set()
+        told = False
+        while True:
+            try:
+                if self.leaving and not told:
+                    await ownership.give_up()
+                    told = True
+                around = await ownership.round()
+            except (RetryError, UnknownOutcome):
+                self.fleet.counts["round failed"] += 1
+            else:
+                for queue, keeper in around.taken.items():
+                    working.add(asyncio.ensure_future(self._work(member, queue, keeper)))
+                if self._drain != (drain := set(around.drain)):
+                    self._drain = drain
+                    self._drained.set()
+                    self._drained = asyncio.Event()
+                if told and not ownership.keepers:
+                    break
+            await ownership.rest()
+        await ownership.leave()
+        for task in working:
+            await task
+
+    async def _work(self, member: Member, queue: Queue, keeper: QueueKeeper) -> None:
+        with suppress(OwnershipLost):
+            await keeper.change(_with_suspects_settled)
+            while not keeper.ended.is_set():
+                if queue in self._drain:
+                    await keeper.release()
+                    self.fleet.counts["released"] += 1
+                    if self.ownership is not None:
+                        self.ownership.wake()
+                    return
+                await self._work_once(member, keeper)
+                if queue not in self._drain:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.rng.expovariate(1 / self.fleet.habits.rest_s)):
+                            await self._drained.wait()
+
+    async def _work_once(self, member: Member, keeper: QueueKeeper) -> None:
+        await self.worker.awake()
+        offset = max(keeper.cell.settled.limit, keeper.cell.granted.limit)
+        one = OffsetSet.of([(offset, offset + 1)])
+        self.worker.started(1)
+        try:
+            await keeper.change(lambda cell: cell.with_granted(one))
+            if not member.may_start() or keeper.ended.is_set():
+                await keeper.change(lambda cell: cell.with_ungranted(one))
+                return
+            if self.rng.random() < self.fleet.habits.gap:
+                self.process.pause(self.rng.uniform(0.1, 3 * self.fleet.habits.lease_s))
+                await asyncio.sleep(0)
+                excused = True
+            else:
+                excused = False
+            self._starts(member, keeper, excused=excused)
+            await asyncio.sleep(self.rng.uniform(*self.fleet.habits.work_s))
+            await keeper.change(lambda cell: cell.with_settled(one))
+            self.fleet.work[member.id] += 1
+        finally:
+            self.worker.finished(1)
+
+    def _starts(self, member: Member, keeper: QueueKeeper, *, excused: bool) -> None:
+        """It was just told that it may: then nobody else can be the owner."""
+        cell = self.fleet.ledger.cell(keeper.key)
+        self.fleet.counts["start"] += 1
+        if (cell.owner, cell.epoch) != (member.id, keeper.epoch) or self.fleet.ledger.is_over(member.id):
+            if excused:
+                self.fleet.counts["start of a zombie, paused after it asked"] += 1
+            else:
+                self.fleet.blame(
+                    f"{keeper.key}: {member.id} starts in epoch {keeper.epoch}, which is {cell.owner}'s in epoch {cell.epoch}"
+                )
+
+
+def make_groups(fleet: Fleet, process: SimProcess, cells: Cells | None = None) -> Groups:
+    cells = cells or Cells(fleet.table.client(process), process.runtime)
+    return Groups(cells, process.runtime, LakeCell(cells, process.runtime, None))
+
+
+def _with_suspects_settled(cell: QueueCell) -> QueueCell:
+    return cell.with_settled(OffsetSet.of_offsets(sorted(cell.tries))) if cell.tries else cell
+
+
+async def _zeros(count: int) -> tuple[int, ...]:
+    return (0,) * count
