@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Message, aio, connect
-from penstock.coordinator import Coordination, open_table
+from penstock import GroupNotFound, Lake, Message, StoreUnavailable, aio, connect
+from penstock.coordinator import Coordination, GroupDescription, open_table
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.keys import worker_key
 from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
@@ -326,6 +326,21 @@ def test_watching_in_a_pipe_ends_with_the_group(penstock: Penstock, shop: Path) 
         assert "there is no such consumer group" in (await watching).err
 
     asyncio.run(main())
+
+
+def test_watching_outlives_a_fault_that_passes(penstock: Penstock, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe, faults = Lake.describe_group, iter([None, StoreUnavailable("the store did not answer"), None, GroupNotFound("gone")])
+
+    def flaky(lake: Lake, name: str) -> GroupDescription:
+        if (fault := next(faults)) is not None:
+            raise fault
+        return describe(lake, name)
+
+    monkeypatch.setattr(Lake, "describe_group", flaky)
+    shown = penstock("group", "describe", "billing", "--watch", "--interval", "0s", code=2)
+    assert shown.out.count("billing   ORDERLY   members 0   lag 5   age ") == 3, "the last that is known stays"
+    assert shown.out.count("the store did not answer; trying again") == 1
+    assert "gone" in shown.err
 
 
 def _floors(line: bytes) -> list[int]:
