@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ..log.gathering import ProducerStatistics
 from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample
 
 _TOPIC = ("topic", "consumer_group")
@@ -164,11 +165,11 @@ def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator
             yield Sample(metric, labels, value)
 
 
-def producer_samples(producers: Iterable[tuple[str, int]]) -> Iterator[Sample]:
-    """The gauges of open producers, each given as its topic and the bytes that wait in it."""
-    for topic, waiting_bytes in producers:
+def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Iterator[Sample]:
+    """The gauges of open producers, as a lake's ``producer_statistics`` names them."""
+    for topic, statistics in producers:
         yield Sample(PRODUCER_CONNECTIONS, (topic,), 1)
-        yield Sample(PRODUCER_WAITING, (topic,), waiting_bytes)
+        yield Sample(PRODUCER_WAITING, (topic,), statistics.bytes_waiting)
 
 
 def _age_ms(since_ms: int | None, now_ms: int) -> int:

@@ -21,7 +21,7 @@ from .errors import (
     StoreUnavailable,
     UnknownOutcome,
 )
-from .gathering import ProducerOptions
+from .gathering import ProducerOptions, ProducerStatistics
 from .header import Epoch, Opening
 from .limits import PRODUCER_NAME_BYTES_MAX
 from .pending import Opened
@@ -155,6 +155,10 @@ class Lake:
         )
         self._producers = [one for one in self._producers if not one.closed] + [producer]
         return producer
+
+    def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
+        """Of each open producer, its topic and what it has done; any thread may ask."""
+        return [(one.topic, one.statistics()) for one in self._producers if not one.closed]
 
     async def reader(self, topic: str) -> Reader:
         """Open a reader of a topic. Raises `TopicNotFound`."""

@@ -58,6 +58,7 @@ class Producer:
         options: ProducerOptions,
     ) -> None:
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
+        self.topic = paths.topic
         self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
         self.id = id
         """The producer's name, or a random id."""

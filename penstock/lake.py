@@ -26,6 +26,7 @@ from penstock.log import (
     ObjectStore,
     Position,
     ProducerOptions,
+    ProducerStatistics,
     Runtime,
     TopicDescription,
     TopicLimits,
@@ -145,6 +146,10 @@ class Lake:
         core = self._portal.run(lambda: self._lake.producer(topic, name=name, options=options))
         self._producers.add(core)
         return Producer(core, self._portal)
+
+    def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
+        """Of each open producer, its topic and what it has done; for metrics."""
+        return self._lake.producer_statistics()
 
     def reader(self, topic: str) -> Reader:
         """Open a reader: any queue, from any place, without a consumer group."""

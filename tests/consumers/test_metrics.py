@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
+import penstock
 from penstock.consumers.metrics import Kind, MemoryMetrics, Metric, Sample
 from penstock.consumers.statistics import (
     CATALOGUE,
@@ -150,12 +152,20 @@ def test_a_topic_without_an_owned_queue_shows_that_it_has_none() -> None:
     assert found == {CONSUMER_CONNECTIONS: 1, TOPIC_QUEUES: 8, OWNED_QUEUES: 0}
 
 
-def test_producers_are_counted_by_topic() -> None:
+def test_a_lake_s_open_producers_are_counted_by_topic() -> None:
     metrics = MemoryMetrics()
-    metrics.watch(lambda: producer_samples([("orders", 10), ("orders", 5), ("audit", 0)]))
-    assert metrics.value(PRODUCER_CONNECTIONS, topic="orders") == 2
-    assert metrics.value(PRODUCER_WAITING, topic="orders") == 15
-    assert metrics.value(PRODUCER_CONNECTIONS, topic="audit") == 1
+    with penstock.connect("memory://") as lake:
+        for topic in ("orders", "audit"):
+            lake.create_topic(topic, queues=1)
+        forget = metrics.watch(lambda: producer_samples(lake.producer_statistics()))
+        with lake.producer("orders"), lake.producer("orders", linger=timedelta(hours=1)) as slow, lake.producer("audit"):
+            slow.send(penstock.Message(b"paid" * 1_000))
+            assert metrics.value(PRODUCER_CONNECTIONS, topic="orders") == 2
+            assert metrics.value(PRODUCER_CONNECTIONS, topic="audit") == 1
+            assert (metrics.value(PRODUCER_WAITING, topic="orders") or 0) >= 4_000
+            assert metrics.value(PRODUCER_WAITING, topic="audit") == 0
+        assert metrics.value(PRODUCER_CONNECTIONS, topic="orders") is None
+        forget()
 
 
 def test_a_metric_is_counted_as_what_it_is() -> None:

@@ -25,10 +25,12 @@ from penstock.consumers.statistics import (
     producer_samples,
 )
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
+from penstock.log import ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
 from tests.tree import ROOT
 
 GROUP = "billing"
+SENDING = ProducerStatistics(messages_durable=1, batches_durable=1, bytes_waiting=12, failed=False)
 ODD = '%DLQ%billing "x"\\\n'
 """What a label may hold that the text form must quote."""
 
@@ -45,7 +47,7 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     one = QueueStatistics(topic=topic, queue=2, lag_messages=40, inflight_messages=5, ready_messages=35, oldest_unsettled_ms=1_000)
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
-    metrics.watch(lambda: producer_samples([(topic, 12)]))
+    metrics.watch(lambda: producer_samples([(topic, SENDING)]))
 
 
 @pytest.fixture
@@ -174,7 +176,7 @@ def test_opentelemetry_adds_up_consumers_of_one_process_and_forgets_them(
     telemetry: tuple[OpenTelemetryMetrics, InMemoryMetricReader],
 ) -> None:
     metrics, reader = telemetry
-    forgets = [metrics.watch(lambda: producer_samples([("orders", 4)])) for _ in range(2)]
+    forgets = [metrics.watch(lambda: producer_samples([("orders", SENDING)])) for _ in range(2)]
     ((_, point),) = read_all(reader)["rocketmq_producer_connections"]
     assert point.value == 2  # type: ignore[attr-defined]
     forgets[0]()
