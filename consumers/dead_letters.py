@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
+from ..coordinator.cell import DeadLetters, QueueCell
 from ..coordinator.groups import check_group_name
 from ..log import CallError, Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ..log.limits import KIB
@@ -56,9 +58,9 @@ class Origin(NamedTuple):
 
 
 class DeadLettersAhead(CallError):
-    """The dead-letter queue holds later sequences than the cell has given.
+    """The dead-letter queue holds later sequences than the cell has given; nothing was written.
 
-    Another owner has gone on; or the cells were lost or begun anew, and their sequences must go on behind ``last_sequence``.
+    Another owner has gone on; or the cells were lost or begun anew, and must go on behind ``last_sequence``: see `renumbered`.
     """
 
     kind = "dead_letters_ahead"
@@ -148,6 +150,17 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
         group_bytes=origin.group_bytes,
     )
     return TopicSettings(queues=1, limits=limits)
+
+
+def renumbered(cell: QueueCell, last_sequence: int) -> QueueCell:
+    """With what it has assigned numbered anew, behind ``last_sequence``, if that is ahead of it.
+
+    Right for a cell whose owner met `DeadLettersAhead`: then nothing of it has been written, and who is not the owner cannot write the cell.
+    """
+    letters = cell.dead_letters
+    if letters.next_sequence > last_sequence:
+        return cell
+    return replace(cell, dead_letters=DeadLetters(last_sequence + 1 + len(letters.assigned), letters.assigned))
 
 
 def buried(letter: DeadLetter) -> dict[str, str]:

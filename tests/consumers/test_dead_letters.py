@@ -17,8 +17,10 @@ from penstock.consumers.dead_letters import (
     buried,
     dead_letter_topic,
     origin_of,
+    renumbered,
     unburied,
 )
+from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.keeper import OwnershipLost
 from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, TopicLimits, TopicSettings
 from penstock.log.limits import MIB, PRODUCER_NAME_BYTES_MAX
@@ -317,18 +319,24 @@ def test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_n
     Scene().play(script)
 
 
-def test_cells_that_begin_anew_are_noticed() -> None:
+def test_cells_that_begin_anew_are_noticed_and_numbered_behind_what_is_there() -> None:
     """Else what they give up would be taken for written."""
 
     async def script(scene: Scene) -> None:
         messages = await scene.sent(5)
         await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:4]))
+        cell = QueueCell().with_dead_letters([3, 4])
+        writer = DeadLetterWriter(scene.process(), "billing", "orders", 0)
         with pytest.raises(DeadLettersAhead, match=r"%DLQ%billing; expected: at most sequence 1; observed: sequence 3") as caught:
-            await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[3:]))
-        assert caught.value.last_sequence == 3
+            await writer.write(
+                [DeadLetter(sequence, messages[offset], 17, "") for offset, sequence in cell.dead_letters.sequences()]
+            )
         assert ids(await scene.read()) == ids(messages[:4])
-        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[4:], first=4))
-        assert ids(await scene.read()) == ids(messages)
+        cell = renumbered(cell, caught.value.last_sequence)
+        assert cell.dead_letters.sequences() == [(3, 4), (4, 5)]
+        assert renumbered(cell, caught.value.last_sequence) == cell
+        await writer.write([DeadLetter(sequence, messages[offset], 17, "") for offset, sequence in cell.dead_letters.sequences()])
+        assert ids(await scene.read()) == ids([*messages[:4], messages[3], messages[4]])
 
     Scene().play(script)
 
