@@ -9,6 +9,7 @@ GROUPS = "groups/"
 QUEUES = "queues/"
 ROLES = "roles/"
 MEMBERS = "members/"
+PLAYERS = "players/"
 
 
 def worker_key(worker: str) -> str:
@@ -34,6 +35,11 @@ def queue_keys(group: str, topic: str) -> str:
 def role_key(topic: str, role: str) -> str:
     """Who plays a role for a topic, as its maintenance."""
     return f"{ROLES}{topic_folder(topic)}/{role}"
+
+
+def players_key(role: str) -> str:
+    """Who takes part in a role, for any topic."""
+    return f"{PLAYERS}{role}"
 
 
 def member_key(group: str, topic: str, member: str) -> str:

@@ -19,7 +19,7 @@ from .balance import Queue, plan, share, sharing
 from .cell import QueueCell
 from .cell_codec import decode_cell
 from .cells import Cells, Stored
-from .groups import GroupNotFound, GroupRecord
+from .groups import ALL, GroupNotFound, GroupRecord
 from .keeper import OwnershipLost, QueueKeeper, take
 from .keys import queue_key
 from .lease import BEATS_PER_LEASE
@@ -62,8 +62,19 @@ class Round:
     """All that are to be given back: grant nothing more, let what runs end, then `QueueKeeper.release`."""
 
 
+def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
+    """The cell of a queue that nobody has taken yet. None when the group has not begun on the topic: it was deleted and made again."""
+    topic, number = queue
+    position = record.positions.get(topic)
+    if position is None or number >= len(position.offsets):
+        return None
+    return QueueCell(generation=position.generations[number], settled=Settled(position.offsets[number]))
+
+
 class Ownership:
     """The queues of one member of a consumer group. ``queues`` says how many each topic has that it consumes.
+
+    ``key`` and ``begin`` say where and what their cells are: the roles that processes play are leased in the same way.
 
     The consumer's loop calls `round`, does what it says, waits in `rest`, and begins again; a round that raises `RetryError` or
     `UnknownOutcome` has changed nothing that the next one does not tell.
@@ -80,6 +91,8 @@ class Ownership:
         group: str,
         queues: Mapping[str, int],
         lease_s: float,
+        key: Callable[[str, str, int], str] = queue_key,
+        begin: Callable[[GroupRecord, Queue], QueueCell | None] = beginning,
     ) -> None:
         self._cells = cells
         self._groups = groups
@@ -89,6 +102,8 @@ class Ownership:
         self._group = group
         self._queues = dict(queues)
         self._lease_s = lease_s
+        self._key = key
+        self._begin = begin
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._untold: dict[Queue, QueueKeeper] = {}
         self._leaving = False
@@ -120,6 +135,14 @@ class Ownership:
     def keepers(self) -> dict[Queue, QueueKeeper]:
         """Of the queues that are its own now, those that drain too."""
         return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
+
+    def consume(self, queues: Mapping[str, int]) -> None:
+        """From the next round on, other topics; what is owned of others is to be released by the caller."""
+        self._queues = dict(queues)
+
+    def consumes(self, queue: Queue) -> bool:
+        """Whether it is of a topic that it consumes now."""
+        return queue[0] in self._queues
 
     def wake(self) -> None:
         """End the rest: something may have changed."""
@@ -204,9 +227,11 @@ class Ownership:
     async def _sleep(self, seconds: float) -> None:
         """Unless it is woken, or the member ends."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
-        await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
-        for one in waiting:
-            one.cancel()
+        try:
+            await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
     # --- Members ----------------------------------------------------------------------------------------------------------------
 
@@ -233,7 +258,7 @@ class Ownership:
 
     def _topics_of(self, member: str) -> tuple[str, ...]:
         listed = self._watch.listed(member)
-        return listed.topics if listed is not None else tuple(self._queues)
+        return listed.topics if listed is not None and ALL not in listed.topics else tuple(self._queues)
 
     # --- Queues -----------------------------------------------------------------------------------------------------------------
 
@@ -274,7 +299,7 @@ class Ownership:
             wanted = [queue for queue in queues if queue in self._contested and queue not in self._keepers]
         else:
             return {}
-        stored = await asyncio.gather(*(self._cells.read(queue_key(self._group, *queue)) for queue in wanted))
+        stored = await asyncio.gather(*(self._cells.read(self._key(self._group, *queue)) for queue in wanted))
         found = dict(zip(wanted, stored, strict=True))
         owners = {queue: self._owner_in(queue, cell) for queue, cell in found.items()}
         # Their names were read before this look, so that whoever is not listed now is over.
@@ -295,7 +320,7 @@ class Ownership:
 
     def _owner_in(self, queue: Queue, stored: Stored | None) -> str:
         """Who owns a queue; nobody when it is us, of which we know nothing: our take was carried out after all, and nothing followed."""
-        owner = decode_cell(stored.data, where=queue_key(self._group, *queue)).owner if stored is not None else ""
+        owner = decode_cell(stored.data, where=self._key(self._group, *queue)).owner if stored is not None else ""
         return "" if owner == self._member.id else owner
 
     async def _take_all(self, wanted: Sequence[Queue], found: Mapping[Queue, Stored | None], record: GroupRecord) -> list[Queue]:
@@ -304,13 +329,11 @@ class Ownership:
         return [queue for queue in wanted if queue not in self._keepers]
 
     async def _take(self, queue: Queue, found: Stored | None, record: GroupRecord) -> None:
-        topic, number = queue
-        position = record.positions.get(topic)
-        if position is None:
-            return  # the group was deleted and made again, and has not begun there
-        begin = QueueCell(generation=position.generations[number], settled=Settled(position.offsets[number]))
+        begin = self._begin(record, queue)
+        if begin is None:
+            return
         with suppress(RetryError, UnknownOutcome):  # the cell is read again, and tells
-            keeper = await take(self._cells, self._member, queue_key(self._group, topic, number), begin=begin, found=found)
+            keeper = await take(self._cells, self._member, self._key(self._group, *queue), begin=begin, found=found)
             if keeper is not None:
                 self._keepers[queue] = keeper
                 self._untold[queue] = keeper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from penstock.coordinator.groups import GROUP_NAME_CHARS_MAX
-from penstock.coordinator.keys import group_key, member_key, queue_key, queue_keys, role_key, worker_key, worker_of
+from penstock.coordinator.keys import group_key, member_key, players_key, queue_key, queue_keys, role_key, worker_key, worker_of
 from penstock.coordinator.tables.protocol import check_cell_key
 from penstock.log.limits import TOPIC_NAME_CHARS_MAX
 
@@ -25,7 +25,7 @@ def test_none_is_the_folder_of_another() -> None:
     names = ["orders", "a", "1", "%DLQ%orders"]
     keys = {queue_key("a", name, queue) for name in names for queue in range(12)}
     keys |= {role_key(name, "maintenance") for name in names} | {member_key("a", name, "1") for name in names}
-    keys |= {group_key("a"), group_key("orders"), worker_key("a"), worker_key("orders")}
+    keys |= {group_key("a"), group_key("orders"), worker_key("a"), worker_key("orders"), players_key("orders")}
     assert not [(one, other) for one, other in permutations(keys, 2) if other.startswith(f"{one}/")]
 
 

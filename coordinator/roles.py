@@ -1,0 +1,229 @@
+"""Roles: work that one process does for a topic, as its maintenance, leased like queues and shared by all who have the lake open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..log.backoff import Backoff
+from ..log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
+from ..log.runtime import Runtime
+from .balance import Queue
+from .cell import QueueCell
+from .cells import CellChanged, Cells
+from .group_codec import decode_group, encode_group
+from .groups import ALL, GroupRecord, GroupSettings
+from .keeper import OwnershipLost, QueueKeeper
+from .keys import players_key, role_key
+from .ownership import Ownership
+from .watch import Watch
+from .worker import LeaseLost, Member, Worker
+
+MAINTENANCE = "maintenance"
+"""Publish, compact, retain, trim and collect."""
+_LOOK_S = 60.0
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.1
+_AGAIN_S = 5.0
+_WRITE_S = 10.0
+
+Play = Callable[[str, asyncio.Event], Awaitable[None]]
+"""Plays a role for the topic it is given, until the event is set; then it ends in order."""
+Report = Callable[[str, PenstockError], None]
+"""Hears of what failed, and for which topic (or ``-``)."""
+
+
+class Players:
+    """The cell that lists who takes part in a role. It is a group's record, of which only the members are used."""
+
+    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+        self._cells = cells
+        self._clock = runtime.clock
+
+    async def get(self, role: str) -> GroupRecord:
+        stored = await self._cells.read(players_key(role))
+        return _EMPTY if stored is None else decode_group(stored.data, where=players_key(role))
+
+    async def update(self, role: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        key = players_key(role)
+        deadline_s = self._clock.monotonic_s() + _WRITE_S
+        stored = await self._cells.read(key)
+        while True:
+            before = _EMPTY if stored is None else decode_group(stored.data, where=key)
+            after = change(before)
+            if after == before:
+                return after
+            try:
+                await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                stored = changed.stored
+            else:
+                return after
+
+
+_EMPTY = GroupRecord(settings=GroupSettings())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What a process offers to do."""
+
+    role: str = MAINTENANCE
+    topics: Callable[[], Awaitable[Collection[str]]]
+    """Asked once a minute which topics there are to play it for."""
+    play: Play
+    all_topics: bool = True
+    """Whether ``topics`` tells all that the lake has; else only these are shared with whoever plays for them too."""
+
+
+async def run_roles(
+    cells: Cells,
+    worker: Worker,
+    watch: Watch,
+    runtime: Runtime,
+    part: Part,
+    stop: asyncio.Event,
+    *,
+    report: Report = lambda topic, error: None,
+    patience_s: float = _PATIENCE_S,
+) -> None:
+    """Play a role for a fair share of the topics until ``stop`` is set; then end in order, and leave it to others.
+
+    Nothing is written in the first ``patience_s``, so that a process which opens a lake for a moment takes no part. At most one process plays a
+    role for a topic, but for those that were paused: so two at once must be harmless. One that dies is replaced when its lease has run out,
+    which takes 75 s where nothing is consumed. Faults of the table, and plays that end or raise, are reported, and tried again.
+    """
+    await _pause(stop, patience_s)
+    while not stop.is_set():
+        player = _Player(cells, watch, runtime, part, report)
+        try:
+            member = await worker.join("", (ALL,) if part.all_topics else tuple(await part.topics()))
+        except ClosedError:
+            return
+        except PenstockError as error:
+            report("-", error)
+            await _pause(stop, _AGAIN_S)
+        else:
+            with suppress(LeaseLost):  # it goes on as another member
+                await player.live(member, stop, lease_s=worker.lease_s)
+
+
+class _Player:
+    """One member's plays."""
+
+    def __init__(self, cells: Cells, watch: Watch, runtime: Runtime, part: Part, report: Report) -> None:
+        self._cells = cells
+        self._watch = watch
+        self._runtime = runtime
+        self._part = part
+        self._report = report
+        self._plays: dict[Queue, _Playing] = {}
+
+    async def live(self, member: Member, stop: asyncio.Event, *, lease_s: float) -> None:
+        """Until told to stop. Raises `LeaseLost`; its plays have ended then too."""
+        ownership = Ownership(
+            self._cells,
+            Players(self._cells, self._runtime),
+            self._watch,
+            member,
+            self._runtime,
+            group=self._part.role,
+            queues={},
+            lease_s=lease_s,
+            key=lambda role, topic, _: role_key(topic, role),
+            begin=lambda record, queue: QueueCell(),
+        )
+        beside = [asyncio.ensure_future(self._look_forever(ownership)), asyncio.ensure_future(_wake_on(stop, ownership))]
+        try:
+            while not stop.is_set():
+                await self._round(ownership)
+                with suppress(RetryError, UnknownOutcome):
+                    await ownership.rest()
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*(playing.end() for playing in self._plays.values()))
+            if not member.ended.is_set():
+                await ownership.leave()
+
+    async def _round(self, ownership: Ownership) -> None:
+        try:
+            around = await ownership.round()
+        except LeaseLost:
+            raise
+        except PenstockError as error:
+            self._report("-", error)
+            return
+        for queue, keeper in around.taken.items():
+            self._plays[queue] = _Playing(queue[0], keeper, self._part.play, self._report, after=self._plays.get(queue))
+        owned = ownership.keepers
+        for queue, playing in list(self._plays.items()):
+            if playing.ended:
+                del self._plays[queue]
+            elif queue in around.drain or queue not in owned or not ownership.consumes(queue):
+                playing.stop()
+
+    async def _look_forever(self, ownership: Ownership) -> None:
+        """Tell it which topics there are."""
+        while True:
+            try:
+                ownership.consume(dict.fromkeys(await self._part.topics(), 1))
+            except PenstockError as error:
+                self._report("-", error)
+            else:
+                ownership.wake()
+            await asyncio.sleep(_LOOK_S)
+
+
+class _Playing:
+    """One role that is played, after whoever played it before in this process, until it is to be given back."""
+
+    def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
+        self._topic = topic
+        self._keeper = keeper
+        self._play = play
+        self._report = report
+        self._stop = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run(after))
+
+    @property
+    def ended(self) -> bool:
+        return self._task.done()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def end(self) -> None:
+        """Let it end in order, and give the role back."""
+        self.stop()
+        await self._task
+
+    async def _run(self, after: _Playing | None) -> None:
+        if after is not None:
+            await after.end()
+        backoff = Backoff(_PAUSE_S)
+        while not self._stop.is_set():
+            try:
+                await self._play(self._topic, self._stop)
+            except PenstockError as error:
+                self._report(self._topic, error)
+            except Exception as error:  # noqa: BLE001 - a bug of one role must not end the others
+                self._report(self._topic, unforeseen(error, operation="play a role"))
+            await _pause(self._stop, backoff.next_s())
+        if not self._keeper.ended.is_set():
+            with suppress(OwnershipLost):
+                await self._keeper.release()
+
+
+async def _wake_on(stop: asyncio.Event, ownership: Ownership) -> None:
+    await stop.wait()
+    ownership.wake()
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
