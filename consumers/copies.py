@@ -2,7 +2,7 @@
 
 Every copy has a sequence that was its own before anything was written, and goes by one name. So who does not know what became of a
 write opens the name again and sees: what is not above the last accepted sequence is there. Only a name that was not used for 30 days has
-left the state of its topic; what may have been written under it before that is looked for, by message id and sequence.
+left the state of its topic; what may have been written under it before that is looked for, by message id and a property that marks it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Copy(NamedTuple):
     message: MessageView
     """Id, message group, tag, keys, body and birth time are kept as they are; topic, queue, offset and store time say where it comes from."""
     properties: dict[str, str]
-    """In place of the message's own; the writer adds the sequence."""
+    """In place of the message's own; one of them, the same of all copies of a writer, tells those of one message apart."""
 
 
 class Written(NamedTuple):
@@ -74,7 +74,8 @@ def name_of(*parts: object) -> str:
 class CopyWriter:
     """Writes copies to one topic under one name. Whoever else does so under that name is fenced, and sees in its turn what was written.
 
-    ``prepare`` is called before the name is opened; ``may_write`` before every request, and once it says no nothing more is tried.
+    ``mark`` names the property that, with the message id, is of one copy only. ``prepare`` is called before the name is opened; ``may_write``
+    before every request, and once it says no nothing more is tried.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class CopyWriter:
         topic: str,
         name: str,
         *,
-        sequence_property: str,
+        mark: str,
         queue: int | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
         may_write: Callable[[], bool] = lambda: True,
@@ -91,7 +92,7 @@ class CopyWriter:
         self._lake = lake
         self._topic = topic
         self._name = name
-        self._sequence_property = sequence_property
+        self._mark = mark
         self._queue = queue
         self._prepare = prepare
         self._may_write = may_write
@@ -165,7 +166,7 @@ class CopyWriter:
                 "message_group": message.message_group,
                 "tag": message.tag,
                 "keys": list(message.keys),
-                "properties": list({**properties, self._sequence_property: str(sequence)}.items()),
+                "properties": list(properties.items()),
                 "body": message.body,
                 "sequence": sequence,
                 "message_id": message.message_id,
@@ -195,9 +196,9 @@ class CopyWriter:
         async for batch in source:
             mine = batch.filter(pc.equal(batch["producer"], self._name))
             properties = (dict(pairs or ()) for pairs in mine["properties"].to_pylist())
-            sequences = (one.get(self._sequence_property, "") for one in properties)
-            found.update(zip(mine["message_id"].to_pylist(), sequences, strict=True))
-        return [copy for copy in copies if (copy.message.message_id, str(copy.sequence)) not in found]
+            marks = (one.get(self._mark, "") for one in properties)
+            found.update(zip(mine["message_id"].to_pylist(), marks, strict=True))
+        return [copy for copy in copies if (copy.message.message_id, copy.properties[self._mark]) not in found]
 
     def _check_may_write(self) -> None:
         if not self._may_write():

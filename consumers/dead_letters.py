@@ -83,7 +83,7 @@ class DeadLetterWriter:
             lake,
             self.topic,
             name_of("dead-letters", topic, queue),
-            sequence_property=SEQUENCE,
+            mark=SEQUENCE,
             queue=QUEUE,
             prepare=self._make_topic,
             may_write=may_write,
@@ -177,6 +177,7 @@ def buried(letter: DeadLetter) -> dict[str, str]:
         ORIGIN_OFFSET: str(message.offset),
         RECONSUME_TIMES: str(max(0, letter.attempts - 1)),
         REASON: _visible(letter.reason)[:REASON_CHARS_MAX],
+        SEQUENCE: str(letter.sequence),
     }
 
 

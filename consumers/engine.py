@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ..log.runtime import Runtime
 from ..log.tags import TagFilter
 from .burial import Burial
 from .dead_letters import DeadLetterWriter
+from .failures import FailureLog
 from .feed import Feed
 from .lanes import Run
 from .limits import Limits, Mode
@@ -53,6 +55,9 @@ class Surroundings:
     """Give runs to the executor."""
     room: Callable[[QueueEngine], tuple[int, int]]
     """(messages, bytes) that a queue may fetch now."""
+    freed: Callable[[], None]
+    """Tell that there may be room now, for queues that had none."""
+    failures: FailureLog
     limits: Limits
 
 
@@ -83,6 +88,8 @@ class QueueEngine:
         self.schedule = self._new_schedule(keeper.cell)
         self.bytes_per_message = 256.0
         """Of those fetched last."""
+        self.starving = False
+        """Whether it would fetch if there were room."""
         self._draining = False
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
@@ -91,9 +98,10 @@ class QueueEngine:
 
     # --- From outside -----------------------------------------------------------------------------------------------------------
 
-    def may_start(self) -> bool:
-        """Whether another handler may be started."""
-        return self._around.member.may_start() and not self.keeper.ended.is_set()
+    @property
+    def until_s(self) -> float:
+        """Until when handlers may be started."""
+        return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
 
     def moved(self, run: Run) -> None:
         """A run got on, or ended."""
@@ -110,6 +118,10 @@ class QueueEngine:
     def wake(self) -> None:
         """Look again whether there is something to do."""
         self._woken.set()
+        self._room.set()
+
+    def feed(self) -> None:
+        """Look again whether there is room to fetch."""
         self._room.set()
 
     def notice(self, record: GroupRecord) -> None:
@@ -181,7 +193,7 @@ class QueueEngine:
                 await self._step(Mode.USUAL)
             else:
                 await self._step(Mode.USUAL)
-            self._room.set()
+            self._around.freed()
             await self._rest()
 
     async def _rest(self) -> None:
@@ -221,6 +233,9 @@ class QueueEngine:
         except BaseException:
             self._around.worker.finished(sum(len(run.messages) for run in step.runs))
             raise
+        self._counters.failed_attempts.add(len(step.failed))
+        for failed in step.failed:
+            self._around.failures.note(self.topic, self.queue, failed)
         for letter in step.letters:
             self._burial.give_up(letter)
         for head in step.parked:
@@ -239,7 +254,7 @@ class QueueEngine:
                 return
             step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
             await self._write(step)
-            while any(not run.ended and run.timed_out_at is None for run in step.runs) and self.may_start():
+            while any(not run.ended and run.timed_out_at is None for run in step.runs):
                 await self._woken.wait()
                 self._woken.clear()
             self._woken.set()
@@ -279,7 +294,9 @@ class QueueEngine:
             rows_max, bytes_max = self._around.room(self)
             rows_max = min(rows_max, schedule.room(), _FETCH_ROWS_MAX)
             if rows_max <= 0 or self._draining:
+                self.starving = True
                 await self._room.wait()
+                self.starving = False
                 continue
             try:
                 rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from ..log.messages import MessageView
 from ..log.runtime import Clock
 from .lanes import Run
-from .results import Verdict, judge, raised
+from .results import ConsumeResult, Verdict, judge, raised
 
 log = logging.getLogger("penstock.consumers")
 
@@ -27,8 +27,12 @@ _REPORT_S = 0.05
 class Owner(Protocol):
     """Who gave a run, and hears of it."""
 
-    def may_start(self) -> bool:
-        """Whether another handler may be started; asked in the handler's thread."""
+    @property
+    def until_s(self) -> float:
+        """Until when, by the monotonic clock, handlers may be started; asked in the handler's thread.
+
+        It may be asked for once and believed: it only moves back when this process decides so, and then runs are cancelled too.
+        """
         ...
 
     def moved(self, run: Run) -> None:
@@ -110,21 +114,24 @@ class Threads:
                 return  # another thread took this one's place
 
     def _run_one_by_one(self, owner: Owner, run: Run) -> None:
-        call, now, may_start = self._call, self._clock.monotonic_s, owner.may_start
+        call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
         told_s = now()
         for message in run.messages:
-            if run.cancelled or not may_start():
-                return
-            run.since_s = since_s = now()
+            since_s = now()
+            if run.cancelled or since_s >= until_s:
+                until_s = owner.until_s
+                if run.cancelled or since_s >= until_s:
+                    return
+            run.since_s = since_s
             try:
                 result = call(message)  # type: ignore[arg-type]  # one by one
-                verdict = judge(result, 1)
+                failure = None if result is ConsumeResult.SUCCESS else judge(result, 1).failure
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
-                verdict = raised(error, 1)
+                failure = raised(error, 1).failure
             if run.timed_out_at is not None:
                 return
-            if verdict.failure is not None:
-                run.failure = verdict.failure
+            if failure is not None:
+                run.failure = failure
                 return
             run.done += 1
             if since_s - told_s > _REPORT_S:
@@ -132,7 +139,7 @@ class Threads:
                 self._tell(owner, run)
 
     def _run_batch(self, owner: Owner, run: Run) -> None:
-        if run.cancelled or not owner.may_start():
+        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = self._clock.monotonic_s()
         messages = list(run.messages)
@@ -218,7 +225,7 @@ class Tasks:
     async def _run_one_by_one(self, owner: Owner, run: Run) -> None:
         told_s = self._clock.monotonic_s()
         for message in run.messages:
-            if run.cancelled or not owner.may_start():
+            if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
             run.since_s = self._clock.monotonic_s()
             try:
@@ -236,7 +243,7 @@ class Tasks:
                 owner.moved(run)
 
     async def _run_batch(self, owner: Owner, run: Run) -> None:
-        if run.cancelled or not owner.may_start():
+        if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
         run.since_s = self._clock.monotonic_s()
         messages = list(run.messages)

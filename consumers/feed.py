@@ -105,6 +105,7 @@ class Feed:
         while start < self.next_offset(queue):
             rows = await self._next(queue, start, rows_max, bytes_max)
             if rows is not None:
+                check_dense(rows, queue, start)
                 return rows
             self._check_attached(queue)
         if self._attached[queue] == 1:

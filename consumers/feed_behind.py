@@ -15,14 +15,13 @@ from ..log.state import State
 from ..log.topics import Topic
 from ..log.view import View
 from .feed_window import Window
-from .rows import check_dense, cut
+from .rows import cut
 
 
 class CatchUp:
     """Reads one queue from an offset on by the reader's way, which is the judge of what is there, expired or lost."""
 
     def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
-        self._queue = queue
         self._source = reader.read(queue=queue, start=start, end=end)
         self._rows: pa.RecordBatch | None = None
         self.offset = start
@@ -34,7 +33,6 @@ class CatchUp:
             self._rows = await anext(self._source, None)
             if self._rows is None:
                 return None
-            check_dense(self._rows, self._queue, self.offset)
         taken = cut(self._rows, rows_max=rows_max, bytes_max=bytes_max)
         self._rows = None if taken.num_rows == self._rows.num_rows else self._rows.slice(taken.num_rows)
         self.offset += taken.num_rows

@@ -88,7 +88,7 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
     at, left_rows, left_bytes = start, rows_max, bytes_max
     for arrival in arrivals:
         piece = None if arrival.pieces is None else arrival.pieces.get(queue)
-        if piece is None or left_rows <= 0 or left_bytes <= 0:
+        if piece is None or piece.first_offset > at or left_rows <= 0 or left_bytes <= 0:
             break
         rows = piece.rows.slice(at - piece.first_offset)
         whole = rows.num_rows <= left_rows and piece.size_bytes <= left_bytes

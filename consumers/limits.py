@@ -25,6 +25,8 @@ class Limits:
 
     run_messages: int = 64
     """The most of one lane that is given to the executor at once, so that other lanes get their turn; the most in a batch."""
+    few_lanes: int = 8
+    """With fewer lanes than this, so many times as much: there are hardly others to wait."""
     batch_of: Literal["group", "queue"] | None = None
     """Whose messages the listener is given together; None: it is given one message at a time."""
     retained: int = 1_000

@@ -20,6 +20,7 @@ from ..log.limits import MIB, is_positive
 from .dead_letters import DeadLetterWriter
 from .engine import QueueEngine, Surroundings
 from .executor import Executor, Tasks, Threads
+from .failures import FailureLog
 from .lanes import Run
 from .limits import Limits
 from .membership import Membership, Subscription
@@ -103,6 +104,7 @@ class PushConsumer:
         self._lives: dict[asyncio.Task[None], tuple[str, int]] = {}
         self._hung: dict[Run, tuple[str, int, str | None]] = {}
         self._held: dict[tuple[str, int, str | None], deque[tuple[QueueEngine, Run]]] = {}
+        self._failures = FailureLog(group)
         self._orderly = True
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -200,6 +202,8 @@ class PushConsumer:
             member=self._membership.member,
             start=self._start,
             room=self._room,
+            failures=self._failures,
+            freed=self._freed,
             limits=Limits(
                 batch_of=options.batch,
                 run_messages=options.batch_messages if options.batch else Limits().run_messages,
@@ -249,6 +253,11 @@ class PushConsumer:
         if room_bytes < engine.bytes_per_message and own:
             return 0, 0
         return room, max(1, int(room_bytes))
+
+    def _freed(self) -> None:
+        for engine in self._engines.values():
+            if engine.starving:
+                engine.feed()
 
     async def _time_out(self) -> None:
         """Give up handlers that run too long; let go of lanes whose handlers have returned."""

@@ -1,24 +1,29 @@
 """Redrive: dead letters go back to the topics they came from.
 
-A dead letter goes back under the name of its group with its offset in the dead-letter queue as sequence: so each goes back once, in order,
-however often this is repeated or broken off. One that dies again becomes another dead letter, behind those that were there.
+Each is given a sequence before anything is sent, in a cell that remembers which ones were (`redriven`), and sent under the name of its group
+with that sequence: so each goes back once, however often this is repeated, broken off or run twice at once. One that dies again becomes
+another dead letter, behind those that were there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..log import InvalidArgument, Lake, MessageType, MessageView, TopicNotFound, views
+from ..log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
 from ..log.limits import is_positive
 from ..log.paths import DLQ_PREFIX
 from .copies import Copy, CopyWriter, name_of
-from .dead_letters import QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
+from .dead_letters import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
+from .redriven import Redriven
 
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The property that marks a message as sent back: the offset of its dead letter."""
+_CHUNK_LETTERS = 1000
+NO_ORIGIN = "it does not say where it comes from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class RedriveReport:
     skipped: int = 0
     """Left where they are: not chosen, or not to be sent back."""
     duplicates: int = 0
-    """Sent back by an earlier redrive."""
+    """Sent back by another redrive."""
     last: int | None = None
     """The offset of the last of them, None where there was none."""
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -48,9 +53,9 @@ async def redrive(
     """Send the dead letters of a group back to their topics, oldest first, at most ``limit``; consumers may run meanwhile.
 
     Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew; it goes to every
-    group that reads the topic. A redrive that is repeated, also after a crash, sends only what came since. ``where`` chooses by the dead
-    letter; what it leaves out is passed over for good as soon as a later one of the same topic was sent. A dead letter whose topic is gone, or takes
-    another message type now, is skipped and may be redriven when there is one again.
+    group that reads the topic. Each goes back once: a redrive that is repeated, also after a crash or with another choice, sends only those that
+    no other has sent. ``where`` chooses by the dead letter; what it leaves out, and a dead letter whose topic is gone or takes another message
+    type now, may go back later.
 
     Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read (``damaged="skip"``
     leaves it out), and what sending raises; what was sent before stays sent.
@@ -59,103 +64,156 @@ async def redrive(
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
     letters = dead_letter_topic(group)
     try:
-        life = (await lake.topic(letters)).tail.state.created_entry
+        life = (await lake.topic(letters, writable=True)).tail.state.created_entry
         reader = await lake.reader(letters)
     except TopicNotFound:
         raise no_dead_letters(group) from None
-    # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so must the sequences.
-    run = _Run(lake, name_of("redrive", group, life))
-    source = reader.read(queue=QUEUE, damaged=damaged)
+    # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so does all that is known of it.
+    run = _Run(lake, reader, Redriven(lake, group, life), name_of("redrive", group, life))
     try:
-        async for batch in source:
-            for letter in views(letters, batch):
-                if limit is not None and run.taken == limit:
-                    return await run.report()
-                await run.take(letter, chosen=where is None or where(letter))
-            await run.flush()
-        return await run.report()
+        await run.begin()
+        source = reader.read(queue=QUEUE, damaged=damaged)
+        try:
+            async for batch in source:
+                for letter in views(letters, batch):
+                    if limit is not None and run.taken == limit:
+                        return await run.report()
+                    await run.take(letter, chosen=where is None or where(letter))
+                await run.send()
+            return await run.report()
+        finally:
+            await source.aclose()
     finally:
-        await source.aclose()
         await run.close()
 
 
 class _Run:
-    """One redrive: what waits for each topic, and what became of the rest."""
+    """One redrive: what is chosen, and what became of the rest."""
 
-    def __init__(self, lake: Lake, name: str) -> None:
+    def __init__(self, lake: Lake, reader: Reader, redriven: Redriven, name: str) -> None:
         self._lake = lake
+        self._reader = reader
+        self._redriven = redriven
         self._name = name
         self._ways: dict[str, _Way] = {}
+        self._chosen: list[MessageView] = []
         self._refused: Counter[str] = Counter()
-        self._skipped = 0
-        self._duplicates = 0
+        self._earliest = self._sent = self._skipped = self._duplicates = 0
         self._last: int | None = None
-        self.taken = 0
-        """Sent, or waiting to be."""
+
+    @property
+    def taken(self) -> int:
+        """Sent, or chosen to be."""
+        return self._sent + len(self._chosen)
+
+    async def begin(self) -> None:
+        """Finish first what another has begun."""
+        await self._redriven.read()
+        self._earliest, _ = (await self._reader.offsets())[QUEUE]
+        await self._send_assigned({})
 
     async def take(self, letter: MessageView, *, chosen: bool) -> None:
         self._last = letter.offset
-        origin = origin_of(letter.properties)
-        if not chosen:
-            self._skipped += 1
-            return
-        way = None if origin is None else await self._way(origin.topic)
-        reason = "it does not say where it comes from" if way is None else way.refusal(letter)
-        if reason is not None or way is None:
-            self._refused[reason or ""] += 1
-            self._skipped += 1
-        elif letter.offset <= way.last_sequence:
+        if letter.offset in self._redriven.cell.settled:
             self._duplicates += 1
+        elif not chosen:
+            self._skipped += 1
+        elif (reason := await self._refusal(letter)) is not None:
+            self._refused[reason] += 1
+            self._skipped += 1
         else:
-            way.waiting.append(Copy(letter.offset, letter, unburied(letter.properties)))
-            self.taken += 1
+            self._chosen.append(letter)
+            if len(self._chosen) == _CHUNK_LETTERS:
+                await self.send()
 
-    async def flush(self) -> None:
-        """Return when all that waits is durable."""
-        for way in self._ways.values():
-            if way.waiting:
-                copies, way.waiting = way.waiting, []
-                written = await way.writer.write(copies)
-                self._duplicates += written.duplicates
-                self.taken -= written.duplicates
+    async def send(self) -> None:
+        """Return when all that is chosen is durable."""
+        if not self._chosen:
+            return
+        chosen, self._chosen = {letter.offset: letter for letter in self._chosen}, []
+        given = await self._redriven.give(list(chosen), earliest=self._earliest)
+        self._duplicates += len(chosen) - len(given)
+        await self._send_assigned(chosen)
+        self._sent += len(given)
 
     async def report(self) -> RedriveReport:
-        await self.flush()
-        return RedriveReport(self.taken, self._skipped, self._duplicates, self._last, dict(self._refused))
+        await self.send()
+        return RedriveReport(self._sent, self._skipped, self._duplicates, self._last, dict(self._refused))
 
     async def close(self) -> None:
         for way in self._ways.values():
             await way.writer.close()
+        await self._redriven.close()
+
+    async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
+        """Write all that was given a sequence and is not known to be durable, whoever gave it; ``known`` are letters by offset."""
+        assigned = self._redriven.cell.dead_letters.sequences()
+        if not assigned:
+            return
+        letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
+        by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
+        for offset, sequence in assigned:
+            letter = letters.get(offset)  # None: retention has taken it, or it cannot be read any more
+            if letter is not None and await self._refusal(letter) is None:
+                properties = {**unburied(letter.properties), REDRIVE_OFFSET: str(offset)}
+                by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
+        last = assigned[-1][1]
+        for topic, copies in by_topic.items():
+            written = await (await self._way(topic)).writer.write(copies)
+            if written.last_sequence > last:
+                await self._redriven.read()
+                self._check_not_behind(topic, written.last_sequence)
+        await self._redriven.bury(last)
+
+    def _check_not_behind(self, topic: str, last_sequence: int) -> None:
+        if last_sequence >= self._redriven.cell.dead_letters.next_sequence:
+            raise DataDamaged(
+                "what has gone back is not what is remembered of it",
+                operation="redrive",
+                object=topic,
+                expected=f"sequences below {self._redriven.cell.dead_letters.next_sequence}",
+                observed=f"sequence {last_sequence}",
+                hint="the cell under coordination/redrives/ was lost: put it back from a backup or the store's versions",
+            )
+
+    async def _read(self, offsets: Sequence[int]) -> dict[int, MessageView]:
+        """These dead letters, as far as they can be read."""
+        kept = [offset for offset in offsets if offset >= self._earliest]
+        if not kept:
+            return {}
+        source = self._reader.messages(queue=QUEUE, start=min(kept), end=max(kept) + 1, damaged="skip")
+        wanted = set(kept)
+        return {letter.offset: letter async for letter in source if letter.offset in wanted}
+
+    async def _refusal(self, letter: MessageView) -> str | None:
+        """Why a dead letter cannot be sent back, or None."""
+        origin = origin_of(letter.properties)
+        return NO_ORIGIN if origin is None else (await self._way(origin.topic)).refusal(letter)
 
     async def _way(self, topic: str) -> _Way:
         if topic not in self._ways:
-            writer = CopyWriter(self._lake, topic, self._name, sequence_property=REDRIVE_OFFSET)
-            way = self._ways[topic] = _Way(topic, writer)
-            try:
-                way.message_type = (await self._lake.topic(topic, writable=True)).settings.message_type
-                way.last_sequence = await writer.last_sequence()
-            except TopicNotFound:
-                way.message_type = None
+            message_type = None
+            with suppress(TopicNotFound):
+                message_type = (await self._lake.topic(topic)).settings.message_type
+            writer = CopyWriter(self._lake, topic, self._name, mark=REDRIVE_OFFSET)
+            self._ways[topic] = _Way(topic, writer, message_type)
         return self._ways[topic]
 
 
+@dataclass(frozen=True, slots=True)
 class _Way:
     """Back to one topic."""
 
-    def __init__(self, topic: str, writer: CopyWriter) -> None:
-        self._topic = topic
-        self.writer = writer
-        self.message_type: MessageType | None = None
-        """Of the topic's messages; None: it is gone."""
-        self.last_sequence = -1
-        """Of what earlier redrives sent."""
-        self.waiting: list[Copy] = []
+    topic: str
+    writer: CopyWriter
+    message_type: MessageType | None
+    """Of the topic's messages; None: it is gone."""
 
     def refusal(self, letter: MessageView) -> str | None:
         """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
-            return f"there is no topic {self._topic}"
+            return f"there is no topic {self.topic}"
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
-        if self.message_type is not kind and not self._topic.startswith(DLQ_PREFIX):  # dead letters are of any
-            return f"topic {self._topic} takes {self.message_type} messages now"
+        if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any
+            return f"topic {self.topic} takes {self.message_type} messages now"
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -44,6 +45,8 @@ class BatchResult:
     """Of the first that did not succeed."""
 
 
+NO_ANSWER = "the listener returned None"
+
 Result: TypeAlias = ConsumeResult | RetryAfter
 AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 
@@ -83,5 +86,10 @@ def _failure(result: object, count: int) -> Failure:
             return Failure("the listener answered FAILURE", blamed=blamed)
         case ConsumeResult.DEAD_LETTER:
             return Failure("the listener answered DEAD_LETTER", rejected=True, blamed=blamed)
+        case None:
+            return Failure(NO_ANSWER, blamed=blamed)
+        case Coroutine():
+            result.close()
+            return Failure("the listener answered a coroutine; make it a coroutine function (async def)", blamed=blamed)
         case _:
-            return Failure(f"the listener answered {result!r}, which is no ConsumeResult", blamed=blamed)
+            return Failure(f"the listener answered {result!r:.200}, which is no ConsumeResult", blamed=blamed)

@@ -18,7 +18,7 @@ from ..log.messages import MessageView
 from .blocked import Blocked
 from .lanes import Failure, Lane, Run
 from .limits import Limits, Mode
-from .step import Letter, Step
+from .step import Failed, Letter, Step
 
 
 class Schedule:
@@ -252,6 +252,7 @@ class Schedule:
                 delay_ms = round(self.settings.retry.delay(strikes, self._chance).total_seconds() * 1000)
             tries = Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms)
             gives_up = failure.rejected or (most is not None and strikes >= most)
+        step.failed.append(Failed(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest)))
         if not self._orderly or (lane is self._common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)
             return
@@ -464,7 +465,10 @@ class Schedule:
 
     def _start(self, lane: Lane, runs: list[Run]) -> None:
         if lane.run is None and lane.ready:
-            count = min(len(lane.ready), lane.batch_max or self._limits.run_messages)
+            most = lane.batch_max or self._limits.run_messages
+            if not lane.batches and len(self._lanes) < self._limits.few_lanes:
+                most *= self._limits.few_lanes
+            count = min(len(lane.ready), most)
             lane.run = Run(lane, [lane.ready.popleft() for _ in range(count)])
             runs.append(lane.run)
 

@@ -19,6 +19,18 @@ class Letter:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt that failed."""
+
+    message: MessageView
+    reason: str
+    due_ms: int | None
+    """When it runs again; None: it was given up."""
+    batch: int = 1
+    """It or one of so many that were delivered with it, nobody said which."""
+
+
 @dataclass(slots=True)
 class Step:
     """Gathered by the schedule, written by the engine."""
@@ -36,6 +48,7 @@ class Step:
     """By the hash of the group; None: it has caught up."""
     behind: list[int] = field(default_factory=list)
     """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
+    failed: list[Failed] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
     parked: list[MessageView] = field(default_factory=list)
     """Heads of message groups that were parked in this step."""
