@@ -7,6 +7,8 @@ with the same bytes, on the same version, until a read shows it or shows another
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from ..log.backoff import Backoff
@@ -17,6 +19,8 @@ from .tables import CellTable, CellVersion
 
 _ID_BYTES = 16
 _PAUSE_S = 0.02
+_ATTEMPT_S = 3.0
+"""A request that hangs is given up for another: a store's own patience is made for large objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class Cells:
 
     async def read(self, key: str) -> Stored | None:
         """The cell, or None. Sees every write that ended before. Raises what the table raises, and `DataDamaged`."""
-        cell = await self._table.get(key)
+        async with _patience("get", key):
+            cell = await self._table.get(key)
         if cell is None:
             return None
         if len(cell.data) < _ID_BYTES:
@@ -74,7 +79,8 @@ class Cells:
         backoff = Backoff(_PAUSE_S)
         while True:
             try:
-                version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
+                async with _patience("put", key):
+                    version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
                 return Stored(data, version, write_id)
             except (Conflict, StoreUnavailable) as error:
                 cause = error
@@ -96,3 +102,18 @@ class Cells:
                     observed=cause,
                 ) from cause
             await asyncio.sleep(pause_s * (0.5 + self._runtime.random.random() / 2))
+
+    async def drop(self, key: str, *, on: Stored) -> None:
+        """Remove a cell that nobody needs any more, if it is still as it was read. Tried once: nothing may depend on whether it is gone."""
+        with suppress(Conflict, StoreUnavailable):
+            async with _patience("delete", key):
+                await self._table.delete(key, expected=on.version)
+
+
+@asynccontextmanager
+async def _patience(operation: str, key: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_ATTEMPT_S):
+            yield
+    except TimeoutError as error:
+        raise StoreUnavailable("no answer", operation=operation, object=key, expected=f"within {_ATTEMPT_S:g} s") from error

@@ -163,9 +163,12 @@ class Session:
 
     async def _run(self) -> None:
         try:
+            await self._renew()
             while not self.over:
-                await self._renew()
                 await self._rest()
+                await self._renew()
+            if self._stored is not None:
+                await self._cells.drop(self._key, on=self._stored)  # it is fenced, which is what an absent one is
         except PenstockError as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - it must end the members, not vanish in a task

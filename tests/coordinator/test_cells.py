@@ -13,6 +13,7 @@ from penstock.coordinator.tables import Cell, CellVersion, MemoryTable
 from penstock.log.errors import DataDamaged, StoreUnavailable, UnknownOutcome
 from penstock.log.runtime import Runtime
 from penstock.log.stores.protocol import Conflict
+from tests.simulation.kernel import Kernel
 
 FAULTS = ("lost request", "lost answer", "repeated", "late", "undecided")
 
@@ -138,5 +139,57 @@ def test_a_cell_without_a_write_id_is_damaged() -> None:
         await table.put("cell", b"short", expected=None)
         with pytest.raises(DataDamaged, match=r"cut off, or not Penstock's.*cell.*5 bytes"):
             await Cells(table, quick(1)).read("cell")
+
+    asyncio.run(run())
+
+
+def test_a_request_that_hangs_is_given_up_for_another() -> None:
+    class Hanging(MemoryTable):
+        """The first request of each kind is never answered; the write is carried out."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = {"get", "put", "delete"}
+
+        async def get(self, key: str) -> Cell | None:
+            await self._hang("get")
+            return await super().get(key)
+
+        async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+            version = await super().put(key, data, expected=expected)
+            await self._hang("put")
+            return version
+
+        async def delete(self, key: str, *, expected: CellVersion) -> None:
+            await self._hang("delete")
+
+        async def _hang(self, verb: str) -> None:
+            if verb in self.first:
+                self.first.discard(verb)
+                await asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        cells = Cells(Hanging(), process.runtime)
+        with pytest.raises(StoreUnavailable, match=r"no answer.*get.*cell.*within 3 s"):
+            await cells.read("cell")
+        stored = await cells.write("cell", b"first", on=None, deadline_s=9e9)
+        assert await cells.read("cell") == stored
+        await cells.drop("cell", on=stored)
+        assert kernel.loop.now < 10
+
+    kernel = Kernel(1)
+    process = kernel.process("a")
+    kernel.run(process.run(run()))
+
+
+def test_a_cell_that_nobody_needs_is_dropped_unless_another_wrote_it() -> None:
+    async def run() -> None:
+        cells = Cells(MemoryTable(), quick(1))
+        first = await cells.write("cell", b"first", on=None, deadline_s=9e9)
+        second = await cells.write("cell", b"second", on=first, deadline_s=9e9)
+        await cells.drop("cell", on=first)
+        assert await cells.read("cell") == second
+        await cells.drop("cell", on=second)
+        assert await cells.read("cell") is None
 
     asyncio.run(run())
