@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from ..log.messages import MessageView
 from ..log.runtime import Clock
 from .lanes import Run
-from .results import ConsumeResult, Verdict, judge, raised
+from .results import ConsumeResult, Declined, Verdict, judge, raised
 
 log = logging.getLogger("penstock.consumers")
 
@@ -126,6 +126,8 @@ class Threads:
             try:
                 result = call(message)  # type: ignore[arg-type]  # one by one
                 failure = None if result is ConsumeResult.SUCCESS else judge(result, 1).failure
+            except Declined:
+                return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
                 failure = raised(error, 1).failure
             if run.timed_out_at is not None:
@@ -145,6 +147,8 @@ class Threads:
         messages = list(run.messages)
         try:
             verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
+        except Declined:
+            return
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
             verdict = raised(error, len(messages))
         apply(run, verdict)
@@ -230,6 +234,8 @@ class Tasks:
             run.since_s = self._clock.monotonic_s()
             try:
                 verdict = judge(await self._call(message), 1)
+            except Declined:
+                return
             except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
                 verdict = raised(error, 1)
             if run.timed_out_at is not None:
@@ -249,6 +255,8 @@ class Tasks:
         messages = list(run.messages)
         try:
             verdict = judge(await self._call(messages), len(messages))
+        except Declined:
+            return
         except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
             verdict = raised(error, len(messages))
         apply(run, verdict)

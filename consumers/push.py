@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
@@ -24,8 +24,8 @@ from .failures import FailureLog
 from .lanes import Run
 from .limits import Limits
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics
-from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters
+from .metrics import MemoryMetrics, Metrics, Sample
+from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 
 log = logging.getLogger("penstock.consumers")
 
@@ -108,6 +108,7 @@ class PushConsumer:
         self._orderly = True
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] | None = None
         self.error: PenstockError | None = None
         """Why it ended by itself."""
 
@@ -115,25 +116,42 @@ class PushConsumer:
 
     async def start(self) -> None:
         """Join the group. Raises before anything runs when topic, group or settings do not fit."""
-        record = await self._membership.begin()
+        try:
+            record = await self._membership.begin()
+            if self._closing is not None:
+                raise ClosedError("the consumer was closed while it was being opened", operation="consume", object=self.group)
+        except BaseException:
+            await self._membership.end()
+            raise
         self._orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
         batches = self._options.batch is not None
         clock = self._runtime.clock
-        if inspect.iscoroutinefunction(self._listener):
+        if is_coroutine_function(self._listener):
             self._executor = Tasks(self._listener, batches=batches, tasks=self._options.threads, clock=clock)
         else:
             self._executor = Threads(
                 self._listener, batches=batches, threads=self._options.threads, clock=clock, name=f"penstock-{self.group}"
             )
+        self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
+
+    async def drain(self) -> None:
+        """Begin to close, and start nothing more: on return handlers of what was on its way may still begin, no others."""
+        await self._membership.give_up()
+        for engine in self._engines.values():
+            engine.drain()
 
     async def close(self, *, timeout: timedelta | None = None) -> None:
         """Start nothing more, wait for the handlers that run (at most ``timeout``), settle what they did, and leave the group.
 
-        Closing again waits for the same end. Raises what ended the consumer by itself before.
+        Closing again waits for the same end, at most as long as it says itself. Raises what ended the consumer by itself before.
         """
         if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close(None if timeout is None else timeout.total_seconds()))
+            self._closing = asyncio.ensure_future(self._close())
+        if timeout is not None:
+            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+            if not self._closing.done() and self._loop is not None:
+                self._loop.cancel()
         await asyncio.shield(self._closing)
 
     async def ended(self) -> None:
@@ -143,16 +161,11 @@ class PushConsumer:
         if self.error is not None:
             raise self.error
 
-    async def _close(self, timeout_s: float | None) -> None:
+    async def _close(self) -> None:
         if self._loop is None:
             return
         if not self._loop.done():
             await self._membership.give_up()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.shield(self._loop)
-            except TimeoutError:
-                self._loop.cancel()
         await asyncio.gather(self._loop, return_exceptions=True)
         if self._executor is not None:
             await self._executor.close()
@@ -167,6 +180,8 @@ class PushConsumer:
             log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
             self.error = error
         finally:
+            if self._unwatch is not None:
+                self._unwatch()
             ticking.cancel()
             for task in self._lives:
                 task.cancel()
@@ -215,6 +230,8 @@ class PushConsumer:
             around, keeper, self._membership.feed(topic), writer, counters, topic=topic, queue=queue, record=record
         )
         self._engines[topic, queue] = engine
+        if self._membership.leaving:
+            engine.drain()
         self._lives[asyncio.ensure_future(engine.run())] = (topic, queue)
 
     def _look_after_lives(self) -> None:
@@ -286,15 +303,28 @@ class PushConsumer:
         """How its queues stand."""
         return ConsumerStatistics(
             group=self.group,
-            queues=tuple(_statistics(engine) for engine in self._engines.values()),
+            queues=tuple(_statistics(engine) for engine in list(self._engines.values())),
             topic_queues=tuple(self._membership.queues.items()),
         )
 
+    def _samples(self) -> list[Sample]:
+        return list(consumer_samples(self.statistics(), now_ms=self._runtime.clock.wall_ms()))
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
+        if self._loop is None:
+            await self.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def is_coroutine_function(listener: Callable[..., Any]) -> bool:
+    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
 def _statistics(engine: QueueEngine) -> QueueStatistics:
@@ -304,7 +334,7 @@ def _statistics(engine: QueueEngine) -> QueueStatistics:
         topic=engine.topic,
         queue=engine.queue,
         lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + len(cell.tries) + len(cell.markers),
-        inflight_messages=sum(len(run.messages) - run.done for run in schedule.running),
+        inflight_messages=sum(len(run.messages) - run.done for run in list(schedule.running)),
         ready_messages=max(0, following - schedule.next_fresh),
         cached_messages=schedule.in_memory,
         cached_bytes=round(schedule.in_memory * engine.bytes_per_message),

@@ -51,6 +51,13 @@ Result: TypeAlias = ConsumeResult | RetryAfter
 AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 
 
+class Declined(Exception):
+    """Raised by a listener that did not take what it was given: that is given back as if it had not been handed out.
+
+    Of use while the consumer drains; at any other time it is handed out again at once.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A result, checked: how many messages of a run's rest succeeded, and what failed then."""
