@@ -18,13 +18,14 @@ from ..log.errors import ClosedError, InvalidArgument, PenstockError
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from .dead_letters import DeadLetterWriter
-from .engine import QueueEngine, Surroundings
+from .engine import PushSurroundings, QueueEngine
 from .executor import Executor, Tasks, Threads
 from .failures import FailureLog
 from .lanes import Run
 from .limits import Limits
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, Sample
+from .queue_life import QueueLife
 from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 
 log = logging.getLogger("penstock.consumers")
@@ -210,7 +211,7 @@ class PushConsumer:
         options = self._options
         counters = TopicCounters.of(options.metrics, topic=topic, group=self.group)
         writer = DeadLetterWriter(self._lake, self.group, topic, queue, may_write=lambda: not keeper.ended.is_set())
-        around = Surroundings(
+        around = PushSurroundings(
             group=self.group,
             runtime=self._runtime,
             worker=self._worker,
@@ -257,7 +258,7 @@ class PushConsumer:
             else:
                 self._executor.start(engine, (run,))
 
-    def _room(self, engine: QueueEngine) -> tuple[int, int]:
+    def _room(self, engine: QueueLife[Any]) -> tuple[int, int]:
         """What a queue may fetch: its part of the caches, and half of what the others leave."""
         count = max(1, len(self._engines))
         messages = sum(one.schedule.in_memory for one in self._engines.values())

@@ -1,0 +1,318 @@
+"""One queue in its owner, whatever the owner does with its messages: rows come, operators are obeyed, dead letters buried, and at the end
+the queue is released or lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..coordinator.cell import QueueCell
+from ..coordinator.commands import caught_up
+from ..coordinator.groups import GroupRecord, GroupSettings
+from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.offsets import OffsetSet
+from ..coordinator.worker import Member, Worker
+from ..log.backoff import Backoff
+from ..log.errors import DataDamaged, OffsetOutOfRange, PenstockError, ReopenError, RetryError, unforeseen
+from ..log.messages import MessageView, views
+from ..log.runtime import Runtime
+from ..log.tags import TagFilter
+from .blocked import Blocked
+from .burial import Burial
+from .dead_letters import DeadLetterWriter
+from .feed import Feed
+from .limits import Limits
+from .statistics import TopicCounters
+
+log = logging.getLogger("penstock.consumers")
+
+_FETCH_ROWS_MAX = 10_000
+_TROUBLE_S = 0.2
+_RECALL_ROWS = 5_000
+
+
+class QueueSchedule(Protocol):
+    """What of a queue may be handed on next: the part that rows come into."""
+
+    settings: GroupSettings
+    blocked: Blocked
+    in_memory: int
+    next_load: int
+    next_fresh: int
+
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None: ...
+
+    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None: ...
+
+    def expired(self, earliest: int) -> None: ...
+
+    def adopt(self, cell: QueueCell) -> None: ...
+
+    def room(self) -> int: ...
+
+    def missing(self, now_ms: int) -> list[int]: ...
+
+    def next_due_ms(self) -> int | None: ...
+
+    def next_expiry_ms(self) -> int | None: ...
+
+
+ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all queues of one consumer share."""
+
+    group: str
+    runtime: Runtime
+    worker: Worker
+    member: Member
+    room: Callable[[QueueLife[Any]], tuple[int, int]]
+    """(messages, bytes) that a queue may fetch now."""
+    freed: Callable[[], None]
+    """Tell that there may be room now, for queues that had none."""
+    limits: Limits
+
+
+class QueueLife(Generic[ScheduleT]):
+    """From the taking of a queue to its release or loss: `run`. What is done with its messages is `_go_on`."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        keeper: QueueKeeper,
+        feed: Feed,
+        writer: DeadLetterWriter,
+        counters: TopicCounters,
+        *,
+        topic: str,
+        queue: int,
+        record: GroupRecord,
+    ) -> None:
+        self._around = around
+        self._clock = around.runtime.clock
+        self.keeper = keeper
+        self._feed = feed
+        self._burial = Burial(writer, counters, topic=topic, queue=queue)
+        self._counters = counters
+        self.topic, self.queue = topic, queue
+        self._record = record
+        self._obeyed: GroupRecord | None = None
+        self.schedule = self._new_schedule(keeper.cell)
+        self.bytes_per_message = 256.0
+        """Of those fetched last."""
+        self.starving = False
+        """Whether it would fetch if there were room."""
+        self._draining = False
+        self._woken = asyncio.Event()
+        self._room = asyncio.Event()
+        self._recalling: asyncio.Task[None] | None = None
+        self.ended = asyncio.Event()
+
+    def _new_schedule(self, cell: QueueCell) -> ScheduleT:
+        """Made anew by each take and each reset."""
+        raise NotImplementedError
+
+    async def _go_on(self) -> None:
+        """Do what the schedule says, until the queue is drained and released."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        """Start nothing more of what this schedule gave out."""
+
+    # --- From outside -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the queue's last message, as far as this process knows."""
+        return self._feed.next_offset(self.queue)
+
+    def wake(self) -> None:
+        """Look again whether there is something to do."""
+        self._woken.set()
+        self._room.set()
+
+    def feed(self) -> None:
+        """Look again whether there is room to fetch."""
+        self._room.set()
+
+    def notice(self, record: GroupRecord) -> None:
+        """Take what an operator changed."""
+        if record is not self._record:
+            self._record = record
+            self.schedule.settings = record.settings
+            self.wake()
+
+    def drain(self) -> None:
+        """Start nothing more, and give the queue back when nothing runs."""
+        self._draining = True
+        self.wake()
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the queue is released or lost. Raises what makes going on impossible."""
+        self._feed.attach(self.queue)
+        tasks = [asyncio.ensure_future(work) for work in (self._fetch(), self._burial.run(self.keeper, self._feed), self._go_on())]
+        ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
+        try:
+            waiting: list[asyncio.Future[Any]] = [*ends, *tasks]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    with suppress(OwnershipLost):
+                        task.result()
+        finally:
+            self._abandon()
+            self.keeper.lose()
+            background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling] if self._recalling else [])]
+            for one in background:
+                one.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._feed.detach(self.queue)
+            self.ended.set()
+
+    async def _rest(self) -> None:
+        """Until something moved, or is due."""
+        if self._woken.is_set():
+            return
+        dues = [due for due in (self.schedule.next_due_ms(), self.schedule.next_expiry_ms()) if due is not None]
+        timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not self._around.worker.quiet else None
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
+        if self._around.worker.quiet:
+            waiting.append(asyncio.ensure_future(self._around.worker.wait_unquiet()))
+        try:
+            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    # --- Orders of operators
+
+    async def _obey(self) -> None:
+        record = self._record
+        if self.topic not in record.positions:
+            raise ReopenError("the consumer group was deleted", operation="consume", object=self._around.group)
+        before = self.keeper.cell
+        if caught_up(before, record, self.topic, self.queue) is before:
+            self._obeyed = record
+            return
+        cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
+        self._obeyed = record
+        if cell.generation != before.generation:
+            self._abandon()
+            self.schedule = self._new_schedule(cell)
+            log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
+        else:
+            self.schedule.adopt(cell)
+        self._burial.wake()
+
+    # --- Rows
+
+    async def _fetch(self) -> None:
+        """Keep fresh messages coming, as far as there is room."""
+        pause = Backoff(_TROUBLE_S)
+        while True:
+            self._room.clear()
+            schedule, start = self.schedule, self.schedule.next_load
+            rows_max, bytes_max = self._around.room(self)
+            rows_max = min(rows_max, schedule.room(), _FETCH_ROWS_MAX)
+            if rows_max <= 0 or self._draining:
+                self.starving = True
+                await self._room.wait()
+                self.starving = False
+                continue
+            try:
+                rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))
+                if rows is None:
+                    await self._feed.arrived(self.queue, start)
+                    continue
+            except (RetryError, DataDamaged) as error:
+                log.warning("group %s, %s queue %d: cannot read from offset %d: %s", *self._where, start, error)
+                await asyncio.sleep(pause.next_s())
+                continue
+            except OffsetOutOfRange as error:
+                await self._skip_expired(schedule, start, error)
+                continue
+            pause = Backoff(_TROUBLE_S)
+            if schedule is self.schedule and schedule.next_load == start:
+                self._load(schedule, rows, start)
+                self._woken.set()
+
+    def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
+        limit = start + rows.num_rows
+        keep = TagFilter.parse(self._record.settings.filter_of(self.topic))
+        kept = keep.apply(rows)
+        filtered = OffsetSet()
+        if kept.num_rows < rows.num_rows:
+            passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
+            filtered = OffsetSet.of_offsets((np.flatnonzero(~passed) + start).tolist())
+        self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
+        schedule.load(list(views(self.topic, kept, epoch=self.keeper.epoch)), filtered, limit)
+
+    async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
+        """Go on behind messages that retention took before the group had them."""
+        earliest = await self._feed.readable_from(self.queue, start)
+        if earliest <= start:
+            raise error
+        log.error(
+            "group %s, %s queue %d: offsets %d to %d are gone by retention before the group had them, and are passed over",
+            *self._where,
+            start,
+            earliest - 1,
+        )
+        if schedule is self.schedule and schedule.next_load == start:
+            schedule.load([], OffsetSet.of([(start, earliest)]), earliest)
+            self.wake()
+
+    async def _recall(self, now_ms: int) -> None:
+        """See that messages which are to be run again are read again."""
+        if self._recalling is not None:
+            if not self._recalling.done():
+                return
+            self._recalling.result()
+        schedule = self.schedule
+        start = schedule.blocked.recall_from(now_ms, schedule.next_fresh)
+        missing = schedule.missing(now_ms)
+        self._recalling = None
+        if start is not None or missing:
+            self._recalling = asyncio.ensure_future(self._read_again(schedule, start, missing[:_RECALL_ROWS]))
+
+    async def _read_again(self, schedule: ScheduleT, start: int | None, missing: list[int]) -> None:
+        epoch = self.keeper.epoch
+        try:
+            if missing:
+                rows = await self._feed.pick(self.queue, missing)
+                schedule.recalled(list(views(self.topic, rows, epoch=epoch)), 0, 0)
+            if start is not None:
+                limit = min(schedule.next_fresh, start + _RECALL_ROWS)
+                async for rows in self._feed.scan(self.queue, start, limit):
+                    schedule.recalled(list(views(self.topic, rows, epoch=epoch)), start, start + rows.num_rows)
+                    start += rows.num_rows
+        except OffsetOutOfRange:
+            earliest = await self._feed.readable_from(self.queue, 0)
+            gone = "group %s, %s queue %d: messages below offset %d that were to be run again are gone by retention"
+            log.error(gone, *self._where, earliest)  # noqa: TRY400 - it says all
+            schedule.expired(earliest)
+        except (RetryError, DataDamaged) as error:
+            log.warning("group %s, %s queue %d: cannot read again: %s", *self._where, error)
+            await asyncio.sleep(_TROUBLE_S)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise unforeseen(error, operation="consume") from error
+        finally:
+            self._woken.set()
+
+    @property
+    def _where(self) -> tuple[str, str, int]:
+        return self._around.group, self.topic, self.queue
