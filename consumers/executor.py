@@ -197,7 +197,10 @@ class Tasks:
         self._go_on()
 
     async def close(self) -> None:
-        self._waiting.clear()
+        while self._waiting:
+            owner, run = self._waiting.popleft()
+            run.ended = True
+            owner.moved(run)
 
     def _go_on(self) -> None:
         while self._waiting and self._room > 0:
