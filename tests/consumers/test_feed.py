@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from penstock.log.errors import ClosedError, DataDamaged, OffsetOutOfRange, TopicDeleted
+from penstock.consumers import feed_window
+from penstock.consumers.feed_cache import FeedCache
+from penstock.log.errors import ClosedError, DataDamaged, InternalError, OffsetOutOfRange, TopicDeleted
 from tests.consumers.feeds import opened, topic_log
 from tests.lakes import TIMEOUT_S
 
@@ -174,6 +176,46 @@ def test_damage_is_named_and_never_skipped() -> None:
             assert [await it.feed.readable_from(0, start) for start in (1, 2, 3, 6)] == [1, 4, 4, 6]
             assert await it.take_all(0, 4) == 6
             assert await it.take_all(1) == 2, "the other queue is not touched"
+
+    asyncio.run(main())
+
+
+def test_a_cache_that_lost_rows_is_a_bug_and_not_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the check that entries follow one another not there, the feed would say so instead of leaving offsets out."""
+
+    async def main() -> None:
+        log = await topic_log()
+        async with opened(log, 0) as it:
+            await log.send({0: 2})
+            await it.topic.tail.catch_up()
+            real = FeedCache.covering
+            monkeypatch.setattr(FeedCache, "covering", lambda cache, queue, start, limit: real(cache, queue, start + 1, limit + 1))
+            monkeypatch.setattr(feed_window, "_taken", lambda arrivals, *_: arrivals[0].pieces[0].rows.slice(1))
+            with pytest.raises(InternalError, match=r"not dense.*offsets from 0 on"):
+                await it.take(0, 0)
+
+    asyncio.run(main())
+
+
+def test_entries_that_were_passed_over_void_what_is_cached() -> None:
+    """As after a repair, or a long sleep: the rows before and behind are read anew, none is taken for another's."""
+
+    async def main() -> None:
+        log = await topic_log()
+        async with opened(log, 0, 1) as it:
+            await log.send({0: 2})
+            await it.topic.tail.catch_up()
+            listener = it.topic.tail.fold_listeners.pop()
+            await log.send({0: 2})
+            await it.topic.tail.catch_up()
+            it.topic.tail.fold_listeners.append(listener)
+            await log.send({0: 2, 1: 1})
+            await it.topic.tail.catch_up()
+            assert it.feed.cached_bytes, "of the other queue, which missed nothing"
+            before = it.requests
+            assert await it.take_all(1) == 1
+            assert it.requests == before
+            assert await it.take_all(0) == 6
 
     asyncio.run(main())
 

@@ -70,7 +70,11 @@ class Feeder(Role):
             if rng.random() < 0.05:
                 at = await self._look_back(world, feed, life, queue, at, rng.randrange(max(1, at)))
             try:
-                rows = await feed.fetch(queue, at, rows_max=rng.choice([1, 3, 1000]), bytes_max=rng.choice([1, 1000, 1 << 20]))
+                async with asyncio.timeout(None if world.quiet or rng.random() < 0.9 else log_uniform(rng, 0.01, 1.0)):
+                    rows = await feed.fetch(queue, at, rows_max=rng.choice([1, 3, 1000]), bytes_max=rng.choice([1, 1000, 1 << 20]))
+            except TimeoutError:
+                world.counts["feed: gave up fetching"] += 1
+                continue
             except (OffsetOutOfRange, DataDamaged) as error:
                 expired = isinstance(error, OffsetOutOfRange)
                 if world.settings.retention is None if expired else not world.history.damaged:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.consumers.feed import Feed
@@ -13,14 +16,16 @@ from penstock.log.lake import Lake
 from penstock.log.stores.counting import CountingStore
 from tests.simulation.campaign import Run, judge
 from tests.simulation.feeders import SCENARIOS
+from tests.simulation.patches import attribute
 from tests.simulation.stage import HOUR_S, Stage
 from tests.simulation.world import TOPIC
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = {"feeds": range(10), "expiring": range(3), "damaged": range(3), "deleted": range(4)}
+SEEDS = {"feeds": range(6), "expiring": range(2), "damaged": range(2, 4), "deleted": range(4)}
 MUST_HAPPEN = (
-    "feed: rows", "feed: gave up waiting", "feed: out of range", "feed: damage named", "restart", "trim", "topic created again",
+    "feed: rows", "feed: gave up waiting", "feed: gave up fetching", "feed: out of range", "feed: damage named", "restart", "trim",
+    "topic created again",
 )  # fmt: skip
 
 
@@ -46,6 +51,24 @@ def test_every_offset_once_and_in_order(scenario: str, counts: Counter[str]) -> 
 @pytest.mark.slow
 def test_the_worlds_met_what_they_are_for(counts: Counter[str]) -> None:
     assert not [what for what in MUST_HAPPEN if not counts[what]], counts
+
+
+def test_the_judge_notices_a_row_that_is_left_out_and_one_that_is_another() -> None:
+    for change, said in ((lambda rows: rows.slice(1), "I6 f0 got offsets"), (_with_other_bodies, "I6 ")):
+
+        def make(original: Any, change: Callable[[pa.RecordBatch], pa.RecordBatch] = change) -> Any:
+            async def fetch(self: Feed, *where: Any, **limits: Any) -> pa.RecordBatch | None:
+                rows = await original(self, *where, **limits)
+                return change(rows) if rows is not None and rows.num_rows > 2 else rows
+
+            return fetch
+
+        with attribute(Feed, "fetch", make)():
+            assert any(said in line for line in play("feeds", 0).wrong)
+
+
+def _with_other_bodies(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.set_column(rows.schema.get_field_index("body"), "body", pa.array([b"other"] * rows.num_rows, pa.binary()))
 
 
 def test_who_waits_costs_the_tails_probes_and_nobody_else_anything() -> None:
