@@ -55,6 +55,10 @@ class Executor(Protocol):
         """Start nothing more; waits for no handler."""
         ...
 
+    def runs_here(self) -> bool:
+        """Whether this is asked inside a handler: whoever waits for handlers would wait for itself."""
+        ...
+
     @property
     def hung(self) -> int:
         """Handlers that were given up, and still run."""
@@ -76,6 +80,7 @@ class Threads:
         self._count = 0
         self._hung: dict[Run, None] = {}
         self._closed = False
+        self._idents: set[int] = set()
         for _ in range(threads):
             self._add_thread()
 
@@ -96,11 +101,21 @@ class Threads:
         for _ in range(self._count):
             self._ready.put(None)
 
+    def runs_here(self) -> bool:
+        return threading.get_ident() in self._idents
+
     def _add_thread(self) -> None:
         self._count += 1
         threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
 
     def _work(self) -> None:
+        self._idents.add(threading.get_ident())
+        try:
+            self._run_all()
+        finally:
+            self._idents.discard(threading.get_ident())
+
+    def _run_all(self) -> None:
         while (item := self._ready.get()) is not None:
             owner, run = item
             if self._batches:
@@ -201,6 +216,12 @@ class Tasks:
             owner, run = self._waiting.popleft()
             run.ended = True
             owner.moved(run)
+
+    def runs_here(self) -> bool:
+        try:
+            return asyncio.current_task() in self._tasks
+        except RuntimeError:  # no loop runs in this thread
+            return False
 
     def _go_on(self) -> None:
         while self._waiting and self._room > 0:

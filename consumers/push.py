@@ -147,6 +147,7 @@ class PushConsumer:
 
         Closing again waits for the same end, at most as long as it says itself. Raises what ended the consumer by itself before.
         """
+        self.check_outside()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         if timeout is not None:
@@ -154,6 +155,26 @@ class PushConsumer:
             if not self._closing.done() and self._loop is not None:
                 self._loop.cancel()
         await asyncio.shield(self._closing)
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody closes it, or did."""
+        return self._closing is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether it was closed, to the end."""
+        return self._closing is not None and self._closing.done()
+
+    def check_outside(self) -> None:
+        """Raise `InvalidArgument` inside a handler of this consumer, which would wait for itself."""
+        if self._executor is not None and self._executor.runs_here():
+            raise InvalidArgument(
+                "a listener cannot close its own consumer: that waits for the listener's end",
+                operation="close",
+                object=self.group,
+                hint="tell another thread or task to close it",
+            )
 
     async def ended(self) -> None:
         """Wait until it was closed, or ended by itself. Raises why."""

@@ -11,6 +11,7 @@ from .groups import (
     GroupNotFound,
     GroupSettings,
 )
+from .keeper import OwnershipLost
 from .living import WorkerSeen, WorkerState
 from .operators import Operators
 from .parked import ParkedGroup
@@ -29,6 +30,7 @@ __all__ = [
     "GroupNotFound",
     "GroupSettings",
     "Operators",
+    "OwnershipLost",
     "ParkedGroup",
     "QueueStanding",
     "RetryPolicy",

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
         DeadLetterPolicy,
         DeliveryOrder,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         GroupInUse,
         GroupNotFound,
         GroupSettings,
+        OwnershipLost,
         RetryPolicy,
         Schedule,
         TableMismatch,
@@ -65,16 +67,18 @@ if TYPE_CHECKING:
     )
 
     from . import aio as aio
-    from .ends import Producer, Reader
+    from .ends import Producer, PushConsumer, Reader
     from .lake import Lake, connect
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackPressureError",
+    "BatchResult",
     "CallError",
     "ClockSkewError",
     "ClosedError",
+    "ConsumeResult",
     "DataDamaged",
     "DeadLetterPolicy",
     "DeliveryOrder",
@@ -96,14 +100,17 @@ __all__ = [
     "NotSupported",
     "NotWritten",
     "OffsetOutOfRange",
+    "OwnershipLost",
     "PenstockError",
     "PermissionDenied",
     "Producer",
     "ProducerFailedError",
+    "PushConsumer",
     "ReadOnlyError",
     "Reader",
     "Receipt",
     "ReopenError",
+    "RetryAfter",
     "RetryError",
     "RetryPolicy",
     "Schedule",
@@ -123,10 +130,11 @@ __all__ = [
     "connect",
 ]
 
-_MODULES = {"aio", "coordinator", "lake", "log"}
+_MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
 _PLACES = {
     ".lake": {"Lake", "connect"},
-    ".ends": {"Producer", "Reader"},
+    ".ends": {"Producer", "PushConsumer", "Reader"},
+    ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".coordinator": {
         "DeadLetterPolicy",
         "DeliveryOrder",
@@ -134,6 +142,7 @@ _PLACES = {
         "GroupInUse",
         "GroupNotFound",
         "GroupSettings",
+        "OwnershipLost",
         "RetryPolicy",
         "Schedule",
         "TableMismatch",

@@ -10,11 +10,16 @@ a full producer raises `BackPressureError`; ``await producer.wait_for_room()`` w
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from types import EllipsisType
+from typing import Any, Literal
 
+from penstock.consumers import Metrics, PushConsumer, PushOptions
+from penstock.consumers.subscribe import Topics, push_consumer
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     Coordination,
@@ -32,7 +37,9 @@ from penstock.coordinator import (
 from penstock.log import InvalidArgument, ObjectStore, Position, Producer, Reader, Runtime, TopicSettings, open_store
 from penstock.log import Lake as LogLake
 
-__all__ = ["Lake", "Producer", "Reader", "TopicSettings", "connect"]
+__all__ = ["Lake", "Producer", "PushConsumer", "Reader", "TopicSettings", "connect"]
+
+_PUSH = PushOptions()
 
 _SECRETS = ("access_key_id", "secret_access_key", "session_token")
 
@@ -82,6 +89,7 @@ class Lake(LogLake):
         self._table_options = {name: value for name, value in (options or {}).items() if name in _SECRETS}
         self._coordination: Coordination | None = None
         self._operators: Operators | None = None
+        self._consumers: list[PushConsumer] = []
 
     @property
     def coordination(self) -> Coordination:
@@ -96,6 +104,57 @@ class Lake(LogLake):
                 label=f"{socket.gethostname()}/{os.getpid()}",
             )
         return self._coordination
+
+    # --- Consumers --------------------------------------------------------------------------------------------------------------
+
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[..., Any],
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        threads: int = _PUSH.threads,
+        cache_messages: int = _PUSH.cache_messages,
+        cache_bytes: int = _PUSH.cache_bytes,
+        consume_timeout: timedelta = _PUSH.consume_timeout,
+        batch: Literal["group", "queue"] | None = None,
+        batch_messages: int = _PUSH.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer:
+        """Run ``listener`` for every message of a consumer group: ``async with lake.push_consumer(…) as consumer``, or await it.
+
+        The arguments are those of `penstock.Lake.push_consumer`. A coroutine function runs on this loop, ``threads`` at once; an ordinary
+        function in threads. Raises at once what is wrong with the call, and when it is awaited what topic or group do not fit.
+        """
+        self._check_open()
+        consumer = push_consumer(
+            self,
+            lambda: self.coordination,
+            topic,
+            group=group,
+            listener=listener,
+            delivery_order=delivery_order,
+            filter=filter,
+            start=start,
+            retry=retry,
+            max_attempts=max_attempts,
+            dead_letter_policy=dead_letter_policy,
+            threads=threads,
+            cache_messages=cache_messages,
+            cache_bytes=cache_bytes,
+            consume_timeout=consume_timeout,
+            batch=batch,
+            batch_messages=batch_messages,
+            metrics=metrics,
+        )
+        self._consumers = [one for one in self._consumers if not one.done] + [consumer]
+        return consumer
 
     # --- Consumer groups --------------------------------------------------------------------------------------------------------
 
@@ -195,8 +254,13 @@ class Lake(LogLake):
         return self._operators
 
     async def _close(self) -> None:
+        untold = [one for one in self._consumers if not one.closed]
+        ends = await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
+        errors = [end for one, end in zip(self._consumers, ends, strict=True) if one in untold and end is not None]
         try:
             if self._coordination is not None:
                 await self._coordination.close()
         finally:
             await super()._close()
+        if errors:
+            raise errors[0]

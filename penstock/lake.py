@@ -6,9 +6,12 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Literal, Self
+from types import EllipsisType, TracebackType
+from typing import Any, Literal, Self
 
+from penstock.consumers import Metrics, PushOptions
+from penstock.consumers import PushConsumer as AsyncPushConsumer
+from penstock.consumers.subscribe import Topics
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
@@ -37,7 +40,9 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.portal import Portal
 
 from . import aio
-from .ends import Producer, Reader, close_after
+from .ends import Producer, PushConsumer, Reader, close_after
+
+_PUSH = PushOptions()
 
 
 def connect(
@@ -66,6 +71,7 @@ class Lake:
         self._lake = lake
         self._portal = Portal()
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[AsyncPushConsumer] = weakref.WeakSet()
         os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
 
     @property
@@ -154,6 +160,67 @@ class Lake:
     def reader(self, topic: str) -> Reader:
         """Open a reader: any queue, from any place, without a consumer group."""
         return Reader(self._portal.run(lambda: self._lake.reader(topic)), self._portal)
+
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[..., Any],
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        threads: int = _PUSH.threads,
+        cache_messages: int = _PUSH.cache_messages,
+        cache_bytes: int = _PUSH.cache_bytes,
+        consume_timeout: timedelta = _PUSH.consume_timeout,
+        batch: Literal["group", "queue"] | None = None,
+        batch_messages: int = _PUSH.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer:
+        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
+
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising, returning
+        anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads`` threads, a coroutine
+        function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of one queue, of at most
+        ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+
+        A message that succeeded is settled, and not handed out again but after a crash or a reset. In an ORDERLY group the messages of a message
+        group run one after the other and a failing one blocks its message group; in a CONCURRENT one all run side by side.
+
+        The group is made when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and
+        ``filter`` (tags: ``"paid || refunded"``) are the group's: what is left out is as the group has it, what is stated must agree with it.
+        ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound what is fetched and not yet settled. ``metrics`` counts what it does.
+
+        Raises `InvalidArgument` for what is wrong with the call, and, showing both, when the group has other settings; `LimitExceeded`,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        core = self._portal.run(
+            lambda: self._lake.push_consumer(
+                topic,
+                group=group,
+                listener=listener,
+                delivery_order=delivery_order,
+                filter=filter,
+                start=start,
+                retry=retry,
+                max_attempts=max_attempts,
+                dead_letter_policy=dead_letter_policy,
+                threads=threads,
+                cache_messages=cache_messages,
+                cache_bytes=cache_bytes,
+                consume_timeout=consume_timeout,
+                batch=batch,
+                batch_messages=batch_messages,
+                metrics=metrics,
+            )
+        )
+        self._consumers.add(core)
+        return PushConsumer(core, self._portal)
 
     # --- Consumer groups --------------------------------------------------------------------------------------------------------
 
@@ -256,9 +323,14 @@ class Lake:
             producer.after_fork(error)
 
     def close(self) -> None:
-        """Write what was sent, then let go of everything. Closing again does nothing; whoever closes it meanwhile waits for the same end."""
+        """Close consumers, write what was sent, then let go of everything.
+
+        Closing again does nothing; whoever closes it meanwhile waits for the same end.
+        """
         if self._portal.stopped:
             return
+        for consumer in list(self._consumers):
+            consumer.check_outside()
         try:
             self._portal.run(self._lake.close)
         except ClosedError:

@@ -1,0 +1,143 @@
+"""From what a caller says to a consumer: everything that can be known to be wrong is, before anything is read or written."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from types import EllipsisType
+from typing import Any, Literal, TypeAlias
+
+from ..coordinator import Coordination, DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
+from ..log import InvalidArgument, Lake, Position, ReadOnlyError, TagFilter
+from ..log.paths import check_topic_name
+from .membership import Subscription
+from .metrics import MemoryMetrics, Metrics
+from .push import PushConsumer, PushOptions
+
+Topics: TypeAlias = str | Mapping[str, str | None]
+"""A topic, or several with the tags that are taken of each."""
+
+_DEFAULTS = PushOptions()
+_OPERATION = "push_consumer"
+
+
+def push_consumer(
+    lake: Lake,
+    coordination: Callable[[], Coordination],
+    topics: Topics,
+    *,
+    group: str,
+    listener: Callable[..., Any],
+    delivery_order: DeliveryOrder | str | None = None,
+    filter: str | None = None,
+    start: Position = "earliest",
+    retry: RetryPolicy | None = None,
+    max_attempts: int | EllipsisType | None = ...,
+    dead_letter_policy: DeadLetterPolicy | str | None = None,
+    threads: int = _DEFAULTS.threads,
+    cache_messages: int = _DEFAULTS.cache_messages,
+    cache_bytes: int = _DEFAULTS.cache_bytes,
+    consume_timeout: timedelta = _DEFAULTS.consume_timeout,
+    batch: Literal["group", "queue"] | None = None,
+    batch_messages: int = _DEFAULTS.batch_messages,
+    metrics: Metrics | None = None,
+) -> PushConsumer:
+    """A consumer that is not started yet; see `penstock.Lake.push_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
+    if lake.read_only:
+        raise ReadOnlyError("the lake was opened with read_only=True, and a consumer writes how far it is", operation=_OPERATION)
+    subscriptions = subscribed(topics, filter, start)
+    check_listener(listener, batch=batch is not None)
+    stated = settings_stated(
+        delivery_order=delivery_order, retry=retry, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy
+    )
+    options = PushOptions(
+        threads=threads,
+        cache_messages=cache_messages,
+        cache_bytes=cache_bytes,
+        consume_timeout=consume_timeout,
+        batch=batch,
+        batch_messages=batch_messages,
+        metrics=metrics or MemoryMetrics(),
+    )
+    return PushConsumer(
+        lake,
+        coordination(),
+        group=group,
+        subscriptions=subscriptions,
+        listener=listener,
+        stated=stated,
+        options=options,
+    )
+
+
+def settings_stated(
+    *,
+    delivery_order: DeliveryOrder | str | None = None,
+    retry: RetryPolicy | None = None,
+    max_attempts: int | EllipsisType | None = ...,
+    dead_letter_policy: DeadLetterPolicy | str | None = None,
+) -> dict[str, object]:
+    """What a member states of its group's settings: only that is compared. Raises `InvalidArgument` for what no group can have."""
+    given = {"delivery_order": delivery_order, "retry": retry, "dead_letter_policy": dead_letter_policy}
+    stated: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(max_attempts, EllipsisType):
+        stated["max_attempts"] = max_attempts
+    GroupSettings.stating(stated)
+    return stated
+
+
+def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
+    """The subscriptions by topic. Raises `InvalidArgument`."""
+    if isinstance(topics, str):
+        topics = {topics: filter}
+    elif filter is not None:
+        raise InvalidArgument(
+            "several topics have a filter each", operation=_OPERATION, observed=f"filter={filter!r}", hint="write {topic: filter}"
+        )
+    given: object = topics
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidArgument(
+            "a consumer subscribes to a topic, or to several with a filter each",
+            operation=_OPERATION,
+            expected="a name, or {name: filter or None}",
+            observed=repr(given),
+        )
+    for topic, tags in topics.items():
+        check_topic_name(topic)
+        TagFilter.parse(tags)
+    check_start(start)
+    return {topic: Subscription(tags, start) for topic, tags in topics.items()}
+
+
+def check_start(start: object) -> None:
+    """Raise `InvalidArgument` unless it can be where a group begins. A group that has begun would not look at it any more."""
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise InvalidArgument(
+                "a time must have a zone", operation=_OPERATION, observed=start.isoformat(), hint="use datetime.now(UTC)"
+            )
+    elif start not in ("earliest", "latest") and (isinstance(start, bool) or not isinstance(start, int) or start < 0):
+        raise InvalidArgument("start is an offset, a datetime, 'earliest' or 'latest'", operation=_OPERATION, observed=repr(start))
+
+
+def check_listener(listener: object, *, batch: bool) -> None:
+    """Raise `InvalidArgument` unless it can be called with one message, or with one list of them."""
+    if not callable(listener):
+        raise InvalidArgument(
+            "the listener cannot be called", operation=_OPERATION, expected="a function of a message", observed=repr(listener)
+        )
+    try:
+        signature = inspect.signature(listener)
+    except ValueError:
+        return  # of some built-in functions nobody knows
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise InvalidArgument(
+            "the listener does not take one argument",
+            operation=_OPERATION,
+            object=getattr(listener, "__qualname__", repr(listener)),
+            expected="a list of messages" if batch else "a message",
+            observed=f"{signature}: {error}",
+        ) from error
