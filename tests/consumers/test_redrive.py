@@ -10,7 +10,8 @@ import pytest
 
 from penstock.consumers.dead_letters import DeadLetterWriter
 from penstock.consumers.redrive import RedriveReport, redrive
-from penstock.log import DataDamaged, InvalidArgument, Lake, Message, MessageView, TopicNotFound, TopicSettings
+from penstock.consumers.redriven import Redriven
+from penstock.log import DataDamaged, InvalidArgument, Lake, Message, MessageView, ReadOnlyError, TopicNotFound, TopicSettings
 from penstock.log.limits import MIB
 from penstock.log.stores import Put
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
@@ -94,15 +95,75 @@ def test_a_message_that_dies_again_is_redriven_again() -> None:
 
 
 def test_limit_and_where() -> None:
+    """Whatever was chosen before, the rest can go back later."""
+
     async def script(scene: Scene) -> None:
         messages = await scene.sent(9)
         await bury(scene.lake, messages)
         assert await redrive(scene.lake, "billing", limit=2) == RedriveReport(sent=2, last=1)
-        some = await redrive(scene.lake, "billing", limit=2, where=lambda one: one.message_group == "g0")
-        assert some == RedriveReport(sent=2, skipped=4, duplicates=1, last=6)
-        # What lies before the last one that was sent has been passed over for good.
-        assert await redrive(scene.lake, "billing") == RedriveReport(sent=2, duplicates=7, last=8)
-        assert [one.body for one in await redriven(scene)] == [b"0", b"1", b"3", b"6", b"7", b"8"]
+        some = await redrive(scene.process(), "billing", limit=2, where=lambda one: one.message_group == "g0")
+        assert some == RedriveReport(sent=2, skipped=3, duplicates=2, last=6)
+        one = await redrive(scene.process(), "billing", where=lambda one: one.body == b"8")
+        assert one == RedriveReport(sent=1, skipped=4, duplicates=4, last=8)
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=4, duplicates=5, last=8)
+        assert await redrive(scene.lake, "billing") == RedriveReport(duplicates=9, last=8)
+        assert [one.body for one in await redriven(scene)] == [b"0", b"1", b"3", b"6", b"8", b"2", b"4", b"5", b"7"]
+
+    Scene(queues=1).play(script)
+
+
+def test_what_one_redrive_has_begun_the_next_one_finishes() -> None:
+    """Letters were given their sequences, and nothing was sent."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(5)
+        await bury(scene.lake, messages)
+        life = (await scene.lake.topic(DLQ)).tail.state.created_entry
+        begun = Redriven(scene.process(), "billing", life)
+        await begun.read()
+        assert await begun.give([3, 1], earliest=0) == [3, 1]
+        assert await redrive(scene.process(), "billing", limit=1) == RedriveReport(sent=1, last=0)
+        assert [one.body for one in await redriven(scene)] == [b"3", b"1", b"0"]
+        assert await redrive(scene.process(), "billing") == RedriveReport(sent=2, duplicates=3, last=4)
+
+    Scene(queues=1).play(script)
+
+
+def test_two_that_choose_the_same_letters_at_once() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(4)
+        await bury(scene.lake, messages)
+        life = (await scene.lake.topic(DLQ)).tail.state.created_entry
+        one, other = Redriven(scene.process(), "billing", life), Redriven(scene.process(), "billing", life)
+        for cell in (one, other):
+            await cell.read()
+        assert await one.give([0, 1], earliest=0) == [0, 1]
+        assert await other.give([1, 2], earliest=0) == [2], "it looks again before it gives"
+        assert other.cell.dead_letters.sequences() == [(0, 0), (1, 1), (2, 2)]
+
+    Scene(queues=1).play(script)
+
+
+def test_what_is_remembered_is_not_lost_unnoticed() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        await bury(scene.lake, messages[:2])
+        await redrive(scene.lake, "billing")
+        for info in await scene.store.list("coordination/redrives/"):
+            await scene.store.delete(info.key)
+        with pytest.raises(DataDamaged, match="what has gone back is not what is remembered of it"):
+            await redrive(scene.process(), "billing", limit=1)
+        assert ids(await redriven(scene)) == ids(messages[:2])
+
+    Scene(queues=1).play(script)
+
+
+def test_a_read_only_lake_sends_nothing() -> None:
+    async def script(scene: Scene) -> None:
+        await bury(scene.lake, await scene.sent(1))
+        with pytest.raises(ReadOnlyError):
+            await redrive(Lake(scene.store, runtime=scene.lake.runtime, read_only=True), "billing")
+        assert not await scene.store.list("coordination/")
 
     Scene(queues=1).play(script)
 

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.consumers.dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, origin_of, unburied
 from penstock.consumers.redrive import redrive
 from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.tables import objectstore
 from penstock.log import (
     CallError,
     ClockSkewError,
@@ -34,6 +35,7 @@ from penstock.log import (
 from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
+from tests.simulation.patches import attribute
 from tests.simulation.process import Crashed, SimProcess
 from tests.simulation.world import Stuck, log_uniform
 
@@ -58,7 +60,9 @@ class Plot:
     letters: int = 10
     """That each queue's owners give up before they rest, at least."""
     owners: int = 3
-    redrivers: int = 1
+    redrivers: int = 2
+    choosing: bool = False
+    """Whether redrivers leave some letters to others, so that what goes back is in no order."""
     resets: int = 1
     think_s: tuple[float, float] = (0.01, 3.0)
     pause_s: tuple[float, float] = (0.05, 900.0)
@@ -100,7 +104,12 @@ class Graveyard:
 
     def run(self) -> list[str]:
         """Play to the end; everything that is wrong with it, in words."""
-        self.kernel.run(self._main())
+        return self._judged(self._main())
+
+    def _judged(self, main: Coroutine[Any, Any, None]) -> list[str]:
+        # The store is known to keep its promises, as in `small_log`.
+        with attribute(objectstore, "probe_conditional_writes", lambda _: _no_probe)():
+            self.kernel.run(main)
         return [*self.evidence.wrong, *judge(self)]
 
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
@@ -112,8 +121,7 @@ class Graveyard:
             await self.store.settled()
             await self._as("auditor", self._audit)
 
-        self.kernel.run(main())
-        return [*self.evidence.wrong, *judge(self)]
+        return self._judged(main())
 
     async def _main(self) -> None:
         await self._as("founder", self._found)
@@ -257,7 +265,9 @@ class Graveyard:
         while True:
             finish = self._buried
             try:
-                report = await redrive(lake, GROUP, limit=None if finish else rng.choice([None, 1, 3]))
+                limit, odd = (None, None) if finish else (rng.choice([None, 1, 3]), rng.randrange(2))
+                where = _half(odd) if self.plot.choosing and odd is not None else None
+                report = await redrive(lake, GROUP, limit=limit, where=where)
                 self.counts["redriven"] += report.sent
                 self.counts["found redriven"] += report.duplicates
             except PenstockError as error:
@@ -288,6 +298,14 @@ class Graveyard:
             self.evidence.wrong.append(f"{process.name}: {error.kind}: {error}")
 
 
+def _half(remainder: int) -> Callable[[MessageView], bool]:
+    return lambda letter: letter.offset % 2 == remainder
+
+
+async def _no_probe(*_: object) -> None:
+    return None
+
+
 def _giving(offsets: list[int]) -> Callable[[QueueCell], QueueCell]:
     return lambda cell: cell.with_dead_letters(offsets)
 
@@ -312,11 +330,11 @@ def judge(run: Graveyard) -> list[str]:
             if message is None or not _is_same(message, dead) or unburied(dead.properties) != message.properties:
                 wrong.append(f"letter {sequence} of queue {queue} is not the message that it was given to")
     if run.plot.redrivers:
-        wrong += _judge_redriven(evidence)
+        wrong += _judge_redriven(evidence, in_order=not run.plot.choosing)
     return wrong
 
 
-def _judge_redriven(evidence: Evidence) -> list[str]:
+def _judge_redriven(evidence: Evidence, *, in_order: bool) -> list[str]:
     wrong: list[str] = []
     back = [(int(one.properties["REDRIVE_OFFSET"]), one) for one in evidence.origin if "REDRIVE_OFFSET" in one.properties]
     if sorted(offset for offset, _ in back) != list(range(len(evidence.dead))):
@@ -324,7 +342,7 @@ def _judge_redriven(evidence: Evidence) -> list[str]:
         return wrong
     for queue in {one.queue for _, one in back}:
         offsets = [offset for offset, one in back if one.queue == queue]
-        if offsets != sorted(offsets):
+        if in_order and offsets != sorted(offsets):
             wrong.append(f"letters went back to queue {queue} out of order: {offsets}")
     for offset, one in back:
         expected = {**unburied(evidence.dead[offset].properties), "REDRIVE_OFFSET": str(offset)}

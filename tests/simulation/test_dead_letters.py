@@ -12,6 +12,8 @@ import pytest
 
 from penstock.consumers import dead_letters
 from penstock.consumers.copies import Copy, CopyWriter, Written
+from penstock.consumers.redriven import Redriven
+from penstock.coordinator.cell import QueueCell
 from penstock.log import PenstockError
 from tests.figures import FIGURES
 from tests.simulation.faults import WRITES, Fault, ScriptedFaults, single_faults
@@ -44,7 +46,7 @@ def counting_found(counts: Counter[str]) -> AbstractContextManager[None]:
     def make(original: Any) -> Any:
         async def write(self: CopyWriter, copies: list[Copy]) -> Written:
             written: Written = await original(self, copies)
-            counts["found written"] += written.duplicates * (self._sequence_property == dead_letters.SEQUENCE)
+            counts["found written"] += written.duplicates * (self._mark == dead_letters.SEQUENCE)
             return written
 
         return write
@@ -59,7 +61,7 @@ def test_each_letter_is_written_once_and_goes_back_once(record_property: Callabl
     counts: Counter[str] = Counter()
     wrong = []
     for seed in range(SEEDS):
-        run = graveyard(seed)
+        run = graveyard(seed, plot=Plot(choosing=seed % 3 == 0))
         wrong += [f"seed {seed}: {one}" for one in play(run)]
         counts += run.counts
     assert not wrong, "\n".join(wrong)
@@ -124,6 +126,13 @@ def without_sequences(original: Any) -> Any:
     return rows
 
 
+def forgetful(_: Any) -> Any:
+    async def change(self: Redriven, change: Callable[[QueueCell], QueueCell]) -> None:
+        self.cell = change(self.cell)
+
+    return change
+
+
 MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
     "sequences": (
         "a letter is written under the name and sequence that it was given",
@@ -135,6 +144,11 @@ MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
         attribute(dead_letters, "name_of", lambda original: lambda *parts: original(*parts[:-1])),
         Plot(),
     ),
+    "remembered": (
+        "a redrive remembers what it gave a sequence before it sends",
+        attribute(Redriven, "_change", forgetful),
+        Plot(),
+    ),
     "given-first": ("a sequence is given before anything is written for it", nullcontext, Plot(careful=False)),
 }
 
@@ -144,7 +158,7 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     guard, patch, plot = MUTANTS[name]
     for seed in range(40):
         run = graveyard(seed, rate=0.1, plot=plot)
-        run.kernel.loop.max_steps = 150_000
+        run.kernel.loop.max_steps = 30_000  # three times what an intact run takes
         if play(run, mutant=patch):
             intact = graveyard(seed, rate=0.1, plot=replace(plot, careful=True))
             assert not play(intact), f"seed {seed} goes wrong with every guard in place"

@@ -1,0 +1,75 @@
+"""What has gone back of a dead-letter queue: a cell in the lake itself, of the form of a queue's.
+
+*Settled* are the dead letters that were given a sequence to go back with; *assigned* those not known to be there yet. So they may be chosen
+in any order, and whoever comes next finishes what another began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..coordinator.cell import QueueCell
+from ..coordinator.cell_codec import decode_cell, encode_cell
+from ..coordinator.cells import CellChanged, Cells, Stored
+from ..coordinator.tables.objectstore import ObjectStoreTable
+from ..log import Lake
+
+REDRIVES = "redrives/"
+_PATIENCE_S = 60.0
+
+
+class Redriven:
+    """The cell of one life of a group's dead-letter queue, and changes of it.
+
+    It lies in the lake, wherever the group's other cells are: two that are told different tables must not send everything twice.
+    """
+
+    def __init__(self, lake: Lake, group: str, life: int) -> None:
+        self._clock = lake.runtime.clock
+        self._table = ObjectStoreTable(lake.store, runtime=lake.runtime)
+        self._cells = Cells(self._table, lake.runtime)
+        self._key = f"{REDRIVES}{group}/{life}"
+        self._stored: Stored | None = None
+        self.cell = QueueCell()
+        """As it was read or written last."""
+
+    async def read(self) -> None:
+        """Look what it is now."""
+        self._take(await self._cells.read(self._key))
+
+    async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
+        """Give each of these a sequence, but those that have one by now; returns the others, in order.
+
+        What lies before ``earliest`` is not kept any more, so its place need not be remembered.
+        """
+        given: list[int] = []
+
+        def change(cell: QueueCell) -> QueueCell:
+            given[:] = [offset for offset in offsets if offset not in cell.settled]
+            return replace(cell, settled=cell.settled.with_range(0, earliest)).with_dead_letters(given)
+
+        await self._change(change)
+        return given
+
+    async def bury(self, sequence: int) -> None:
+        """All up to this sequence are known to be durable, or never will be."""
+        await self._change(lambda cell: cell.with_buried(sequence))
+
+    async def close(self) -> None:
+        """Let go of the table."""
+        await self._table.close()
+
+    async def _change(self, change: Callable[[QueueCell], QueueCell]) -> None:
+        """Write what ``change`` makes of the cell, again on top of what another wrote meanwhile."""
+        deadline_s = self._clock.monotonic_s() + _PATIENCE_S
+        while (changed := change(self.cell)) != self.cell:
+            try:
+                self._take(await self._cells.write(self._key, encode_cell(changed), on=self._stored, deadline_s=deadline_s))
+                return
+            except CellChanged as error:
+                self._take(error.stored)
+
+    def _take(self, stored: Stored | None) -> None:
+        self._stored = stored
+        self.cell = QueueCell() if stored is None else decode_cell(stored.data, where=self._key)
