@@ -117,8 +117,8 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
 def send_back(session: Session, /, group: str, limit: int | None, damaged: Literal["raise", "skip"], **where: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Send the dead letters of a group back to the topics they came from, oldest first; consumers may run meanwhile.
 
-    Each goes back once, with its id, message group and properties, however often this is repeated; every group that reads the topic gets it.
-    Those left out by an option are passed over for good once a later one of the same topic has gone back.
+    Each goes back once, with its id, message group and properties, however often this is repeated; those left out by an option may go back
+    later. Every group that reads the topic gets what goes back.
     """
     wanted = _condition(**where)
     report = run_async(session, lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged))

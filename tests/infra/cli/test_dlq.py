@@ -114,6 +114,12 @@ def test_json_says_the_origin(buried: Penstock) -> None:
     assert [one["offset"] for one in again] == [0, 6]
 
 
+def test_one_first_and_then_the_rest(buried: Penstock) -> None:
+    assert buried("dlq", "redrive", "billing", "--key", "k3").out == "1 dead letters of billing sent back; 7 skipped.\n"
+    assert buried("dlq", "redrive", "billing").out == "7 dead letters of billing sent back; 1 had been before.\n"
+    assert sent_back(buried, "orders") == [f"order {n}" for n in (3, 0, 1, 2, 4, 5)]
+
+
 def test_a_redrive_that_is_repeated_says_what_had_gone_back(buried: Penstock) -> None:
     assert buried("dlq", "redrive", "billing", "--limit", "3").out == "3 dead letters of billing sent back.\n"
     assert buried("dlq", "redrive", "billing").out == "5 dead letters of billing sent back; 3 had been before.\n"
@@ -145,4 +151,4 @@ def test_nothing_chosen(buried: Penstock) -> None:
 
 def test_help(penstock: Penstock) -> None:
     assert "Dead letters of consumer groups: list, read, send back." in penstock("--help").out
-    assert "passed over for good" in " ".join(penstock("dlq", "redrive", "--help").out.split())
+    assert "those left out by an option may go back later" in " ".join(penstock("dlq", "redrive", "--help").out.split())
