@@ -63,6 +63,11 @@ class Marker:
     tries: Tries
     """The strikes are the head's."""
 
+    def from_head(self, head: int, state: State = State.WAITING, due_ms: int = 0) -> Marker:
+        """Further on in its group, where no strike was; what was delivered with the old head keeps its attempts."""
+        attempts = self.tries.attempts if head < self.limit else 0
+        return Marker(head, max(self.limit, head), Tries(state, attempts, 0, due_ms))
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:

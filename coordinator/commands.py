@@ -43,18 +43,11 @@ def _obeying(cell: QueueCell, command: Command) -> QueueCell:
         return replace(cell, markers={**cell.markers, **{group: _released(marker) for group, marker in meant.items()}})
     given_up = sorted(marker.head for marker in meant.values())
     letters = DeadLetters(cell.dead_letters.next_sequence + len(given_up), (*cell.dead_letters.assigned, *given_up))
-    return replace(
-        cell, markers={**cell.markers, **{group: _skipped(marker) for group, marker in meant.items()}}, dead_letters=letters
-    )
+    # The head was listed, so it counts as settled.
+    behind = {group: marker.from_head(marker.head + 1) for group, marker in meant.items()}
+    return replace(cell, markers={**cell.markers, **behind}, dead_letters=letters)
 
 
 def _released(marker: Marker) -> Marker:
     """Due at once, with no strike against it."""
     return replace(marker, tries=Tries(State.WAITING, marker.tries.attempts))
-
-
-def _skipped(marker: Marker) -> Marker:
-    """The group goes on behind the head, which was listed, so it counts as settled. What was delivered with it keeps its attempts."""
-    following = marker.head + 1
-    attempts = marker.tries.attempts if marker.limit > following else 0
-    return Marker(following, max(marker.limit, following), Tries(State.WAITING, attempts))

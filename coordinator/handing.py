@@ -1,0 +1,208 @@
+"""What becomes of messages that were handed out by ``receive``, in their queue's cell. Pure; whoever holds the handle may acknowledge or
+ask for more time, the owner alone lets a delivery expire.
+
+A message tracked by itself (CONCURRENT) is `State.OUT` until its due time; in an ORDERLY group the marker of its lane is, with all of the
+lane that was handed out together: acknowledged one after the other, expired together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..log.errors import InternalError
+from .cell import Marker, QueueCell, State, Tries
+from .groups import DeadLetterPolicy, GroupSettings
+from .handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from .offsets import OffsetSet
+
+_ACK = "ack"
+_CHANGE = "change_invisible_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """A delivery that expired: a failed attempt."""
+
+    offset: int
+    attempts: int
+    parked: bool = False
+    given_up: bool = False
+    """It becomes a dead letter. Neither this nor parked: it may be handed out again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """A cell in which deliveries have expired, and which."""
+
+    cell: QueueCell
+    lapses: tuple[Lapse, ...] = ()
+
+
+def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int) -> QueueCell:
+    """With the message done, for good.
+
+    Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
+    """
+    if handle.lane is None:
+        _check_alone(cell, handle, now_ms, _ACK)
+        return cell.with_settled(OffsetSet(handle.offset, 1))
+    marker = _checked_marker(cell, handle, now_ms, _ACK)
+    if handle.offset != marker.head:
+        raise _ahead(marker, handle, _ACK, "acknowledge the earlier one first")
+    if handle.following is None:
+        return cell.with_marker(handle.lane, marker.from_head(handle.offset + 1))
+    return cell.with_marker(handle.lane, marker.from_head(handle.following, State.OUT, marker.tries.due_ms))
+
+
+def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int) -> QueueCell:
+    """With another end of the delivery, for all of its lane that is out with it; a message that is not the first of them can only have it
+    put off. An extension is no retry; what ends now expires, and is.
+
+    Raises as `acknowledged` does.
+    """
+    if handle.lane is None:
+        tries = _check_alone(cell, handle, now_ms, _CHANGE)
+        return cell.with_tries(handle.offset, replace(tries, due_ms=due_ms))
+    marker = _checked_marker(cell, handle, now_ms, _CHANGE)
+    if handle.offset != marker.head and due_ms < marker.tries.due_ms:
+        raise _ahead(marker, handle, _CHANGE, "they become visible together, so only the first one's end can come sooner")
+    return cell.with_marker(handle.lane, replace(marker, tries=replace(marker.tries, due_ms=due_ms)))
+
+
+def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
+    """With what nobody took, although it was handed out, visible again: no strike. The same cell when it is not out any more."""
+    tries = cell.tries.get(handle.offset) if handle.lane is None else None
+    marker = None if handle.lane is None else cell.markers.get(handle.lane)
+    if cell.generation != handle.generation:
+        return cell
+    if tries is not None and _is_out(tries, handle):
+        return cell.with_tries(handle.offset, Tries(State.WAITING, tries.attempts, tries.strikes))
+    if handle.lane is not None and marker is not None and marker.head == handle.offset and _is_out(marker.tries, handle):
+        waiting = Tries(State.WAITING, marker.tries.attempts, marker.tries.strikes)
+        return cell.with_marker(handle.lane, replace(marker, tries=waiting))
+    return cell
+
+
+def expired(cell: QueueCell, now_ms: int, settings: GroupSettings) -> Expiry:
+    """With a strike against everything that is out and due: visible again, or at the end of its attempts what the group's policy says."""
+    tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
+    markers = {lane: one for lane, one in cell.markers.items() if _is_due(one.tries, now_ms)}
+    if not tries and not markers:
+        return Expiry(cell)
+    most = settings.max_attempts
+    lapses: list[Lapse] = []
+    again: dict[int, Tries] = {}
+    for offset, one in tries.items():
+        gives_up = most is not None and one.strikes + 1 >= most
+        lapses.append(Lapse(offset, one.attempts, given_up=gives_up))
+        if not gives_up:
+            again[offset] = _waiting(one)
+    after: dict[int, Marker | None] = {}
+    for lane, marker in markers.items():
+        gives_up = most is not None and marker.tries.strikes + 1 >= most
+        parks = gives_up and settings.dead_letter_policy is DeadLetterPolicy.PARK
+        lapses.append(Lapse(marker.head, marker.tries.attempts, parked=parks, given_up=gives_up and not parks))
+        if gives_up and not parks:
+            after[lane] = marker.from_head(marker.head + 1)
+        else:
+            after[lane] = replace(marker, tries=_waiting(marker.tries, State.PARKED if parks else State.WAITING))
+    lapses.sort(key=lambda lapse: lapse.offset)
+    cell = cell.with_all_tries(again) if again else cell
+    cell = cell.with_markers(after, OffsetSet()) if after else cell
+    letters = [lapse.offset for lapse in lapses if lapse.given_up]
+    return Expiry(cell.with_dead_letters(letters) if letters else cell, tuple(lapses))
+
+
+def next_expiry_ms(cell: QueueCell) -> int | None:
+    """When the next delivery expires; None when nothing is out."""
+    every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
+    return min((one.due_ms for one in every if one.state is State.OUT), default=None)
+
+
+def _is_due(tries: Tries, now_ms: int) -> bool:
+    return tries.state is State.OUT and tries.due_ms <= now_ms
+
+
+def _is_out(tries: Tries, handle: ReceiptHandle) -> bool:
+    return tries.state is State.OUT and tries.attempts == handle.attempt
+
+
+def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
+    return Tries(state, tries.attempts, tries.strikes + 1)
+
+
+# --- Refusals -------------------------------------------------------------------------------------------------------------------
+
+
+def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
+    _check_generation(cell, handle, operation)
+    tries = cell.tries.get(handle.offset)
+    if tries is None and handle.offset in cell.settled:
+        raise _settled(cell, handle, operation)
+    return _check_out(tries, handle, now_ms, operation)
+
+
+def _checked_marker(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Marker:
+    _check_generation(cell, handle, operation)
+    if handle.lane is None:
+        raise InternalError("only a message of a lane has a marker", operation=operation, object=handle.where)
+    marker = cell.markers.get(handle.lane)
+    if (marker is None and handle.offset in cell.settled) or (marker is not None and handle.offset < marker.head):
+        raise _settled(cell, handle, operation)
+    _check_out(None if marker is None or handle.offset >= marker.limit else marker.tries, handle, now_ms, operation)
+    assert marker is not None, "it is out"
+    return marker
+
+
+def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
+    if tries is None or not _is_out(tries, handle):
+        state = "not handed out" if tries is None else f"{tries.state.name}, attempt {tries.attempts}"
+        raise _expired(handle, operation, state)
+    if tries.due_ms <= now_ms:
+        raise _expired(handle, operation, f"{(now_ms - tries.due_ms) / 1000:g} s too late")
+    return tries
+
+
+def _check_generation(cell: QueueCell, handle: ReceiptHandle, operation: str) -> None:
+    if handle.generation != cell.generation:
+        raise ReceiptOutdated(
+            "the consumer group's offsets were reset after the message was handed out",
+            operation=operation,
+            object=handle.where,
+            expected=f"generation {cell.generation}",
+            observed=f"generation {handle.generation}",
+            hint="if it is behind the new position it is handed out again",
+        )
+
+
+def _settled(cell: QueueCell, handle: ReceiptHandle, operation: str) -> AlreadySettled:
+    given_up = handle.offset in cell.dead_letters.assigned
+    return AlreadySettled(
+        "the message expired at its last attempt, and was given up"
+        if given_up
+        else "the message was acknowledged before, or was given up after it had expired",
+        operation=operation,
+        object=handle.where,
+        hint=None if given_up else "acknowledge a message once; an acknowledged one never comes back",
+    )
+
+
+def _expired(handle: ReceiptHandle, operation: str, observed: str) -> ReceiptExpired:
+    return ReceiptExpired(
+        "the invisible duration of the message has passed",
+        operation=operation,
+        object=handle.where,
+        observed=observed,
+        hint="it is handed out again; ask for a longer invisible duration, or change it in time",
+    )
+
+
+def _ahead(marker: Marker, handle: ReceiptHandle, operation: str, hint: str) -> ReceiptAhead:
+    return ReceiptAhead(
+        "an earlier message of the same message group, from the same receive, is not acknowledged",
+        operation=operation,
+        object=handle.where,
+        expected=f"offset {marker.head}",
+        observed=f"offset {handle.offset}",
+        hint=hint,
+    )

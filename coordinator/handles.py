@@ -1,0 +1,132 @@
+"""Receipt handles: by which a message that was handed out is acknowledged, by any process, whoever owns its queue by then.
+
+A handle names the delivery, and nothing more is kept of it anywhere but in the queue's cell. It is text, good for other processes and for
+storing; what is in it is nobody's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+import xxhash
+
+from ..log.errors import CallError, DataDamaged, InvalidArgument
+from .varints import VarintReader, append_bytes, append_varint
+
+_FORMAT = 1
+_CHECK_BYTES = 4
+
+
+class ReceiptRefused(CallError):
+    """The message cannot be acknowledged, or its invisible duration changed, by this receipt handle."""
+
+    kind = "receipt_refused"
+
+
+class ReceiptExpired(ReceiptRefused):
+    """The invisible duration has passed: the message is handed out again, or was, or was given up."""
+
+    kind = "receipt_expired"
+
+
+class AlreadySettled(ReceiptRefused):
+    """The message was acknowledged before, or given up."""
+
+    kind = "already_settled"
+
+
+class ReceiptOutdated(ReceiptRefused):
+    """The group's offsets were reset since: nothing that was handed out before counts any more."""
+
+    kind = "receipt_outdated"
+
+
+class ReceiptAhead(ReceiptRefused):
+    """An earlier message of the same message group, handed out by the same receive, is not acknowledged."""
+
+    kind = "receipt_ahead"
+
+
+class ForeignReceipt(ReceiptRefused):
+    """The handle is another consumer group's, or of a topic that this consumer does not subscribe to."""
+
+    kind = "foreign_receipt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptHandle:
+    """One delivery of one message."""
+
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    generation: int
+    """Of the group's position on the queue."""
+    attempt: int
+    """The delivery's number: of two handles of one message at most one is good."""
+    lane: int | None = None
+    """ORDERLY: the hash of the message group, 0 for messages without one. CONCURRENT: None."""
+    following: int | None = None
+    """The next offset of the lane that was handed out by the same receive."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"{self.topic}, queue {self.queue}, offset {self.offset}, attempt {self.attempt}"
+
+    def encode(self) -> str:
+        """As text: letters, digits, ``-`` and ``_``."""
+        data = bytearray([_FORMAT])
+        append_bytes(data, self.group.encode())
+        append_bytes(data, self.topic.encode())
+        for number in (self.queue, self.offset, self.generation, self.attempt):
+            append_varint(data, number)
+        append_varint(data, 0 if self.lane is None else self.lane + 1)
+        append_varint(data, 0 if self.following is None else self.following - self.offset)
+        data += _check(data)
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    @staticmethod
+    def decode(text: object) -> ReceiptHandle:
+        """What `encode` gave. Raises `InvalidArgument` for anything else."""
+        if not isinstance(text, str):
+            raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
+        try:
+            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            if data[-_CHECK_BYTES:] != _check(data[:-_CHECK_BYTES]):
+                raise _no_handle(text)
+            reader = VarintReader(data[:-_CHECK_BYTES])
+            if (version := reader.byte()) != _FORMAT:
+                raise InvalidArgument(
+                    "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
+                )
+            group, topic = reader.sized().decode(), reader.sized().decode()
+            queue, offset, generation, attempt = (reader.varint() for _ in range(4))
+            lane, distance = reader.varint(), reader.varint()
+        except (ValueError, binascii.Error, DataDamaged) as error:
+            raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
+        return ReceiptHandle(
+            group=group,
+            topic=topic,
+            queue=queue,
+            offset=offset,
+            generation=generation,
+            attempt=attempt,
+            lane=lane - 1 if lane else None,
+            following=offset + distance if distance else None,
+        )
+
+
+def _check(data: bytes | bytearray) -> bytes:
+    return xxhash.xxh32_digest(bytes(data))[:_CHECK_BYTES]
+
+
+def _no_handle(text: str) -> InvalidArgument:
+    return InvalidArgument(
+        "this is not a receipt handle, or only a part of one",
+        expected="message.receipt_handle of a message from receive()",
+        observed=repr(text[:80]),
+    )
