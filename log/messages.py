@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -105,6 +105,20 @@ class MessageView(NamedTuple):
             raise InvalidArgument("the body is not JSON", operation="message.json", object=where, observed=str(error)) from error
 
 
+class _NoProperties(dict[str, str]):
+    """An empty dict that all messages without properties share, so it stays empty."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a message without properties shares them with others: copy them first, dict(message.properties)")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> tuple[type[_NoProperties], tuple[()]]:
+        return _NoProperties, ()
+
+
+_NO_PROPERTIES = _NoProperties()
+
 _TIME = pa.timestamp("us", "UTC")
 _QUEUE = pa.field("queue", pa.int32())
 _PAYLOAD = [
@@ -167,16 +181,22 @@ def views(
 
 
 def _keys(column: pa.Array | pa.ChunkedArray) -> Iterable[tuple[str, ...]]:
-    if column.null_count == len(column):
+    if _is_empty(column):
         return repeat((), len(column))
     return [tuple(keys) if keys else () for keys in column.to_pylist()]
 
 
-def _properties(column: pa.Array | pa.ChunkedArray) -> Iterable[dict[str, str]]:
-    """A dict of its own for every message, as it may be changed."""
-    if column.null_count == len(column):
-        return ({} for _ in range(len(column)))
-    return [dict(pairs) if pairs else {} for pairs in column.to_pylist()]
+def _properties(column: pa.Array | pa.ChunkedArray) -> Iterable[Mapping[str, str]]:
+    """Read-only where there are none: a dict for every message costs the garbage collector more than all else together."""
+    if _is_empty(column):
+        return repeat(_NO_PROPERTIES, len(column))
+    return [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
+
+
+def _is_empty(lists: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether no row of a column of lists or maps has anything in it."""
+    chunks = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
+    return all(not len(chunk) or chunk.offsets[0].as_py() == chunk.offsets[-1].as_py() for chunk in chunks)
 
 
 def _times(column: pa.Array | pa.ChunkedArray) -> Iterable[datetime | None]:

@@ -71,7 +71,7 @@ def test_no_attempt_may_be_missing(rows: list[dict[str, Any]]) -> None:
         list(views("orders", batch_of(rows), attempts=[1]))
 
 
-def test_properties_are_the_messages_own() -> None:
+def test_messages_without_properties_share_none_that_anybody_could_change() -> None:
     row = {field.name: None for field in MESSAGE_SCHEMA} | {
         "body": b"",
         "queue": 0,
@@ -79,5 +79,11 @@ def test_properties_are_the_messages_own() -> None:
         "born_timestamp": datetime.now(UTC),
     }
     first, second = views("orders", batch_of([row, {**row, "born_timestamp": datetime.now(UTC) - timedelta(days=1)}]))
-    first.properties["mine"] = "yes"
-    assert second.properties == {}
+    for change in (lambda: first.properties.update(mine="yes"), lambda: first.properties.setdefault("mine", "yes")):
+        with pytest.raises(TypeError, match="copy them first"):
+            change()
+    with pytest.raises(TypeError, match="copy them first"):
+        first.properties["mine"] = "yes"
+    assert first.properties == second.properties == {}
+    assert pickle.loads(pickle.dumps(first)) == first
+    assert dict(first.properties, mine="yes") == {"mine": "yes"}
