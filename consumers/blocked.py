@@ -134,11 +134,16 @@ class Blocked:
             before, marker = lane.marker, cell.markers.get(lane.hash)
             if before is None or before == marker or before.tries.state not in (State.PARKED, State.OUT):
                 continue
-            self._forget(lane)
             if marker is None:
+                self._forget(lane)
                 del self._lanes[lane.hash]
                 continue
-            lane.marker, lane.known_to = marker, marker.head
+            lane.marker = marker
+            if marker.tries.state is State.OUT:
+                continue
+            if lane.known_from is None or marker.head < lane.known_from:
+                self._forget(lane)
+                lane.known_from, lane.known_to = None, marker.head
             self._changed(lane)
 
     def expiries_ms(self) -> list[int]:
@@ -204,25 +209,61 @@ class Blocked:
     def expired(self, earliest: int, step: Step) -> None:
         """Go on behind messages that retention took."""
         for lane in self._lanes.values():
-            if lane.marker is not None and lane.marker.head < earliest and lane.run is None and not lane.ready:
-                lane.known_to = earliest
-                self._set(lane, Marker(earliest, max(earliest, lane.marker.limit), Tries(State.WAITING)), step)
+            marker = lane.marker
+            if marker is None or marker.head >= earliest or marker.tries.state is State.OUT or lane.run is not None or lane.ready:
+                continue
+            lane.known_to = earliest
+            self._set(lane, marker.from_head(earliest), step)
 
     # --- What may run -----------------------------------------------------------------------------------------------------------
 
     def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:
         """Start what is due, and let go of groups that have caught up."""
+        for lane in self.due(now_ms, step, next_fresh):
+            if _company(lane) != 1:
+                self._run_head(lane, step)
+
+    def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
+        """Those that may go on, with messages in memory; groups that have caught up are let go of."""
         self._activate(now_ms)
+        found = []
         for lane in list(self._active):
             if not lane.may_go_on(now_ms):
                 del self._active[lane]
             elif lane.ready:
-                if _company(lane) != 1:
-                    self._run_head(lane, step)
-            elif lane.known_to is None or lane.known_to >= next_fresh:
+                found.append(lane)
+            elif _has_caught_up(lane, next_fresh):
                 del self._active[lane]
                 del self._lanes[lane.hash]
                 lane.marker = step.markers[lane.hash] = None
+        return found
+
+    def hand_out(self, lane: Lane, most: int, due_ms: int, step: Step) -> list[MessageView]:
+        """Give out the first messages of a lane by receipt handle, until then."""
+        messages, attempts = self._take_head(lane, most)
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        self._retained -= len(messages)
+        lane.known_from = messages[-1].offset + 1
+        out = Tries(State.OUT, attempts, marker.tries.strikes, due_ms)
+        self._set(lane, Marker(messages[0].offset, max(marker.limit, lane.known_from), out), step)
+        return messages
+
+    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+        """Give out a fresh message of a group that is not blocked, or is by nothing but messages given out just before."""
+        lane = self._lanes.get(group_hash(message.message_group))
+        if lane is None:
+            lane = Lane(message.message_group)
+            self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
+        assert lane.marker is not None, "a blocked group has a marker"
+        lane.known_from = message.offset + 1
+        self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
+        step.behind.append(message.offset)
+
+    def has_caught_up(self, key: int, next_fresh: int) -> bool:
+        """Whether a group has no messages but those that are given out."""
+        lane = self._lanes.get(key)
+        return lane is not None and not lane.ready and _has_caught_up(lane, next_fresh)
 
     def run_solo(self, now_ms: int, step: Step) -> None:
         """Start one suspect that must be alone."""
@@ -235,20 +276,26 @@ class Blocked:
     def _run_head(self, lane: Lane, step: Step) -> None:
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
-        tries = marker.tries
         company = _company(lane)
         most = min(self._limits.run_messages, company or self._limits.run_messages, lane.batch_max or self._limits.run_messages)
+        messages, attempts = self._take_head(lane, most)
+        lane.run = Run(lane, messages)
+        limit = max(marker.limit, messages[-1].offset + 1)
+        running = Tries(State.RUNNING, attempts, marker.tries.strikes, 0, company)
+        self._set(lane, Marker(messages[0].offset, limit, running), step)
+        step.runs.append(lane.run)
+
+    def _take_head(self, lane: Lane, most: int) -> tuple[list[MessageView], int]:
+        """The first messages of a lane that were delivered equally often, and how often that is with this time."""
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
         head = lane.ready[0].offset
         again = head < marker.limit
         count = 0
         while count < min(len(lane.ready), most) and (lane.ready[count].offset < marker.limit) is again:
             count += 1
-        attempts = tries.attempts + 1 if again else 1
-        messages = [lane.ready.popleft()._replace(delivery_attempt=attempts) for _ in range(count)]
-        lane.run = Run(lane, messages)
-        limit = max(marker.limit, messages[-1].offset + 1)
-        self._set(lane, Marker(head, limit, Tries(State.RUNNING, attempts, tries.strikes, 0, company)), step)
-        step.runs.append(lane.run)
+        attempts = marker.tries.attempts + 1 if again else 1
+        return [lane.ready.popleft()._replace(delivery_attempt=attempts) for _ in range(count)], attempts
 
     # --- Books
 
@@ -293,3 +340,8 @@ def _company(lane: Lane) -> int:
     """How many of a suspect's messages may run together; 0: as many as there are."""
     tries = lane.marker.tries if lane.marker is not None else None
     return tries.company if tries is not None and tries.state is State.SUSPECT else 0
+
+
+def _has_caught_up(lane: Lane, next_fresh: int) -> bool:
+    """Whether all the group's listed messages are in memory, or were given out."""
+    return lane.known_to is None or lane.known_to >= next_fresh

@@ -187,7 +187,11 @@ class Schedule:
         self.blocked.run_due(now_ms, step, self.next_fresh)
 
     def _let_go(self, step: Step) -> None:
-        gone = [offset for offset, tries in self._tries.items() if offset < self._earliest and tries.state is not State.RUNNING]
+        gone = [
+            offset
+            for offset, tries in self._tries.items()
+            if offset < self._earliest and tries.state not in (State.RUNNING, State.OUT)
+        ]
         step.settled += gone
         for offset in gone:
             self._untrack(offset, step)
