@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.figures import Figures
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
@@ -18,6 +19,9 @@ SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # The machine is shared: how long an example takes says nothing.
+    settings.register_profile("shared machine", deadline=None)
+    settings.load_profile("shared machine")
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
     config.pluginmanager.register(Figures(), "penstock-figures")
 
