@@ -44,7 +44,7 @@ class Feed:
         self._live = Window(topic, cache_bytes)
         self._backlog: Backlog | None = None
         self._opening = asyncio.Lock()
-        self._reader = Reader(topic)
+        self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so one need not read ahead, which costs memory
         self._rows = Rows(topic, asyncio.Event())
         self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}

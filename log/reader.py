@@ -13,7 +13,7 @@ from .errors import InvalidArgument, MissingDependency
 from .messages import MESSAGE_SCHEMA, MessageView, to_us, views
 from .reading import Rows, Span, out_of_range
 from .table.lookup import Lookup, lookup
-from .table.scan import offset_at
+from .table.scan import GROUPS_AHEAD, offset_at
 from .table.snapshot import Snapshot
 from .tags import TagFilter, is_unicode
 from .topics import Topic
@@ -23,14 +23,14 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 
 
 class Reader:
-    """Reads any queue from any place. Made by ``lake.reader``."""
+    """Reads any queue from any place. Made by ``lake.reader``. ``groups_ahead``: see `scan_queue`."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
         self._store = topic.store
         self._paths = topic.paths
         self._closed = asyncio.Event()
-        self._rows = Rows(topic, self._closed)
+        self._rows = Rows(topic, self._closed, groups_ahead=groups_ahead)
 
     @property
     def topic(self) -> str:

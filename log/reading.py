@@ -21,7 +21,7 @@ from .rows import LostRange, entry_pieces
 from .salvage import fold_known
 from .stores.protocol import ObjectMissing
 from .table.delta import DeltaLog
-from .table.scan import files_between, scan_queue
+from .table.scan import GROUPS_AHEAD, files_between, scan_queue
 from .table.segments import queue_slices
 from .table.snapshot import Snapshot
 from .topics import Topic
@@ -54,14 +54,15 @@ class Span:
 
 
 class Rows:
-    """Reads the rows of one topic; until ``closed`` is set, if it follows."""
+    """Reads the rows of one topic; until ``closed`` is set, if it follows. ``groups_ahead``: see `scan_queue`."""
 
-    def __init__(self, topic: Topic, closed: asyncio.Event) -> None:
+    def __init__(self, topic: Topic, closed: asyncio.Event, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
         self._store = topic.store
         self._paths = topic.paths
         self._delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
         self._closed = closed
+        self._groups_ahead = groups_ahead
 
     async def refresh(self) -> Snapshot:
         """The newest table, and the tail at least as new. Raises `TopicDeleted`."""
@@ -187,7 +188,11 @@ class Rows:
         until, failed = stop, None
         while start < until:
             try:
-                async for batch in scan_queue(self._store, self._paths, snapshot, queue, start, until, columns, runtime=runtime):
+                scanned = scan_queue(
+                    self._store, self._paths, snapshot, queue, start, until, columns,
+                    runtime=runtime, groups_ahead=self._groups_ahead,
+                )  # fmt: skip
+                async for batch in scanned:
                     start = batch.column("offset")[batch.num_rows - 1].as_py() + 1
                     yield batch
                 start = until

@@ -20,7 +20,7 @@ from .segment_reader import SegmentReader
 from .segments import TableFile
 from .snapshot import Snapshot
 
-_GROUPS_AHEAD = 2
+GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
 _SMALL_FILE_BYTES = 4 * MIB
 """Files up to this size are fetched in one request; a few are here at a time."""
@@ -40,8 +40,11 @@ async def scan_queue(
     *,
     runtime: Runtime | None = None,
     whole_files: bool = False,
+    groups_ahead: int = GROUPS_AHEAD,
 ) -> AsyncIterator[pa.RecordBatch]:
     """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order.
+
+    ``groups_ahead`` row groups are under way at a time; 1: the next is read when the last has been taken.
 
     Batches have `MESSAGE_SCHEMA`, or those of its columns that ``columns`` names. Offsets that the table does not have (expired, lost
     or not published yet) are left out without a word: `Snapshot.start`, `lost` and `end` tell. Raises `DataDamaged`, and
@@ -67,7 +70,7 @@ async def scan_queue(
         for group in range(reader.row_groups)
         if reader.bounds(group, "offset")[0] < limit and reader.bounds(group, "offset")[1] >= start
     )
-    async with aclosing(opened), aclosing(_ahead(groups, _GROUPS_AHEAD)) as decoded:
+    async with aclosing(opened), aclosing(_ahead(groups, groups_ahead)) as decoded:
         async for rows in decoded:
             for batch in rows.to_batches():
                 if (part := _between(batch, start, limit)).num_rows:
