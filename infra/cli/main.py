@@ -29,6 +29,7 @@ COMMANDS = {
     "produce": _Command("produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
     "read": _Command("read", "Show or export messages of a topic."),
     "tail": _Command("tail", "Show messages as they arrive."),
+    "consume": _Command("consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
     "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
     "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),

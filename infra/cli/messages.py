@@ -46,7 +46,11 @@ class JsonLines:
         self._topic = topic
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for message in views(self._topic, batch):
+        self.show(views(self._topic, batch))
+
+    def show(self, messages: Iterable[MessageView]) -> None:
+        """Take messages one by one."""
+        for message in messages:
             output.emit(document(message))
 
 
@@ -58,7 +62,11 @@ class Lines:
         self._cells: dict[str, int] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        rows = [_line(message) for message in views(self._topic, batch)]
+        self.show(views(self._topic, batch))
+
+    def show(self, messages: Iterable[MessageView]) -> None:
+        """Take messages, all of them together."""
+        rows = [_line(message) for message in messages]
         if self._cells is None:
             self._cells = _cells(rows)
             output.say(click.style(self._joined({name: name for name in self._cells}), bold=True))
