@@ -16,6 +16,7 @@ from .lanes import Lane, Run
 from .limits import Limits
 from .rows import group_hash
 from .step import Step
+from .tracked import Tracked
 
 
 class Blocked:
@@ -150,25 +151,21 @@ class Blocked:
         """When groups that were handed out by handle come back."""
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
 
-    def take_over(
-        self, suspects: Sequence[int], tries: dict[int, Tries], messages: dict[int, MessageView], step: Step
-    ) -> list[int]:
-        """Leave suspects of blocked groups to their markers, which count their deliveries from now on. Returns the others."""
-        left = []
-        for offset in suspects:
-            lane = self._lanes.get(group_hash(messages[offset].message_group)) if self._lanes else None
-            if lane is None or lane.marker is None or offset < lane.marker.head:
-                left.append(offset)
-                continue
-            own, marker = tries.pop(offset), lane.marker
-            step.tries.pop(offset, None)
-            del messages[offset]
+    def take_over(self, tracked: Tracked, step: Step) -> None:
+        """Take suspects of blocked groups behind their markers, which count their deliveries from now on."""
+        for message in tracked.take_suspects(self._is_behind) if self._lanes else ():
+            lane, own = self._lanes[group_hash(message.message_group)], tracked.of(message)
+            marker = lane.marker
+            assert marker is not None, "a blocked group has a marker"
             of_head = marker.tries
-            attempts = max(of_head.attempts, own.attempts)
-            grown = Tries(of_head.state, attempts, of_head.strikes, of_head.due_ms, of_head.company)
-            self._set(lane, Marker(marker.head, max(marker.limit, offset + 1), grown), step)
-            step.behind.append(offset)
-        return left
+            grown = Tries(of_head.state, max(of_head.attempts, own.attempts), of_head.strikes, of_head.due_ms, of_head.company)
+            self._set(lane, Marker(marker.head, max(marker.limit, message.offset + 1), grown), step)
+            tracked.forget((message,), step)
+            step.behind.append(message.offset)
+
+    def _is_behind(self, message: MessageView) -> bool:
+        lane = self._lanes.get(group_hash(message.message_group))
+        return lane is not None and lane.marker is not None and message.offset >= lane.marker.head
 
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
 
@@ -259,6 +256,16 @@ class Blocked:
         lane.known_from = message.offset + 1
         self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
         step.behind.append(message.offset)
+
+    def goes_on(self, key: int) -> bool:
+        """Whether a group's next fresh message may be given out with those that just were: none is between, and none was before."""
+        lane = self._lanes[key]
+        return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
+
+    def ready(self, now_ms: int) -> int:
+        """How many messages of groups that may go on are in memory."""
+        self._activate(now_ms)
+        return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
         """Whether a group has no messages but those that are given out."""

@@ -88,6 +88,8 @@ class MessageView(NamedTuple):
     """Handed out by a consumer: how often the message was delivered to its group, this time included."""
     epoch: int = 0
     """Handed out by a consumer: of the ownership of the queue under which this delivery was made."""
+    receipt_handle: str = ""
+    """Handed out by ``receive``: what acknowledges this delivery, also from another process; empty otherwise."""
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:
@@ -175,6 +177,7 @@ def views(
         batch.column("producer").to_pylist(),
         repeat(1, batch.num_rows) if attempts is None else attempts,
         repeat(epoch, batch.num_rows),
+        repeat("", batch.num_rows),
         strict=True,
     )
     return map(MessageView._make, rows)
