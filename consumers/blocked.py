@@ -16,7 +16,6 @@ from .lanes import Lane, Run
 from .limits import Limits
 from .rows import group_hash
 from .step import Step
-from .tracked import Tracked
 
 
 class Blocked:
@@ -151,21 +150,21 @@ class Blocked:
         """When groups that were handed out by handle come back."""
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
 
-    def take_over(self, tracked: Tracked, step: Step) -> None:
-        """Take suspects of blocked groups behind their markers, which count their deliveries from now on."""
-        for message in tracked.take_suspects(self._is_behind) if self._lanes else ():
-            lane, own = self._lanes[group_hash(message.message_group)], tracked.of(message)
-            marker = lane.marker
-            assert marker is not None, "a blocked group has a marker"
-            of_head = marker.tries
-            grown = Tries(of_head.state, max(of_head.attempts, own.attempts), of_head.strikes, of_head.due_ms, of_head.company)
-            self._set(lane, Marker(marker.head, max(marker.limit, message.offset + 1), grown), step)
-            tracked.forget((message,), step)
-            step.behind.append(message.offset)
-
-    def _is_behind(self, message: MessageView) -> bool:
+    def is_behind(self, message: MessageView) -> bool:
+        """Whether a suspect is left to the marker of its group."""
         lane = self._lanes.get(group_hash(message.message_group))
         return lane is not None and lane.marker is not None and message.offset >= lane.marker.head
+
+    def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
+        """Take such a suspect behind the marker, which counts its deliveries from now on."""
+        lane = self._lanes[group_hash(message.message_group)]
+        marker = lane.marker
+        assert marker is not None, "a blocked group has a marker"
+        of_head = marker.tries
+        attempts = max(of_head.attempts, tries.attempts)
+        grown = Tries(of_head.state, attempts, of_head.strikes, of_head.due_ms, of_head.company)
+        self._set(lane, Marker(marker.head, max(marker.limit, message.offset + 1), grown), step)
+        step.behind.append(message.offset)
 
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
 

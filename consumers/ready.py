@@ -232,7 +232,10 @@ class Ready:
 
     def _give_suspects(self, given: _Given, step: Step) -> None:
         if self._orderly and self._suspects:
-            self._suspects = self.blocked.take_over(self._suspects, self._tries, self._messages, step)
+            for offset in [offset for offset in self._suspects if self.blocked.is_behind(self._messages[offset])]:
+                self._suspects.remove(offset)
+                step.tries.pop(offset, None)
+                self.blocked.take_over(self._messages.pop(offset), self._tries.pop(offset), step)
         while self._suspects and given.left:
             if self._orderly:
                 self._give_lane(self._lane_of_suspects(step), given, step)

@@ -7,7 +7,6 @@ died is run first, in limited company.
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -19,6 +18,7 @@ from .blocked import Blocked
 from .lanes import Failure, Lane, Run
 from .limits import Limits, Mode
 from .step import Failed, Letter, Step
+from .tracked import Tracked
 
 
 class Schedule:
@@ -36,15 +36,7 @@ class Schedule:
         """CONCURRENT: of all messages. ORDERLY with batches of the queue: of all groups that are not blocked."""
         self._by_group = self._orderly and limits.batch_of != "queue"
         self.blocked = Blocked(cell, limits)
-        self._tries = dict(cell.tries)
-        """Of messages tracked by themselves."""
-        self._messages: dict[int, MessageView] = {}
-        """Those of them that are in memory and not running."""
-        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
-        heapq.heapify(self._due)
-        self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
-        self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
-        """Messages that were in flight in an owner that died, and not run again yet."""
+        self._tracked = Tracked(cell, retained=limits.retained)
         self._reported: dict[Run, None] = {}
         self._loaded: deque[tuple[Sequence[MessageView], OffsetSet, int]] = deque()
         self._earliest = 0
@@ -77,9 +69,7 @@ class Schedule:
     def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        for message in messages:
-            if message.offset in self._tries:
-                self._messages[message.offset] = message
+        self._tracked.recalled(messages)
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
@@ -90,46 +80,32 @@ class Schedule:
 
     def room(self) -> int:
         """How many fresh messages the window and the cell have room for."""
-        if self.suspects or self._waves or len(self.blocked) + len(self._tries) >= self._limits.tracked:
+        if self._tracked.suspects or self._waves or len(self.blocked) + len(self._tracked) >= self._limits.tracked:
             return 0
         return max(0, self._limits.window - (self.next_load - self._floor))
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
-        wanted = [*self.suspects, *(offset for due, offset in self._due if due <= now_ms and self._is_waiting(due, offset))]
-        return sorted({offset for offset in wanted if offset not in self._messages})
+        return self._tracked.missing(now_ms)
 
     def next_due_ms(self) -> int | None:
         """When something that waits is due."""
-        while self._due and not self._is_waiting(*self._due[0]):
-            heapq.heappop(self._due)
-        dues = [self._due[0][0]] if self._due else []
-        return min([*dues, *self.blocked.next_due_ms()], default=None)
+        return min([*self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that was handed out by handle comes back."""
-        out = [tries.due_ms for tries in self._tries.values() if tries.state is State.OUT] if self._has_out else []
-        return min([*out, *self.blocked.expiries_ms()], default=None)
+        return min([*self._tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
         """Take what others may have changed: messages that were handed out by handle, and parked groups."""
-        for offset, before in list(self._tries.items()) if self._has_out else ():
-            if before.state is not State.OUT:
-                continue
-            tries = cell.tries.get(offset)
-            if tries is None:
-                del self._tries[offset]
-            elif tries != before:
-                self._tries[offset] = tries
-                if tries.state is State.WAITING:
-                    heapq.heappush(self._due, (tries.due_ms, offset))
+        self._tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     def is_urgent(self, now_ms: int) -> bool:
         """Whether the next step would do more than note successes, which can wait a little for company."""
         due_ms = self.next_due_ms()
         return (
-            bool(self._loaded or self._held or (self.suspects and not self._waves))
+            bool(self._loaded or self._held or (self._tracked.suspects and not self._waves))
             or (due_ms is not None and due_ms <= now_ms)
             or any(run.failure or run.lane.ready or run.lane.marker or run.wave for run in self._reported)
         )
@@ -141,7 +117,7 @@ class Schedule:
 
     def wants_solo(self, now_ms: int) -> bool:
         """Whether something is to be run with nothing else in flight in the whole process."""
-        return (bool(self.suspects) and self._tries[self.suspects[0]].company == 1) or self.blocked.wants_solo(now_ms)
+        return self._tracked.wants_solo or self.blocked.wants_solo(now_ms)
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
@@ -156,7 +132,9 @@ class Schedule:
         if mode in (Mode.USUAL, Mode.SOLO):
             self._give_up_suspects(step)
         if self._earliest:
-            self._let_go(step)
+            self._tracked.let_go(self._earliest, step)
+            self.blocked.expired(self._earliest, step)
+            self._earliest = 0
         if mode is Mode.DRAIN:
             self._drain(step, cell)
         elif mode is Mode.QUIET:
@@ -178,26 +156,15 @@ class Schedule:
             while self._common.ready and not self._orderly:
                 self._common.run = None
                 self._start(self._common, step.runs)
-        if self.suspects:
-            if not self._waves and self._tries[self.suspects[0]].company != 1 and not self._common.ready and not self._common.run:
+        if self._tracked.suspects:
+            if not (self._waves or self._tracked.wants_solo or self._common.ready or self._common.run):
                 self._run_suspects(step)
         elif not self._waves:
-            self._run_waiting(now_ms, step)
+            for message in self._tracked.take_due(now_ms, step):
+                step.runs.append(Run(self._common, [message]))
+                self.in_memory += 1
             self._grant(step)
         self.blocked.run_due(now_ms, step, self.next_fresh)
-
-    def _let_go(self, step: Step) -> None:
-        gone = [
-            offset
-            for offset, tries in self._tries.items()
-            if offset < self._earliest and tries.state not in (State.RUNNING, State.OUT)
-        ]
-        step.settled += gone
-        for offset in gone:
-            self._untrack(offset, step)
-        self.suspects = [offset for offset in self.suspects if offset >= self._earliest]
-        self.blocked.expired(self._earliest, step)
-        self._earliest = 0
 
     # --- Reports
 
@@ -216,8 +183,7 @@ class Schedule:
         else:
             self.in_memory -= len(moved)
             step.settled += [message.offset for message in moved]
-            for message in moved if self._tries else ():
-                self._untrack(message.offset, step)
+            self._tracked.forget(moved, step)
         if not ended:
             return
         rest = list(run.messages[done:])
@@ -232,8 +198,7 @@ class Schedule:
             lane.batch_max = 0
         if run.wave and rest:
             self.in_memory -= len(rest)
-            self._messages.update((message.offset, message) for message in rest)
-            self.suspects = sorted([*self.suspects, *(message.offset for message in rest)])
+            self._tracked.put_back(rest)
         else:
             lane.ready.extendleft(reversed(rest))
         if mode is Mode.USUAL and lane.ready:
@@ -245,7 +210,7 @@ class Schedule:
 
     def _failed(self, lane: Lane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
         head, delivered = rest[0], rest if lane.batches else rest[:1]
-        before = lane.marker.tries if lane.marker is not None else self._tries.get(head.offset, Tries(State.RUNNING))
+        before = lane.marker.tries if lane.marker is not None else self._tracked.of(head)
         if not failure.blamed:
             lane.batch_max = max(1, len(rest) // 2)
             tries, gives_up = Tries(State.WAITING, before.attempts, before.strikes), False
@@ -278,30 +243,17 @@ class Schedule:
                 self._give_up(self._common, rest, tries, failure.reason, step)
             else:
                 self.in_memory -= 1
-                self._wait(rest[0], tries, step)
-        self._common.ready.extendleft(reversed(self._once_more(again, step)))
+                self._tracked.wait(rest[0], tries, step)
+        self._common.ready.extendleft([self._tracked.run(message, step) for message in reversed(again)])
         self._held = True
-
-    def _once_more(self, messages: Sequence[MessageView], step: Step) -> list[MessageView]:
-        """Count one more delivery of messages that were in a batch which failed at another."""
-        for message in messages:
-            before = self._tries.get(message.offset, Tries(State.RUNNING))
-            self._tries[message.offset] = step.tries[message.offset] = Tries(State.RUNNING, before.attempts + 1, before.strikes)
-        return [self._again(message) for message in messages]
-
-    def _wait(self, message: MessageView, tries: Tries, step: Step) -> None:
-        self._tries[message.offset] = step.tries[message.offset] = tries
-        heapq.heappush(self._due, (tries.due_ms, message.offset))
-        if len(self._messages) < self._limits.retained:
-            self._messages[message.offset] = message
 
     def _block(self, lane: Lane, rest: list[MessageView], step: Step) -> Lane:
         """Put the group of the first message behind a marker, with all of it that is in memory."""
         group = rest[0].message_group
-        suspects = self._suspects_of(group)
+        suspects = self._tracked.take_suspects(lambda message: message.message_group == group)
         if lane is self._common:
             own = [message for message in (*rest, *lane.ready) if message.message_group == group]
-            delivered = self._once_more([message for message in rest if message.message_group != group], step)
+            delivered = [self._tracked.run(message, step) for message in rest if message.message_group != group]
             lane.ready = deque([*delivered, *(message for message in lane.ready if message.message_group != group)])
             self._held = True
             lane = Lane(group, batches=lane.batches)
@@ -312,11 +264,10 @@ class Schedule:
         lane.ready = deque(sorted([*own, *suspects], key=_offset))
         step.behind += [message.offset for message in lane.ready]
         delivered = [message for message in (rest if lane.batches else rest[:1]) if message.message_group == group]
-        delivered += [message for message in lane.ready if message.offset in self._tries]
-        attempts = max(self._tries.get(message.offset, Tries(State.RUNNING)).attempts for message in delivered)
+        delivered += [message for message in lane.ready if message.offset in self._tracked.tries]
+        attempts = max(self._tracked.of(message).attempts for message in delivered)
         limit = max(message.offset for message in delivered) + 1
-        for message in lane.ready if self._tries else ():
-            self._untrack(message.offset, step)
+        self._tracked.forget(lane.ready, step)
         self.blocked.add(lane, Marker(rest[0].offset, limit, Tries(State.WAITING, attempts)))
         return lane
 
@@ -325,12 +276,9 @@ class Schedule:
         most = self.settings.max_attempts
         if most is None:
             return
-        for offset in [offset for offset in self.suspects if self._tries[offset].strikes >= most and offset in self._messages]:
-            if offset in self._messages:
-                self.suspects.remove(offset)
-                message, tries = self._messages.pop(offset), self._tries[offset]
-                self.in_memory += 1
-                self._give_up(self._lane(message), [message], tries, _ENDED_ITS_PROCESS, step)
+        for message in self._tracked.take_suspects(lambda message: self._tracked.of(message).strikes >= most):
+            self.in_memory += 1
+            self._give_up(self._lane(message), [message], self._tracked.of(message), _ENDED_ITS_PROCESS, step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             self._give_up(lane, [], lane.marker.tries, _ENDED_ITS_PROCESS, step)
@@ -339,7 +287,7 @@ class Schedule:
         """Apply the dead-letter policy to the first of a lane."""
         if not self._orderly:
             self.in_memory -= 1
-            self._untrack(rest[0].offset, step)
+            self._tracked.forget(rest[:1], step)
             step.letters.append(Letter(rest[0], tries.attempts, reason))
             return
         if lane.marker is None:
@@ -352,53 +300,17 @@ class Schedule:
             step.letters.append(Letter(lane.ready[0], tries.attempts, reason))
             self.blocked.pass_over(lane, step)
 
-    def _suspects_of(self, group: str | None) -> list[MessageView]:
-        """Take the suspects of a group out of their list."""
-        found = [self._messages[offset] for offset in self.suspects if self._messages[offset].message_group == group]
-        for message in found:
-            del self._messages[message.offset]
-        gone = {message.offset for message in found}
-        self.suspects = [offset for offset in self.suspects if offset not in gone] if gone else self.suspects
-        return found
-
-    # --- Messages tracked by themselves
-
-    def _run_waiting(self, now_ms: int, step: Step) -> None:
-        left = []
-        while self._due and self._due[0][0] <= now_ms:
-            due_ms, offset = heapq.heappop(self._due)
-            if not self._is_waiting(due_ms, offset):
-                continue
-            if offset not in self._messages:
-                left.append((due_ms, offset))  # it is being read
-                continue
-            before = self._tries[offset]
-            self._tries[offset] = step.tries[offset] = Tries(State.RUNNING, before.attempts + 1, before.strikes)
-            step.runs.append(Run(self._common, [self._again(self._messages.pop(offset))]))
-            self.in_memory += 1
-        for item in left:
-            heapq.heappush(self._due, item)
+    # --- Suspects
 
     def _run_suspects(self, step: Step) -> None:
         """Run some of the suspects, no more together than any of them may be; the next when these are done."""
-        if any(offset not in self._messages for offset in self.suspects):
+        if not self._tracked.all_suspects_loaded:
             return
-        if self._orderly:
-            self.suspects = self.blocked.take_over(self.suspects, self._tries, self._messages, step)
-        chosen: list[int] = []
-        company = self._limits.window
-        for offset in self.suspects:
-            most = min(company, self._tries[offset].company)
-            if len(chosen) >= most:
-                break
-            company = most
-            chosen.append(offset)
-        self.suspects = self.suspects[len(chosen) :]
+        for message in self._tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
+            self.blocked.take_over(message, self._tracked.of(message), step)
+            self._tracked.forget((message,), step)
         lanes: dict[Lane, list[MessageView]] = {}
-        for offset in chosen:
-            before = self._tries[offset]
-            self._tries[offset] = step.tries[offset] = Tries(State.RUNNING, before.attempts + 1, before.strikes, 0, company)
-            message = self._again(self._messages.pop(offset))
+        for message in self._tracked.take_wave(self._limits.window, step):
             lanes.setdefault(self._lane(message), []).append(message)
         for lane, messages in lanes.items():
             size = 1 if lane is self._common and not lane.batches else len(messages)
@@ -409,21 +321,10 @@ class Schedule:
             self.in_memory += len(messages)
 
     def _run_solo(self, now_ms: int, step: Step) -> None:
-        if self.suspects and self._tries[self.suspects[0]].company == 1:
+        if self._tracked.wants_solo:
             self._run_suspects(step)
         else:
             self.blocked.run_solo(now_ms, step)
-
-    def _again(self, message: MessageView) -> MessageView:
-        return message._replace(delivery_attempt=self._tries[message.offset].attempts)
-
-    def _untrack(self, offset: int, step: Step) -> None:
-        self._tries.pop(offset, None)
-        step.tries.pop(offset, None)
-
-    def _is_waiting(self, due_ms: int, offset: int) -> bool:
-        tries = self._tries.get(offset)
-        return tries is not None and tries.state is State.WAITING and tries.due_ms == due_ms
 
     # --- Fresh messages
 
@@ -488,8 +389,7 @@ class Schedule:
             rest = list(run.messages[run.taken :])
             if not self._by_group:
                 for message in rest:
-                    before = self._tries.get(message.offset, Tries(State.RUNNING))
-                    self._tries[message.offset] = step.tries[message.offset] = before
+                    self._tracked.set(message.offset, self._tracked.of(message), step)
                 continue
             self._lanes.pop(lane.group, None)
             self.in_memory -= len(rest) + len(lane.ready)
@@ -511,17 +411,15 @@ class Schedule:
         behind = step.apply(cell).settled.limit
         for lane in (*self._lanes.values(), self._common):
             for message in lane.ready:
-                if message.offset not in self._tries and message.offset >= behind:
+                if message.offset in self._tracked.tries:
+                    continue
+                if message.offset >= behind:
                     step.given_back.append(message.offset)
                 else:
-                    before = self._tries.get(message.offset, Tries(State.SUSPECT, 0))
-                    step.tries[message.offset] = Tries(State.SUSPECT, before.attempts, before.strikes, 0, self._limits.window)
+                    self._tracked.set(message.offset, Tries(State.RUNNING, 0), step)
             self.in_memory -= len(lane.ready)
             lane.ready.clear()
-        for offset, tries in self._tries.items():
-            if tries.state is State.RUNNING:
-                step.tries[offset] = Tries(State.SUSPECT, tries.attempts, tries.strikes, 0, self._limits.window)
-        self._tries.update(step.tries)
+        self._tracked.stop_all(self._limits.window, step)
 
 
 _ENDED_ITS_PROCESS = "its process died each time it ran alone"

@@ -1,0 +1,169 @@
+"""Messages that a cell tracks by themselves: those that wait for their next attempt, and those that were in flight in an owner that died."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+from ..coordinator.cell import QueueCell, State, Tries
+from ..log.messages import MessageView
+from .step import Step
+
+
+class Tracked:
+    """Of one queue in one owner."""
+
+    def __init__(self, cell: QueueCell, *, retained: int) -> None:
+        self.tries = dict(cell.tries)
+        """By offset, as they are to stand in the cell."""
+        self.messages: dict[int, MessageView] = {}
+        """Those of them that are in memory and not running."""
+        self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
+        """Messages that were in flight in an owner that died, and not run again yet."""
+        self._retained = retained
+        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
+        heapq.heapify(self._due)
+        self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
+
+    def __len__(self) -> int:
+        return len(self.tries)
+
+    # --- What is wanted ---------------------------------------------------------------------------------------------------------
+
+    def missing(self, now_ms: int) -> list[int]:
+        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
+        wanted = [*self.suspects, *(offset for due, offset in self._due if due <= now_ms and self._is_waiting(due, offset))]
+        return sorted({offset for offset in wanted if offset not in self.messages})
+
+    def next_due_ms(self) -> list[int]:
+        """When the next of those that wait is due; empty when none does."""
+        while self._due and not self._is_waiting(*self._due[0]):
+            heapq.heappop(self._due)
+        return [self._due[0][0]] if self._due else []
+
+    def expiries_ms(self) -> list[int]:
+        """When those that were handed out by handle come back."""
+        return [tries.due_ms for tries in self.tries.values() if tries.state is State.OUT] if self._has_out else []
+
+    @property
+    def wants_solo(self) -> bool:
+        """Whether the next suspect is to run with nothing else in flight in the whole process."""
+        return bool(self.suspects) and self.tries[self.suspects[0]].company == 1
+
+    @property
+    def all_suspects_loaded(self) -> bool:
+        """Whether every suspect is in memory."""
+        return all(offset in self.messages for offset in self.suspects)
+
+    # --- What comes in ----------------------------------------------------------------------------------------------------------
+
+    def recalled(self, messages: Iterable[MessageView]) -> None:
+        """Take those of these that are tracked."""
+        self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
+
+    def adopt(self, cell: QueueCell) -> None:
+        """Take what became of messages that were handed out by handle."""
+        for offset, before in list(self.tries.items()) if self._has_out else ():
+            if before.state is not State.OUT:
+                continue
+            tries = cell.tries.get(offset)
+            if tries is None:
+                del self.tries[offset]
+            elif tries != before:
+                self.tries[offset] = tries
+                if tries.state is State.WAITING:
+                    heapq.heappush(self._due, (tries.due_ms, offset))
+
+    # --- What becomes of them ---------------------------------------------------------------------------------------------------
+
+    def of(self, message: MessageView) -> Tries:
+        """The history of a message in flight, which may be that of one that is not tracked."""
+        return self.tries.get(message.offset, Tries(State.RUNNING))
+
+    def set(self, offset: int, tries: Tries, step: Step) -> None:
+        """Track a message from now on, or otherwise than before."""
+        self.tries[offset] = step.tries[offset] = tries
+
+    def forget(self, messages: Iterable[MessageView], step: Step) -> None:
+        """Track these no more: they are settled, or behind a marker."""
+        for message in messages if self.tries else ():
+            self._drop(message.offset, step)
+
+    def wait(self, message: MessageView, tries: Tries, step: Step) -> None:
+        """Let a message wait until it is due."""
+        self.set(message.offset, tries, step)
+        heapq.heappush(self._due, (tries.due_ms, message.offset))
+        if len(self.messages) < self._retained:
+            self.messages[message.offset] = message
+
+    def run(self, message: MessageView, step: Step, *, company: int = 0) -> MessageView:
+        """Count one more delivery of a message. Returns it as it is to be handed out."""
+        before = self.of(message)
+        self.set(message.offset, Tries(State.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
+        return message._replace(delivery_attempt=before.attempts + 1)
+
+    def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
+        """Run all that are due and in memory."""
+        found, left = [], []
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, offset = heapq.heappop(self._due)
+            if not self._is_waiting(due_ms, offset):
+                continue
+            if offset in self.messages:
+                found.append(self.run(self.messages.pop(offset), step))
+            else:
+                left.append((due_ms, offset))  # it is being read
+        for item in left:
+            heapq.heappush(self._due, item)
+        return found
+
+    def take_wave(self, most: int, step: Step) -> list[MessageView]:
+        """Run the first suspects, no more together than any of them may be."""
+        chosen: list[int] = []
+        company = most
+        for offset in self.suspects:
+            at_most = min(company, self.tries[offset].company)
+            if len(chosen) >= at_most:
+                break
+            company = at_most
+            chosen.append(offset)
+        self.suspects = self.suspects[len(chosen) :]
+        return [self.run(self.messages.pop(offset), step, company=company) for offset in chosen]
+
+    def put_back(self, messages: Sequence[MessageView]) -> None:
+        """Make these suspects again: they were not started."""
+        self.messages.update((message.offset, message) for message in messages)
+        self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
+
+    def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
+        """Take some out of the list of suspects that are in memory; they stay tracked."""
+        found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
+        for message in found:
+            del self.messages[message.offset]
+        gone = {message.offset for message in found}
+        self.suspects = [offset for offset in self.suspects if offset not in gone] if gone else self.suspects
+        return found
+
+    def let_go(self, earliest: int, step: Step) -> None:
+        """Settle those that retention took."""
+        gone = [
+            offset for offset, tries in self.tries.items() if offset < earliest and tries.state not in (State.RUNNING, State.OUT)
+        ]
+        step.settled += gone
+        for offset in gone:
+            self._drop(offset, step)
+        self.suspects = [offset for offset in self.suspects if offset >= earliest]
+
+    def stop_all(self, company: int, step: Step) -> None:
+        """Leave those in flight to the next owner, as suspects without a strike."""
+        for offset, tries in list(self.tries.items()):
+            if tries.state is State.RUNNING:
+                self.set(offset, Tries(State.SUSPECT, tries.attempts, tries.strikes, 0, company), step)
+
+    def _drop(self, offset: int, step: Step) -> None:
+        self.tries.pop(offset, None)
+        step.tries.pop(offset, None)
+
+    def _is_waiting(self, due_ms: int, offset: int) -> bool:
+        tries = self.tries.get(offset)
+        return tries is not None and tries.state is State.WAITING and tries.due_ms == due_ms
