@@ -12,8 +12,10 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from ...consumers.redriven import REDRIVES
 from ...coordinator.groups import check_group_name
 from ...coordinator.keys import MEMBERS, QUEUES, ROLES, WORKERS, group_key
+from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
 
 ANY = "*"
@@ -76,13 +78,16 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
             # The first dead letter makes the topic; those of an owner that died are looked up before they are written.
             letters = (_read(paths) | _append(paths) | Access(put=(paths.settings,)) for paths in dead)
-            return _united(_read(paths) for paths in worked_on) | _united(letters) | _TRIALS
+            # What was redriven is remembered in the lake, wherever the other cells are.
+            redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
+            remembered = _looked_up(*redrives) | Access(put=redrives)
+            return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
         case Role.MAINTENANCE:
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 
 
 def cell_access(role: Role, groups: Sequence[str] = ()) -> Access:
-    """What a role does to cells, by their keys in the coordination table; only consumers are narrowed to ``groups``. Nothing deletes any."""
+    """What a role does to cells, by their keys in the coordination table; only consumers are narrowed to ``groups``."""
     match role:
         case Role.READER:
             return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY)
@@ -90,19 +95,21 @@ def cell_access(role: Role, groups: Sequence[str] = ()) -> Access:
             return Access()
         case Role.CONSUMER:
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
-            return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own))
+            return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case Role.MAINTENANCE:
             # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues.
             written = (*_WORKER_CELLS, group_key(ANY), ROLES + ANY)
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY) | Access(put=written)
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY) | Access(put=written, delete=_WORKER_CELLS)
 
 
-def below(folder: str, access: Access) -> Access:
-    """The same, of keys that lie in a folder."""
-    return Access(*(tuple(folder + pattern for pattern in getattr(access, f.name)) for f in fields(access)))
+def as_objects(cells: Access) -> Access:
+    """The same of cells that lie in the lake, where one is deleted by writing it empty."""
+    inside = Access(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
+    return Access(get=inside.get, list=inside.list) | Access(put=(*inside.put, *inside.delete))
 
 
 _WORKER_CELLS = (WORKERS + ANY,)
+"""Heartbeats; who leaves in order takes its own along."""
 
 
 def _group_cells(group: str) -> tuple[str, ...]:

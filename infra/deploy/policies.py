@@ -8,15 +8,14 @@ from enum import StrEnum
 from urllib.parse import unquote, urlsplit
 
 from ...coordinator.lake_cell import KEY as LAKE_CELL
-from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...coordinator.tables.open import InDynamoDB, InStore, table_place
 from ...log.errors import InvalidArgument
-from .access import Access, Role, below, cell_access, topic_access
+from .access import Access, Role, as_objects, cell_access, topic_access
 
 VERSION = "2012-10-17"
 GET, PUT, ABORT, DELETE, LIST = "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListBucket"
 DECRYPT, ENCRYPT = "kms:Decrypt", "kms:GenerateDataKey"
-CELL_GET, CELL_PUT = "dynamodb:GetItem", "dynamodb:PutItem"
+CELL_GET, CELL_PUT, CELL_DELETE = "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:DeleteItem"
 CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
 
 
@@ -71,7 +70,7 @@ def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: 
     """All that a role may, each statement saying when it is needed."""
     found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
     cells = cell_access(role, groups)
-    found += _objects("Cells", below(CELLS, cells), names, When.STORE)
+    found += _objects("Cells", as_objects(cells), names, When.STORE)
     found += _items(role, cells, names)
     keys = (DECRYPT,) if role is Role.READER else (DECRYPT, ENCRYPT)
     found.append(Statement(sid="Key", actions=keys, resources=(names.key,), when=When.KMS))
@@ -103,7 +102,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
     """The same of items. The cell that says whose the table is is there only where several lakes could have the same one."""
 
     def items(sid: str, action: str, patterns: tuple[str, ...]) -> Statement:
-        keys = tuple(names.cells + pattern for pattern in (LAKE_CELL, *patterns))
+        keys = tuple(names.cells + pattern for pattern in patterns)
         own = Condition(test="ForAllValues:StringLike", variable="dynamodb:LeadingKeys", values=keys)
         return Statement(sid=sid, actions=(action,), resources=(names.table,), condition=own, when=When.DYNAMODB)
 
@@ -112,10 +111,14 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
         # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
         looks = (CELL_DESCRIBE,) if role is Role.CONSUMER else (CELL_DESCRIBE, CELL_SCAN)
         found += [
-            items("GetItems", CELL_GET, cells.get),
+            items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
             Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),
         ]
-    return found + ([items("PutItems", CELL_PUT, cells.put)] if cells.put else [])
+    if cells.put:
+        found.append(items("PutItems", CELL_PUT, (LAKE_CELL, *cells.put)))
+    if cells.delete:
+        found.append(items("DeleteItems", CELL_DELETE, cells.delete))
+    return found
 
 
 def policy(

@@ -207,6 +207,7 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}topics/*/staged/handed/*",
       "${local.lake}topics/*/staged/jobs/*",
       "${local.lake}topics/*/table*/*",
+      "${local.lake}coordination/redrives/*/*",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
@@ -225,6 +226,7 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}topics/dlq.*/staged/handed/*",
       "${local.lake}topics/dlq.*/staged/jobs/*",
       "${local.lake}topics/dlq.*/topic.json",
+      "${local.lake}coordination/redrives/*/*",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
@@ -255,6 +257,7 @@ data "aws_iam_policy_document" "consumer" {
         "${local.prefix}topics/*/staged/handed/*",
         "${local.prefix}topics/*/staged/jobs/*",
         "${local.prefix}topics/*/table*/*",
+        "${local.prefix}coordination/redrives/*/*",
         "${local.prefix}.probe/*",
         "${local.prefix}.clock/*",
         "${local.prefix}.doctor/*",
@@ -361,6 +364,21 @@ data "aws_iam_policy_document" "consumer" {
           "${local.cells}queues/*/*",
           "${local.cells}members/*/*",
         ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "DeleteItems"
+      actions   = ["dynamodb:DeleteItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}workers/*"]
       }
     }
   }
@@ -554,6 +572,21 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}groups/*",
           "${local.cells}roles/*",
         ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "DeleteItems"
+      actions   = ["dynamodb:DeleteItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}workers/*"]
       }
     }
   }

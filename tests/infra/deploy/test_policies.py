@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.infra.deploy.access import Role, below, cell_access, topic_access
+from penstock.infra.deploy.access import Role, as_objects, cell_access, topic_access
 from penstock.infra.deploy.policies import policy
 from penstock.log import InvalidArgument
 from tests.infra.deploy.iam import Request, allows, matches
@@ -54,7 +54,8 @@ TRIALS = (".probe/", ".clock/", ".doctor/")
 UNPROVED = {
     Role.READER: ("roles/", "members/"),
     Role.PRODUCER: (),
-    Role.CONSUMER: ("roles/", "members/"),
+    # To redrive takes a producer's policy too.
+    Role.CONSUMER: ("roles/", "members/", "redrives/"),
     # Whoever makes the first group says whose the table is; here that is a consumer.
     Role.MAINTENANCE: ("roles/", "members/", "workers/", "lake"),
 }
@@ -64,7 +65,7 @@ UNPROVED = {
 @pytest.mark.parametrize("role", list(Role))
 def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> None:
     asked = world.stores[role].allowed
-    granted = topic_access(role) | below("coordination/", cell_access(role))
+    granted = topic_access(role) | as_objects(cell_access(role))
     verbs = {"s3:GetObject": granted.get, "s3:PutObject": granted.put, "s3:DeleteObject": granted.delete}
     unused = [
         (action, pattern)
@@ -170,6 +171,8 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
         assert allows(document, Request(f"dynamodb:{action}", table, own))
         assert not allows(document, Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": "test/groups/billing"}))
         assert not allows(document, Request(f"dynamodb:{action}", table + "-too", own))
+    heartbeat = {"dynamodb:LeadingKeys": "prod/workers/w-1"}
+    assert allows(document, Request("dynamodb:DeleteItem", table, heartbeat))
     assert allows(document, Request("dynamodb:DescribeTable", table))
     for action in ("Scan", "DeleteItem", "DeleteTable", "CreateTable", "UpdateTable", "BatchWriteItem", "Query"):
         assert not allows(document, Request(f"dynamodb:{action}", table, own))
@@ -180,8 +183,8 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
     [
         (Role.READER, {"GetItem", "DescribeTable", "Scan"}),
         (Role.PRODUCER, set()),
-        (Role.CONSUMER, {"GetItem", "PutItem", "DescribeTable"}),
-        (Role.MAINTENANCE, {"GetItem", "PutItem", "DescribeTable", "Scan"}),
+        (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
     ],
 )
 def test_what_roles_do_in_dynamodb(role: Role, actions: set[str]) -> None:

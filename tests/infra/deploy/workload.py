@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from penstock.aio import Lake
-from penstock.consumers.dead_letters import DeadLetter, DeadLetterWriter
+from penstock.consumers.membership import Subscription
+from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.results import ConsumeResult
 from penstock.coordinator.coordination import Coordination
-from penstock.coordinator.offsets import OffsetSet
-from penstock.coordinator.ownership import Ownership
 from penstock.coordinator.tables import MemoryTable
 from penstock.infra.cli.checks import _check_store
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
-from penstock.log import Message, ProducerOptions, Runtime, TopicSettings
+from penstock.log import Message, MessageView, ProducerOptions, Runtime, TopicSettings
 from penstock.log.limits import MIB
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
@@ -33,7 +33,8 @@ GROUP = "billing"
 DEAD = f"%DLQ%{GROUP}"
 TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
 """Where cells lie in DynamoDB."""
-_FIRST = OffsetSet.of([(0, 1)])
+_QUEUES = 2
+_SOON, _PATIENCE = timedelta(seconds=1), 120
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _ENTRIES = 70
 """Enough for a checkpoint."""
@@ -54,18 +55,21 @@ class World:
 
     @asynccontextmanager
     async def process(self, role: Role) -> AsyncIterator[Lake]:
-        runtime = self.kernel.process(role).runtime
-        async with Lake(self.stores[role], runtime=runtime, read_only=role is Role.READER, coordination="store") as lake:
-            if self.tables:
-                lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
+        async with self.lake(role, self.kernel.process(role).runtime) as lake:
             yield lake
+
+    def lake(self, role: Role, runtime: Runtime) -> Lake:
+        lake = Lake(self.stores[role], runtime=runtime, read_only=role is Role.READER, coordination="store")
+        if self.tables:
+            lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
+        return lake
 
     # --- What the roles do ------------------------------------------------------------------------------------------------------
 
     async def operate(self) -> None:
         async with self.process(Role.MAINTENANCE) as lake:
             for name in TOPICS:
-                await lake.create_topic(name, TopicSettings(message_type="FIFO", queues=2, retention=timedelta(days=3)))  # type: ignore[arg-type]
+                await lake.create_topic(name, TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3)))  # type: ignore[arg-type]
             await lake.alter_topic("events", retention=timedelta(days=2))
 
     async def produce(self) -> None:
@@ -104,25 +108,25 @@ class World:
             await lake.workers(watch=timedelta(0))
 
     async def consume(self) -> None:
-        """Two members share the queues; one goes without a word, and the other takes its queues over. A message is given up."""
+        """Two members share the queues; one dies, and the other takes its queue over. A message is given up."""
         async with self.process(Role.CONSUMER) as lake:
-            views = [view async for view in (await lake.reader("orders")).messages()]
-            await lake.coordination.groups.ensure(GROUP, {})
-            life = (await lake.topic("orders")).tail.state.created_entry
-            await lake.coordination.groups.begin(GROUP, "orders", life, _from_the_start)
-            other = self.kernel.process(Role.CONSUMER)
-            left = await other.run(_owning(Coordination(lake.coordination.table, other.runtime), other.runtime))
-            right = await _owning(lake.coordination, lake.runtime)
-            await asyncio.gather(other.run(_until(left, 1)), _until(right, 1))
-            other.crash()
-            await _until(right, 2)
-            for keeper in right.keepers.values():
-                await keeper.change(lambda cell: cell.with_granted(_FIRST).with_settled(_FIRST))
-            await DeadLetterWriter(lake, GROUP, "orders", views[0].queue).write([DeadLetter(0, views[0], 17, "no such customer")])
-            await right.leave()
+            doomed = self.kernel.process(Role.CONSUMER)
+            first = await doomed.run(_consuming(self.lake(Role.CONSUMER, doomed.runtime)))
+            second = await _consuming(lake)
+            await self._until(lambda: _settled(first, 1) and _settled(second, 1))
+            doomed.crash()
+            await self._until(lambda: _settled(second, _QUEUES))
+            await second.close()
             async with self.process(Role.CONSUMER) as beside:
                 await _send_all_kinds(DEAD, lake, beside)
             assert await (await lake.reader(DEAD)).lookup(key="key-7")
+
+    async def _until(self, so: Callable[[], bool]) -> None:
+        for _ in range(_PATIENCE):
+            if so():
+                return
+            await self.kernel.let_pass(_SOON)
+        raise AssertionError("nothing comes of it")
 
     async def end(self) -> None:
         """A topic goes, and another takes its name."""
@@ -155,31 +159,29 @@ async def _everything(world: World) -> None:
     await world.read()
 
 
-async def _from_the_start() -> tuple[int, ...]:
-    return (0, 0)
+async def _consuming(lake: Lake) -> PushConsumer:
+    """A consumer that is running, and can do nothing with one of the messages."""
 
+    async def listen(message: MessageView) -> ConsumeResult:
+        return ConsumeResult.DEAD_LETTER if message.offset == 0 else ConsumeResult.SUCCESS
 
-async def _owning(coordination: Coordination, runtime: Runtime) -> Ownership:
-    """A member of the group, which owns nothing yet."""
-    member = await coordination.worker.join(GROUP, ["orders"])
-    return Ownership(
-        coordination.cells,
-        coordination.groups,
-        coordination.watch,
-        member,
-        runtime,
+    consumer = PushConsumer(
+        lake,
+        lake.coordination,
         group=GROUP,
-        queues={"orders": 2},
-        lease_s=coordination.worker.lease_s,
+        subscriptions={"orders": Subscription()},
+        listener=listen,
+        stated={},
+        options=PushOptions(),
     )
+    await consumer.start()
+    return consumer
 
 
-async def _until(ownership: Ownership, queues: int) -> None:
-    """Rounds until it owns so many."""
-    while len(ownership.keepers) != queues:
-        for queue in (await ownership.round()).drain:
-            await ownership.keepers[queue].release()
-        await ownership.rest()
+def _settled(consumer: PushConsumer, queues: int) -> bool:
+    """Whether it owns so many queues, and has nothing left to do there."""
+    found = consumer.statistics().queues
+    return len(found) == queues and not any(one.lag_messages for one in found)
 
 
 async def _send_all_kinds(topic: str, *lakes: Lake) -> None:
