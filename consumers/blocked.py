@@ -240,6 +240,7 @@ class Blocked:
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
         self._retained -= len(messages)
+        self._has_out = True
         lane.known_from = messages[-1].offset + 1
         out = Tries(State.OUT, attempts, marker.tries.strikes, due_ms)
         self._set(lane, Marker(messages[0].offset, max(marker.limit, lane.known_from), out), step)
@@ -252,6 +253,7 @@ class Blocked:
             lane = Lane(message.message_group)
             self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
+        self._has_out = True
         lane.known_from = message.offset + 1
         self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
         step.behind.append(message.offset)

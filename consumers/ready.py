@@ -21,6 +21,7 @@ from .lanes import Lane
 from .limits import Limits
 from .rows import group_hash
 from .step import Letter, Step
+from .tracked import Tracked
 
 _ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
@@ -67,6 +68,44 @@ class _Given:
             self.lanes.setdefault(lane, []).append(message)
 
 
+class HandedOut(Tracked):
+    """Messages tracked by themselves, of which those that run are run by whoever received them."""
+
+    def hand_out(self, message: MessageView, due_ms: int, step: Step) -> MessageView:
+        """Give out a message that is tracked, once more."""
+        before = self.tries[message.offset]
+        self._set_out(message, Tries(State.OUT, before.attempts + 1, before.strikes, due_ms), step)
+        return message._replace(delivery_attempt=before.attempts + 1)
+
+    def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
+        """Give out a message for the first time."""
+        self._set_out(message, Tries(State.OUT, 1, 0, due_ms), step)
+
+    def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
+        """Take the first ones that are due and in memory."""
+        found: list[MessageView] = []
+        left = []
+        while self._due and self._due[0][0] <= now_ms and len(found) < most:
+            due_ms, offset = heapq.heappop(self._due)
+            if not self._is_waiting(due_ms, offset):
+                continue
+            if offset in self.messages:
+                found.append(self.messages.pop(offset))
+            else:
+                left.append((due_ms, offset))  # it is being read
+        for item in left:
+            heapq.heappush(self._due, item)
+        return found
+
+    def count_visible(self, now_ms: int) -> int:
+        """How many are due and in memory."""
+        return sum(due <= now_ms and offset in self.messages and self._is_waiting(due, offset) for due, offset in self._due)
+
+    def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
+        self.set(message.offset, tries, step)
+        self._has_out = True
+
+
 class Ready:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
@@ -80,17 +119,11 @@ class Ready:
         self._where = (group, topic, queue)
         self._generation = cell.generation
         self.blocked = Blocked(cell, limits)
-        self._tries = dict(cell.tries)
-        """Of messages tracked by themselves."""
-        self._messages: dict[int, MessageView] = {}
-        """Those of them that are in memory."""
-        self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
-        heapq.heapify(self._due)
-        self._visible: dict[int, None] = {}
-        """Those of them that are due."""
-        self._suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
+        self._tracked = HandedOut(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
+        self._now_ms = 0
+        """Of the last plan."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         self.next_load = self.next_fresh
         self.in_memory = 0
@@ -107,9 +140,7 @@ class Ready:
     def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        for message in messages:
-            if message.offset in self._tries:
-                self._messages[message.offset] = message
+        self._tracked.recalled(messages)
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
@@ -118,69 +149,61 @@ class Ready:
 
     def adopt(self, cell: QueueCell) -> None:
         """Take what became of messages that are out, and of parked groups."""
-        for offset, before in list(self._tries.items()):
-            tries = cell.tries.get(offset)
-            if before.state is not State.OUT or tries == before:
-                continue
-            if tries is None:
-                del self._tries[offset]
-                continue
-            self._tries[offset] = tries
-            if tries.state is State.WAITING:
-                heapq.heappush(self._due, (tries.due_ms, offset))
+        self._tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self) -> int:
         """How many fresh messages may be fetched besides."""
-        return 0 if self._suspects else max(0, self._limits.window - self.in_memory)
+        return 0 if self._tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that may be handed out again and are not in memory."""
-        self._activate(now_ms)
-        return sorted({offset for offset in (*self._suspects, *self._visible) if offset not in self._messages})
+        return self._tracked.missing(now_ms)
 
     def next_due_ms(self) -> int | None:
-        """When something more is due."""
-        return min([*(due for due, _ in self._due[:1]), *self.blocked.next_due_ms()], default=None)
+        """When something more is due than at the last plan, unless something waits to be received anyway."""
+        dues = [*self._tracked.next_due_ms(), *self.blocked.next_due_ms()]
+        return min((due for due in dues if due > self._now_ms), default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that is out comes back."""
-        out = (tries.due_ms for tries in self._tries.values() if tries.state is State.OUT)
-        return min([*out, *self.blocked.expiries_ms()], default=None)
+        return min([*self._tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
         """How many messages a receive might be given now; of fresh ones some may turn out to be blocked."""
-        self._activate(now_ms)
-        again = sum(offset in self._messages for offset in self._visible) + self.blocked.ready(now_ms)
-        if self._suspects:
-            return again + len(self._suspects) if self._suspects_are_here() else 0
-        return again + self.in_memory
+        if not self._tracked.all_suspects_loaded:
+            return 0
+        again = self._tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
+        return again + (len(self._tracked.suspects) or self.in_memory)
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
         """What each is given once the step is durable. Whoever asks must carry it out, or give up the schedule."""
+        self._now_ms = now_ms
         step = Step()
-        self._activate(now_ms)
         if self._earliest:
-            self._let_go(step)
-        self._give_up_hopeless(step)
-        due = deque(self.blocked.due(now_ms, step, self.next_fresh))
-        given = []
-        for want in wants if self._suspects_are_here() else ():
-            one = _Given(want, want.most)
-            self._give_suspects(one, step)
-            self._give_visible(one, step)
-            while one.left and due:
-                self._give_lane(due.popleft(), one, step)
-            if not self._suspects:
+            self._tracked.let_go(self._earliest, step)
+            self.blocked.expired(self._earliest, step)
+            self._earliest = 0
+        given = [_Given(want, want.most) for want in wants]
+        if self._tracked.all_suspects_loaded:
+            for message in self._tracked.take_suspects(self.blocked.is_behind) if self._orderly else ():
+                self.blocked.take_over(message, self._tracked.of(message), step)
+                self._tracked.forget((message,), step)
+            self._give_up_hopeless(step)
+            due = deque(self.blocked.due(now_ms, step, self.next_fresh))
+            for one in given:
+                self._give_suspects(one, step)
+                self._give_visible(now_ms, one, step)
+                while one.left and due:
+                    self._give_lane(due.popleft(), one, step)
                 self._give_fresh(one, step)
-            given.append(self._with_handles(one))
-        if not self._suspects:
+        if not self._tracked.suspects:
             self._pass_filtered(step)
-        return step, given or [[] for _ in wants]
+        return step, [self._with_handles(one) for one in given]
 
     def _with_handles(self, given: _Given) -> list[MessageView]:
         lane_of: dict[int, tuple[int, int | None]] = {}
@@ -208,66 +231,49 @@ class Ready:
 
     # --- What was handed out or ran before
 
-    def _give_visible(self, given: _Given, step: Step) -> None:
-        for offset in list(self._visible):
-            if not given.left:
-                return
-            if offset in self._messages:
-                del self._visible[offset]
-                self._give_again(offset, given, step)
-
-    def _give_again(self, offset: int, given: _Given, step: Step) -> None:
-        before = self._tries[offset]
-        tries = Tries(State.OUT, before.attempts + 1, before.strikes, given.want.due_ms)
-        self._tries[offset] = step.tries[offset] = tries
-        given.take(self._messages.pop(offset)._replace(delivery_attempt=tries.attempts))
+    def _give_visible(self, now_ms: int, given: _Given, step: Step) -> None:
+        for message in self._tracked.take_visible(now_ms, given.left):
+            given.take(self._tracked.hand_out(message, given.want.due_ms, step))
 
     def _give_lane(self, lane: Lane, given: _Given, step: Step) -> None:
-        messages = self.blocked.hand_out(lane, given.left, given.want.due_ms, step)
-        for message in messages:
+        for message in self.blocked.hand_out(lane, given.left, given.want.due_ms, step):
             given.take(message, lane.hash)
 
-    def _suspects_are_here(self) -> bool:
-        return all(offset in self._messages for offset in self._suspects)
-
     def _give_suspects(self, given: _Given, step: Step) -> None:
-        if self._orderly and self._suspects:
-            for offset in [offset for offset in self._suspects if self.blocked.is_behind(self._messages[offset])]:
-                self._suspects.remove(offset)
-                step.tries.pop(offset, None)
-                self.blocked.take_over(self._messages.pop(offset), self._tries.pop(offset), step)
-        while self._suspects and given.left:
+        tracked = self._tracked
+        while tracked.suspects and given.left:
+            first = tracked.suspects[0]
             if self._orderly:
-                self._give_lane(self._lane_of_suspects(step), given, step)
+                self._give_lane(self._lane_of(tracked.messages[first].message_group, step), given, step)
             else:
-                self._give_again(self._suspects.pop(0), given, step)
+                (message,) = tracked.take_suspects(lambda one: one.offset == first)  # noqa: B023 - called at once
+                given.take(tracked.hand_out(message, given.want.due_ms, step))
 
-    def _lane_of_suspects(self, step: Step) -> Lane:
-        """Put the suspects of the first one's message group behind a marker."""
-        group = self._messages[self._suspects[0]].message_group
-        own = [offset for offset in self._suspects if self._messages[offset].message_group == group]
-        self._suspects = [offset for offset in self._suspects if self._messages[offset].message_group != group]
-        tries = [self._tries.pop(offset) for offset in own]
+    def _lane_of(self, group: str | None, step: Step) -> Lane:
+        """Put a message group's suspects behind a marker."""
         lane = Lane(group)
-        lane.ready = deque(self._messages.pop(offset) for offset in own)
-        step.behind += own
-        attempts = max(one.attempts for one in tries)
-        self.blocked.add(lane, Marker(own[0], own[-1] + 1, Tries(State.SUSPECT, attempts, tries[0].strikes)), step=step)
+        lane.ready = deque(self._tracked.take_suspects(lambda message: message.message_group == group))
+        tries = [self._tracked.of(message) for message in lane.ready]
+        self._tracked.forget(lane.ready, step)
+        step.behind += [message.offset for message in lane.ready]
+        head, last = lane.ready[0].offset, lane.ready[-1].offset
+        suspect = Tries(State.SUSPECT, max(one.attempts for one in tries), tries[0].strikes)
+        self.blocked.add(lane, Marker(head, last + 1, suspect), step=step)
         return lane
 
     def _give_up_hopeless(self, step: Step) -> None:
         """Suspects that ended their process alone, as often as a message may fail."""
-        most = self.settings.max_attempts
+        most, tracked = self.settings.max_attempts, self._tracked
         if most is None:
             return
-        for offset in [offset for offset in self._suspects if self._tries[offset].strikes >= most]:
-            if self._orderly and offset in self._suspects and self._suspects_are_here():
-                self._suspects.remove(offset)
-                self._suspects.insert(0, offset)
-                self._lane_of_suspects(step)
-            elif not self._orderly and offset in self._messages:
-                self._suspects.remove(offset)
-                step.letters.append(Letter(self._messages.pop(offset), self._tries.pop(offset).attempts, _ENDED_ITS_PROCESS))
+        hopeless = {offset for offset in tracked.suspects if tracked.tries[offset].strikes >= most}
+        if self._orderly:
+            for group in {tracked.messages[offset].message_group: None for offset in sorted(hopeless)}:
+                self._lane_of(group, step)
+        else:
+            for message in tracked.take_suspects(lambda message: message.offset in hopeless):
+                step.letters.append(Letter(message, tracked.of(message).attempts, _ENDED_ITS_PROCESS))
+                tracked.forget((message,), step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
@@ -276,28 +282,10 @@ class Ready:
                 step.letters.append(Letter(lane.ready[0], lane.marker.tries.attempts, _ENDED_ITS_PROCESS))
                 self.blocked.pass_over(lane, step)
 
-    def _let_go(self, step: Step) -> None:
-        gone = [offset for offset, tries in self._tries.items() if offset < self._earliest and tries.state is not State.OUT]
-        step.settled += gone
-        for offset in gone:
-            del self._tries[offset]
-            self._messages.pop(offset, None)
-            self._visible.pop(offset, None)
-        self._suspects = [offset for offset in self._suspects if offset >= self._earliest]
-        self.blocked.expired(self._earliest, step)
-        self._earliest = 0
-
-    def _activate(self, now_ms: int) -> None:
-        while self._due and self._due[0][0] <= now_ms:
-            due_ms, offset = heapq.heappop(self._due)
-            tries = self._tries.get(offset)
-            if tries is not None and tries.state is State.WAITING and tries.due_ms == due_ms:
-                self._visible[offset] = None
-
     # --- Fresh messages
 
     def _give_fresh(self, given: _Given, step: Step) -> None:
-        while given.left and self._loaded:
+        while given.left and self._loaded and not self._tracked.suspects:
             chunk = self._loaded[0]
             while given.left and chunk.messages:
                 self._give_one(chunk.messages.popleft(), given, step)
@@ -307,17 +295,15 @@ class Ready:
                 return
 
     def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
-        offset = message.offset
         if not self._orderly:
-            tries = Tries(State.OUT, 1, 0, given.want.due_ms)
-            self._tries[offset] = step.tries[offset] = tries
+            self._tracked.hand_out_fresh(message, given.want.due_ms, step)
             given.take(message)
             return
         lane = group_hash(message.message_group)
         if lane in given.lanes and self.blocked.goes_on(lane):
             self.blocked.hand_out_fresh(message, given.want.due_ms, step)
         elif self.blocked.pass_by(message):
-            step.listed.append(offset)
+            step.listed.append(message.offset)
             return
         else:
             self.blocked.hand_out_fresh(message, given.want.due_ms, step)
