@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -94,12 +95,14 @@ class Rows:
                     self._check_kept(snapshot, span, queue, begun)
                     limit = span.limit(queue, snapshot.end(queue))
                     if span.position[queue] < limit:
-                        async for batch in self._table(snapshot, span, queue, limit, columns):
-                            span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
-                            yield batch
+                        async with aclosing(self._table(snapshot, span, queue, limit, columns)) as rows:
+                            async for batch in rows:
+                                span.position[queue] = batch.column("offset")[batch.num_rows - 1].as_py() + 1
+                                yield batch
                         span.position[queue] = limit
-                async for batch in self.log(snapshot, span):
-                    yield batch.select(columns)
+                async with aclosing(self.log(snapshot, span)) as rows:
+                    async for batch in rows:
+                        yield batch.select(columns)
                 return
             except ViewLost as lost:
                 snapshot = await self._behind_the_trim(lost)
@@ -127,8 +130,9 @@ class Rows:
             await fold_known(view, self._store, self._paths, view.state.entry + 1)
             for folded, data in await arrivals.entries():
                 if folded.number > snapshot.published and folded.state.incarnation == self._topic.record.incarnation:
-                    async for batch in self._entry(folded, data, span, after=arrivals.before.entry):
-                        yield batch
+                    async with aclosing(self._entry(folded, data, span, after=arrivals.before.entry)) as rows:
+                        async for batch in rows:
+                            yield batch
 
     async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
         """The table now that the log was trimmed, which has what the log has not any more. Raises `DataDamaged` if it does not."""
@@ -165,16 +169,17 @@ class Rows:
         )
         stop = limit if named is None else max(start, named[0])
         expected = start
-        async for batch in self._readable(snapshot, span, queue, start, stop, columns):
-            edges = np.concatenate(([expected - 1], batch.column("offset").to_numpy()))
-            holes = np.flatnonzero(np.diff(edges) > 1)
-            if len(holes) and not span.skip_damaged:
-                at = int(holes[0])
-                if at:
-                    yield batch.slice(0, at)
-                raise _damaged(LostRange(queue, int(edges[at]) + 1, int(edges[at + 1]), folder, _NOT_IN_TABLE))
-            expected = int(edges[-1]) + 1
-            yield batch
+        async with aclosing(self._readable(snapshot, span, queue, start, stop, columns)) as readable:
+            async for batch in readable:
+                edges = np.concatenate(([expected - 1], batch.column("offset").to_numpy()))
+                holes = np.flatnonzero(np.diff(edges) > 1)
+                if len(holes) and not span.skip_damaged:
+                    at = int(holes[0])
+                    if at:
+                        yield batch.slice(0, at)
+                    raise _damaged(LostRange(queue, int(edges[at]) + 1, int(edges[at + 1]), folder, _NOT_IN_TABLE))
+                expected = int(edges[-1]) + 1
+                yield batch
         if expected < stop and not span.skip_damaged:
             raise _damaged(LostRange(queue, expected, stop, folder, _NOT_IN_TABLE))
         if named is not None:
@@ -192,9 +197,10 @@ class Rows:
                     self._store, self._paths, snapshot, queue, start, until, columns,
                     runtime=runtime, groups_ahead=self._groups_ahead,
                 )  # fmt: skip
-                async for batch in scanned:
-                    start = batch.column("offset")[batch.num_rows - 1].as_py() + 1
-                    yield batch
+                async with aclosing(scanned):
+                    async for batch in scanned:
+                        start = batch.column("offset")[batch.num_rows - 1].as_py() + 1
+                        yield batch
                 start = until
             except (DataDamaged, ObjectMissing) as error:
                 files = files_between(snapshot, queue, start, until)

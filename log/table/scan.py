@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -41,7 +41,7 @@ async def scan_queue(
     runtime: Runtime | None = None,
     whole_files: bool = False,
     groups_ahead: int = GROUPS_AHEAD,
-) -> AsyncIterator[pa.RecordBatch]:
+) -> AsyncGenerator[pa.RecordBatch, None]:
     """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order.
 
     ``groups_ahead`` row groups are under way at a time; 1: the next is read when the last has been taken.
@@ -70,7 +70,7 @@ async def scan_queue(
         for group in range(reader.row_groups)
         if reader.bounds(group, "offset")[0] < limit and reader.bounds(group, "offset")[1] >= start
     )
-    async with aclosing(opened), aclosing(_ahead(groups, groups_ahead)) as decoded:
+    async with aclosing(opened), aclosing(groups), aclosing(_ahead(groups, groups_ahead)) as decoded:
         async for rows in decoded:
             for batch in rows.to_batches():
                 if (part := _between(batch, start, limit)).num_rows:
@@ -83,10 +83,11 @@ async def _ahead(
     """The results of these coroutines in order, with up to ``count`` of them under way."""
     running: deque[asyncio.Task[T]] = deque()
     try:
-        async for coroutine in _each(work):
-            running.append(asyncio.create_task(coroutine))
-            if len(running) >= count:
-                yield await running.popleft()
+        async with aclosing(_each(work)) as coroutines:
+            async for coroutine in coroutines:
+                running.append(asyncio.create_task(coroutine))
+                if len(running) >= count:
+                    yield await running.popleft()
         while running:
             yield await running.popleft()
     finally:
@@ -95,7 +96,7 @@ async def _ahead(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item

@@ -168,3 +168,22 @@ def test_a_repair_under_a_feed() -> None:
             assert await it.take_all(0, 4) == 8
 
     asyncio.run(main())
+
+
+def test_one_who_leaves_in_the_middle_leaves_nothing_running() -> None:
+    """Else reading ahead goes on, and the event loop complains of generators that were not closed when the process ends."""
+
+    async def main() -> None:
+        log = await topic_log(queues=QUEUES)
+        for _ in range(6):
+            await log.send({0: 4})
+            await publish(log)
+        async with opened(log, 0) as it:
+            before = asyncio.all_tasks()
+            assert len(await it.take(0, 0, rows_max=1)) == 1
+            await it.feed.detach(0)
+            for _ in range(10):
+                assert asyncio.all_tasks() <= before
+                await asyncio.sleep(0)
+
+    asyncio.run(main())
