@@ -47,8 +47,8 @@ class Tracked:
 
     @property
     def wants_solo(self) -> bool:
-        """Whether the next suspect is to run with nothing else in flight in the whole process."""
-        return bool(self.suspects) and self.tries[self.suspects[0]].company == 1
+        """Whether the next suspect is to run with nothing else in flight in the whole process, and can be."""
+        return bool(self.suspects) and self.tries[self.suspects[0]].company == 1 and self.all_suspects_loaded
 
     @property
     def all_suspects_loaded(self) -> bool:
