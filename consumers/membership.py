@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ..coordinator.assignment import Assignment
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupRecord, check_group_name
@@ -58,8 +59,11 @@ class Membership:
         group: str,
         subscriptions: Mapping[str, Subscription],
         stated: Mapping[str, object],
+        assigned: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
+        """``assigned``: only these queues, by topic, instead of an even share of all."""
         check_group_name(group)
+        self._assigned = assigned
         self._lake = lake
         self._coordination = coordination
         self._group = group
@@ -71,7 +75,7 @@ class Membership:
         self._topics: dict[str, Topic] = {}
         self._feeds: dict[str, Feed] = {}
         self._member: Member | None = None
-        self._ownership: Ownership | None = None
+        self._ownership: Ownership | Assignment | None = None
         self._failure: PenstockError | None = None
         self.leaving = False
         self._pause = Backoff(_TROUBLE_S)
@@ -111,20 +115,20 @@ class Membership:
 
     async def _join(self) -> None:
         coordination = self._coordination
-        self._member = await coordination.worker.join(self._group, tuple(self._topics))
+        shared = () if self._assigned is not None else tuple(self._topics)
+        self._member = await coordination.worker.join(self._group, shared)
         self._member.busy = True
-        self._ownership = Ownership(
-            coordination.cells,
-            coordination.groups,
-            coordination.watch,
-            self._member,
-            self._lake.runtime,
-            group=self._group,
-            queues=self.queues,
-            lease_s=coordination.worker.lease_s,
-        )
+        self._ownership = self._ownership_of(self._member)
         if self.leaving:
             await self._ownership.give_up()
+
+    def _ownership_of(self, member: Member) -> Ownership | Assignment:
+        common = (self._coordination.cells, self._coordination.groups, self._coordination.watch, member, self._lake.runtime)
+        lease_s = self._coordination.worker.lease_s
+        if self._assigned is None:
+            return Ownership(*common, group=self._group, queues=self.queues, lease_s=lease_s)
+        queues = [(topic, queue) for topic, numbers in self._assigned.items() for queue in numbers]
+        return Assignment(*common, group=self._group, queues=queues, lease_s=lease_s)
 
     async def round(self) -> Change | None:
         """Look around once; None when that failed, and is to be tried again. Raises what makes going on impossible."""

@@ -1,0 +1,332 @@
+"""PullConsumer: reads the queues of a consumer group at the caller's pace, and commits how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from ..coordinator.balance import Queue
+from ..coordinator.cell import QueueCell
+from ..coordinator.commands import caught_up
+from ..coordinator.coordination import Coordination
+from ..coordinator.groups import GroupRecord
+from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.offsets import Settled
+from ..log.errors import CallError, ClosedError, InvalidArgument, PenstockError
+from ..log.lake import Lake
+from ..log.limits import MIB, is_positive
+from ..log.messages import MessageView, views
+from ..log.reader import Position, Reader
+from ..log.tags import TagFilter
+from .membership import Membership, Subscription
+
+log = logging.getLogger("penstock.consumers")
+
+MESSAGES_MAX = 500
+_FETCH_BYTES_MAX = 16 * MIB
+
+
+class GroupMixed(CallError):
+    """The group's queues hold messages in flight, waiting or parked of push or simple consumers, which offsets alone cannot express."""
+
+    kind = "group_mixed"
+
+
+@dataclass(slots=True)
+class _Owned:
+    """A queue as it is read."""
+
+    keeper: QueueKeeper
+    position: int
+    """The next offset to be handed out."""
+    obeyed: GroupRecord
+
+
+class PullConsumer:
+    """A member of a consumer group that asks for messages itself. Made by ``lake.pull_consumer``.
+
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out; what was not
+    committed comes again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with `seek`.
+    Queues are shared evenly among the members (subscribe), or are those that were asked for (``queues``: assign).
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        coordination: Coordination,
+        *,
+        group: str,
+        subscriptions: Mapping[str, Subscription],
+        stated: Mapping[str, object],
+        queues: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self.group = group
+        self._coordination = coordination
+        self._membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated, assigned=queues)
+        self._owned: dict[Queue, _Owned] = {}
+        self._turn: deque[Queue] = deque()
+        self._record: GroupRecord | None = None
+        self._moved = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.error: PenstockError | None = None
+        """Why it ended by itself."""
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the group. Raises before anything is read when topic, group or settings do not fit."""
+        try:
+            self._record = await self._membership.begin()
+        except BaseException:
+            await self._membership.end()
+            raise
+        self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self, *, timeout: timedelta | None = None) -> None:
+        """Give back the queues and leave the group. What was not committed is not settled."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.wait((self._closing,), timeout=None if timeout is None else timeout.total_seconds())
+        if self._closing.done():
+            self._closing.result()
+        elif self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody closes it, or did."""
+        return self._closing is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether it was closed, to the end."""
+        return self._closing is not None and self._closing.done()
+
+    async def _close(self) -> None:
+        if self._loop is None:
+            return
+        await self._membership.give_up()
+        await asyncio.gather(self._loop, return_exceptions=True)
+        if self.error is not None:
+            raise self.error
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                change = await self._membership.round()
+                if change is None:
+                    continue
+                await self._follow(change.record, change.taken)
+                for queue in change.drain:
+                    await self._give_back(queue)
+                if self._membership.leaving and not self._owned and change.may_leave:
+                    return
+                await self._membership.rest(())
+        except PenstockError as error:
+            log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
+            self.error = error
+        finally:
+            self._owned.clear()
+            self._moved.set()
+            await self._membership.end()
+
+    async def _follow(self, record: GroupRecord, taken: Mapping[Queue, QueueKeeper]) -> None:
+        self._record = record
+        for queue, keeper in taken.items():
+            await self._own(queue, keeper, record)
+        for queue, owned in list(self._owned.items()):
+            if owned.keeper.ended.is_set():
+                await self._forget(queue)
+            elif owned.obeyed is not record:
+                await self._obey(queue, owned, record)
+
+    async def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
+        try:
+            cell = await keeper.change(lambda cell: caught_up(cell, record, *queue))
+        except OwnershipLost:
+            return
+        self._check_plain(queue, cell)
+        self._membership.feed(queue[0]).attach(queue[1])
+        self._owned[queue] = _Owned(keeper, cell.settled.floor, record)
+        self._turn.append(queue)
+        self._moved.set()
+
+    async def _obey(self, queue: Queue, owned: _Owned, record: GroupRecord) -> None:
+        before = owned.keeper.cell
+        with suppress(OwnershipLost):
+            cell = await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
+            if cell.generation != before.generation:
+                owned.position = cell.settled.floor
+                self._moved.set()
+            owned.obeyed = record
+
+    def _check_plain(self, queue: Queue, cell: QueueCell) -> None:
+        if cell.tries or cell.markers or cell.granted or cell.settled.count_above:
+            raise GroupMixed(
+                "the consumer group has messages that wait, are in flight or parked, so it cannot be gone on with by offsets",
+                operation="pull",
+                object=f"{self.group}, {queue[0]} queue {queue[1]}",
+                hint="let its push or simple consumers come to an end, reset the group, or use another one",
+            )
+
+    async def _give_back(self, queue: Queue) -> None:
+        owned = self._owned.get(queue)
+        if owned is not None:
+            with suppress(OwnershipLost):
+                await owned.keeper.release()
+            await self._forget(queue)
+
+    async def _forget(self, queue: Queue) -> None:
+        del self._owned[queue]
+        self._turn.remove(queue)
+        await self._membership.feed(queue[0]).detach(queue[1])
+
+    # --- What callers do --------------------------------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> list[Queue]:
+        """The queues that it reads now, as (topic, queue)."""
+        return sorted(self._owned)
+
+    async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
+        """The next messages, of one or several queues; waits until there are some, at most ``timeout``; then an empty list.
+
+        Raises `InvalidArgument` for a bad number, `ClosedError`, `OffsetOutOfRange` when retention took what is next (seek on), what made
+        reading impossible, and why the consumer ended by itself.
+        """
+        found: list[MessageView] = []
+        for queue, rows in await self._rows(max_messages, timeout):
+            found += views(queue[0], rows, epoch=self._owned[queue].keeper.epoch if queue in self._owned else 0)
+        return found
+
+    async def poll_arrow(
+        self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
+    ) -> list[tuple[str, pa.RecordBatch]]:
+        """The same as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
+        return [(queue[0], rows) for queue, rows in await self._rows(max_messages, timeout)]
+
+    async def _rows(self, max_messages: int, timeout: timedelta) -> list[tuple[Queue, pa.RecordBatch]]:
+        if not is_positive(max_messages):
+            raise InvalidArgument("max_messages must be a positive whole number", operation="poll", observed=max_messages)
+        until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
+        while True:
+            self._check_open()
+            self._moved.clear()
+            if found := await self._take(max_messages):
+                return found
+            left_s = until_s - asyncio.get_running_loop().time()
+            if left_s <= 0 or not await self._wait(left_s):
+                return []
+
+    async def _take(self, left: int) -> list[tuple[Queue, pa.RecordBatch]]:
+        """What is there now, queue by queue, beginning behind the one that was served last."""
+        found = []
+        for _ in range(len(self._turn)):
+            if left <= 0 or not self._turn:
+                break
+            queue = self._turn[0]
+            self._turn.rotate(-1)
+            owned = self._owned[queue]
+            start, feed = owned.position, self._membership.feed(queue[0])
+            if owned.keeper.ended.is_set() or feed.next_offset(queue[1]) <= start:
+                continue
+            rows = await feed.fetch(queue[1], start, rows_max=left, bytes_max=_FETCH_BYTES_MAX)
+            if rows is None or self._owned.get(queue) is not owned or owned.position != start or owned.keeper.ended.is_set():
+                continue
+            owned.position = start + rows.num_rows
+            kept = TagFilter.parse(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
+            if kept.num_rows:
+                found.append((queue, kept))
+                left -= kept.num_rows
+        return found
+
+    async def _wait(self, seconds: float) -> bool:
+        """Whether something may have come in time."""
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._moved.wait())]
+        for (topic, queue), owned in self._owned.items():
+            waiting.append(asyncio.ensure_future(self._membership.feed(topic).arrived(queue, owned.position)))
+        try:
+            done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+            return bool(done)
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    def position(self, topic: str, queue: int) -> int:
+        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not its own now."""
+        return self._own_queue(topic, queue).position
+
+    def committed(self, topic: str, queue: int) -> int:
+        """The offset up to which the group has settled a queue of this consumer."""
+        return self._own_queue(topic, queue).keeper.cell.settled.floor
+
+    async def seek(self, topic: str, queue: int, to: Position) -> int:
+        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``; gives the offset. Nothing is committed by that.
+
+        Raises `InvalidArgument` for a queue that is not its own now, `OffsetOutOfRange` for an offset that is not kept.
+        """
+        self._own_queue(topic, queue)
+        offset = (await Reader(self._membership.feed(topic).topic).resolve(to, queues=[queue]))[queue]
+        self._own_queue(topic, queue).position = offset
+        self._moved.set()
+        return offset
+
+    async def commit(self) -> None:
+        """Settle all that was handed out: durable when this returns. After a `seek` back, the group goes back as by a reset.
+
+        Raises `OwnershipLost` when some of its queues have another owner by now; what was handed out of those comes again, there.
+        """
+        self._check_open()
+        behind = {queue: owned for queue, owned in self._owned.items() if owned.position != owned.keeper.cell.settled.floor}
+        ends = await asyncio.gather(*(self._commit(queue, owned) for queue, owned in behind.items()), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
+
+    async def _commit(self, queue: Queue, owned: _Owned) -> None:
+        position = owned.position
+        if position > owned.keeper.cell.settled.floor:
+            await owned.keeper.change(lambda cell: replace(cell, settled=Settled(max(position, cell.settled.floor))))
+            return
+        topic = self._membership.feed(queue[0]).topic
+        life, count = topic.tail.state.created_entry, topic.settings.queues
+        record = await self._coordination.groups.reset(self.group, queue[0], life, count, {queue[1]: position})
+        await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
+
+    def _own_queue(self, topic: str, queue: int) -> _Owned:
+        self._check_open()
+        owned = self._owned.get((topic, queue))
+        if owned is None or owned.keeper.ended.is_set():
+            raise InvalidArgument(
+                "the queue is not this consumer's",
+                operation="pull",
+                object=f"{topic} queue {queue}",
+                expected=", ".join(f"{name} queue {number}" for name, number in self.assignment) or "none yet",
+            )
+        return owned
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self._loop is None or self._closing is not None:
+            raise ClosedError("the consumer is closed", operation="poll", object=self.group)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()

@@ -1,0 +1,110 @@
+"""Queues that a member asks for by name, without a share in any others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+
+from ..log.errors import RetryError, UnknownOutcome
+from ..log.runtime import Runtime
+from .balance import Queue
+from .cell_codec import decode_cell
+from .cells import Cells
+from .commands import begin
+from .groups import GroupRecord
+from .keeper import OwnershipLost, QueueKeeper, take
+from .keys import queue_key
+from .lease import BEATS_PER_LEASE
+from .ownership import Records, Round
+from .session import LeaseLost, Member
+from .watch import Watch
+
+
+class Assignment:
+    """Takes ``queues`` as soon as their owners are gone, and keeps them until it leaves. Used as `Ownership` is."""
+
+    def __init__(
+        self,
+        cells: Cells,
+        groups: Records,
+        watch: Watch,
+        member: Member,
+        runtime: Runtime,
+        *,
+        group: str,
+        queues: Collection[Queue],
+        lease_s: float,
+    ) -> None:
+        self._cells = cells
+        self._groups = groups
+        self._watch = watch
+        self._member = member
+        self._clock = runtime.clock
+        self._group = group
+        self._queues = tuple(queues)
+        self._lease_s = lease_s
+        self._keepers: dict[Queue, QueueKeeper] = {}
+        self._leaving = False
+        self._woken = asyncio.Event()
+
+    @property
+    def keepers(self) -> dict[Queue, QueueKeeper]:
+        """Of the queues that are its own now."""
+        return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
+
+    def wake(self) -> None:
+        """End the rest."""
+        self._woken.set()
+
+    async def round(self) -> Round:
+        """Take what can be had. Raises as `Ownership.round` does."""
+        if self._member.ended.is_set():
+            for keeper in self._keepers.values():
+                keeper.lose()
+            raise LeaseLost("the member is over", operation="own queues", object=self._member.id) from self._member.error
+        self._keepers = self.keepers
+        record = await self._groups.get(self._group)
+        if self._leaving:
+            return Round(record, {}, tuple(self._keepers))
+        missing = [queue for queue in self._queues if queue not in self._keepers]
+        found = {queue: await self._take(queue, record) for queue in missing}
+        taken = {queue: keeper for queue, keeper in found.items() if keeper is not None}
+        self._keepers.update(taken)
+        return Round(record, taken)
+
+    async def rest(self) -> None:
+        """Until a round may change something."""
+        events = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
+        await asyncio.wait(events, timeout=self._lease_s / BEATS_PER_LEASE, return_when=asyncio.FIRST_COMPLETED)
+        for one in events:
+            one.cancel()
+        self._woken.clear()
+
+    async def give_up(self) -> None:
+        """Begin to leave: the next round gives back all."""
+        self._leaving = True
+        self.wake()
+
+    async def leave(self) -> None:
+        """Release what is still owned (nothing may be in flight in it), and leave."""
+        try:
+            for keeper in self.keepers.values():
+                with suppress(OwnershipLost, RetryError, UnknownOutcome):  # who is not listed any more is over with all it owned
+                    await keeper.release()
+        finally:
+            await self._member.leave()
+
+    async def _take(self, queue: Queue, record: GroupRecord) -> QueueKeeper | None:
+        topic, number = queue
+        position = record.positions.get(topic)
+        if position is None:
+            return None
+        key = queue_key(self._group, topic, number)
+        found = await self._cells.read(key)
+        owner = decode_cell(found.data, where=key).owner if found is not None else ""
+        if owner and owner != self._member.id:
+            await self._watch.look((owner,))
+            if not self._watch.is_dead(owner) or not await self._watch.fence(owner):
+                return None
+        return await take(self._cells, self._member, key, begin=begin(position, number), found=found)

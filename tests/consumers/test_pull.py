@@ -1,0 +1,211 @@
+"""PullConsumer: poll, seek, commit; by subscription and by assignment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.consumers.membership import Subscription
+from penstock.consumers.pull import GroupMixed, PullConsumer
+from penstock.coordinator.cell import State, Tries
+from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.keys import queue_key
+from penstock.log import InvalidArgument, Message, TopicSettings
+from penstock.log.errors import ClosedError
+from penstock.log.stores import MemoryStore
+
+SOON = timedelta(seconds=20)
+NOW = timedelta(0)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+@asynccontextmanager
+async def lake_of(store: MemoryStore) -> AsyncIterator[penstock.aio.Lake]:
+    async with penstock.aio.connect(store=store) as lake:
+        yield lake
+
+
+async def filled(lake: penstock.aio.Lake, count: int, queues: int = 2) -> None:
+    await lake.create_topic("orders", TopicSettings(queues=queues))
+    producer = await lake.producer("orders")
+    for number in range(count):
+        producer.send(Message(b"%d" % number, tag="odd" if number // queues % 2 else "even"), queue=number % queues)
+    await producer.close()
+
+
+async def opened(
+    lake: penstock.aio.Lake, *, filter: str | None = None, queues: Mapping[str, Sequence[int]] | None = None
+) -> PullConsumer:
+    consumer = PullConsumer(
+        lake, lake.coordination, group="audit", subscriptions={"orders": Subscription(filter)}, stated={}, queues=queues
+    )
+    await consumer.start()
+    return consumer
+
+
+async def polled(consumer: PullConsumer, count: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        more = await consumer.poll(timeout=SOON)
+        assert more, f"only {found}"
+        found += [int(message.body) for message in more]
+    return found
+
+
+def test_what_is_committed_does_not_come_again_and_what_is_not_does() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 20)
+            consumer = await opened(lake)
+            assert sorted(await polled(consumer, 20)) == list(range(20))
+            await consumer.close()
+
+            consumer = await opened(lake)
+            again = await polled(consumer, 20)
+            assert [number for number in again if number % 2 == 0] == list(range(0, 20, 2))
+            await consumer.commit()
+            assert consumer.committed("orders", 0) == consumer.position("orders", 0) == 10
+            await consumer.close()
+
+            consumer = await opened(lake)
+            while len(consumer.assignment) < 2:
+                assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+            assert await consumer.poll(timeout=NOW) == []
+            await consumer.close()
+
+    run(work())
+
+
+def test_polling_waits_for_messages_and_gives_no_more_than_asked_for() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 0)
+            consumer = await opened(lake)
+            polling = asyncio.ensure_future(consumer.poll(3, timeout=SOON))
+            producer = await lake.producer("orders")
+            await asyncio.gather(*(producer.send(Message(b"%d" % number), queue=0) for number in range(5)))
+            found = [int(message.body) for message in await polling]
+            while len(found) < 5:
+                found += [int(message.body) for message in await consumer.poll(3, timeout=SOON)]
+            assert found == list(range(5))
+            await consumer.close()
+
+    run(work())
+
+
+def test_seeking_and_committing_go_forward_and_back() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 10, queues=1)
+            consumer = await opened(lake)
+            await polled(consumer, 10)
+            await consumer.commit()
+            assert await consumer.seek("orders", 0, 4) == 4
+            assert await polled(consumer, 6) == [4, 5, 6, 7, 8, 9]
+            await consumer.seek("orders", 0, 7)
+            await consumer.commit()
+            assert consumer.committed("orders", 0) == 7
+            await consumer.close()
+            consumer = await opened(lake)
+            assert await polled(consumer, 3) == [7, 8, 9]
+            assert await consumer.seek("orders", 0, "earliest") == 0
+            assert await consumer.seek("orders", 0, "latest") == 10
+            await consumer.close()
+
+    run(work())
+
+
+def test_filtered_messages_are_passed_over_and_committed() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 10, queues=1)
+            consumer = await opened(lake, filter="odd")
+            assert await polled(consumer, 5) == [1, 3, 5, 7, 9]
+            await consumer.commit()
+            assert consumer.committed("orders", 0) == 10
+            await consumer.close()
+
+    run(work())
+
+
+def test_two_members_share_the_queues_and_assigned_ones_stay() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with lake_of(store) as lake, lake_of(store) as other:
+            await filled(lake, 8, queues=4)
+            one, two = await opened(lake), await opened(other)
+            while not (len(one.assignment) == len(two.assignment) == 2):
+                await one.poll(timeout=timedelta(milliseconds=20))
+                await two.poll(timeout=timedelta(milliseconds=20))
+            assert {*one.assignment, *two.assignment} == {("orders", queue) for queue in range(4)}
+            await one.close()
+            await two.close()
+            picked = await opened(lake, queues={"orders": [1, 3]})
+            await polled(picked, 4)
+            assert picked.assignment == [("orders", 1), ("orders", 3)]
+            with pytest.raises(InvalidArgument, match=r"not this consumer's.*orders queue 1, orders queue 3"):
+                picked.position("orders", 0)
+            await picked.close()
+
+    run(work())
+
+
+def test_a_reset_by_an_operator_moves_a_reader() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 10, queues=1)
+            consumer = await opened(lake)
+            await polled(consumer, 10)
+            await consumer.commit()
+            await lake.reset_offsets("orders", "audit", 6)
+            assert await polled(consumer, 4) == [6, 7, 8, 9]
+            await consumer.close()
+
+    run(work())
+
+
+def test_a_group_with_messages_tracked_by_themselves_cannot_be_pulled() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 10, queues=1)
+            consumer = await opened(lake)
+            await polled(consumer, 10)
+            await consumer.close()
+            key = queue_key("audit", "orders", 0)
+            found = await lake.coordination.cells.read(key)
+            assert found is not None
+            cell = decode_cell(found.data, where=key).with_tries(2, Tries(State.WAITING))
+            await lake.coordination.cells.write(key, encode_cell(cell), on=found, deadline_s=float("inf"))
+            consumer = await opened(lake)
+            with pytest.raises(GroupMixed, match="wait, are in flight or parked"):
+                while True:
+                    await consumer.poll(timeout=SOON)
+            with pytest.raises(GroupMixed):
+                await consumer.close()
+
+    run(work())
+
+
+def test_bad_calls_are_refused() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 1, queues=1)
+            consumer = await opened(lake)
+            for number in (0, -1, True, 1.5):
+                with pytest.raises(InvalidArgument, match="positive whole number"):
+                    await consumer.poll(number)  # type: ignore[arg-type]
+            await consumer.close()
+            await consumer.close()
+            with pytest.raises(ClosedError, match="closed"):
+                await consumer.poll()
+
+    run(work())
