@@ -74,7 +74,7 @@ class Threads:
         self._clock = clock
         self._name = name
         self._ready: queue.SimpleQueue[tuple[Owner, Run] | None] = queue.SimpleQueue()
-        self._outbox: deque[tuple[Owner, Run]] = deque()
+        self._outbox: deque[tuple[Owner, Run, bool]] = deque()
         self._told = False
         self._loop = asyncio.get_running_loop()
         self._count = 0
@@ -124,7 +124,7 @@ class Threads:
                 self._run_one_by_one(owner, run)
             since_s, run.since_s = run.since_s, None
             run.ended = True
-            self._tell(owner, run)
+            self._tell(owner, run, last=True)
             if run.timed_out_at is not None and since_s is not None:
                 return  # another thread took this one's place
 
@@ -168,8 +168,8 @@ class Threads:
             verdict = raised(error, len(messages))
         apply(run, verdict)
 
-    def _tell(self, owner: Owner, run: Run) -> None:
-        self._outbox.append((owner, run))
+    def _tell(self, owner: Owner, run: Run, *, last: bool = False) -> None:
+        self._outbox.append((owner, run, last))
         if not self._told:
             self._told = True
             with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
@@ -178,7 +178,9 @@ class Threads:
     def _deliver(self) -> None:
         self._told = False
         while self._outbox:
-            owner, run = self._outbox.popleft()
+            owner, run, last = self._outbox.popleft()
+            if run.ended and not last:
+                continue  # its end is told by itself, once
             if run.ended:
                 self._hung.pop(run, None)
             owner.moved(run)

@@ -1,0 +1,65 @@
+"""Executors: what their owners hear of runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from datetime import UTC, datetime
+
+from penstock.consumers import ConsumeResult
+from penstock.consumers.executor import Threads
+from penstock.consumers.lanes import Lane, Run
+from penstock.log import MessageView
+from penstock.log.runtime import SystemClock
+from tests.lakes import TIMEOUT_S
+
+_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(offset: int) -> MessageView:
+    return MessageView("orders", 0, offset, f"{offset:032x}", "g", None, (), {}, b"", _TIME, _TIME, None, "p")
+
+
+class Listed:
+    """Notes what it hears."""
+
+    until_s = math.inf
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, bool]] = []
+
+    def moved(self, run: Run) -> None:
+        self.heard.append((run.done, run.ended))
+
+
+class Hurrying(SystemClock):
+    """A second passes from look to look, so that every message is told about."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self._now_s += 1
+        return self._now_s
+
+
+def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None:
+    owner, ended = Listed(), threading.Event()
+
+    def listen(one: MessageView) -> ConsumeResult:
+        if one.offset == 1:
+            ended.set()
+        return ConsumeResult.SUCCESS
+
+    async def main() -> None:
+        executor = Threads(listen, batches=False, threads=1, clock=Hurrying(), name="test")
+        run, last = Run(Lane("g"), [message(0)]), Run(Lane("h"), [message(1)])
+        executor.start(owner, [run, last])
+        ended.wait(TIMEOUT_S)  # the loop stands still meanwhile, so both tellings of the first run lie in the outbox
+        await executor.close()
+        while not last.ended or len(owner.heard) < 2:
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
+    assert owner.heard == [(1, True), (1, True)], "once for each run"
