@@ -82,6 +82,7 @@ class QueueEngine(QueueLife[Schedule]):
             if self._draining:
                 if await self._step(Mode.DRAIN) and not self.schedule.running:
                     await self.keeper.release()
+                    self._counters.hand_overs.add()
                     return
             elif self._around.worker.quiet:
                 await self._step(Mode.QUIET)
@@ -125,10 +126,16 @@ class QueueEngine(QueueLife[Schedule]):
         for head in step.parked:
             self._log_parked(head)
         if schedule is self.schedule:
-            self._around.start(self, step.runs)
+            self._hand_out(step.runs)
 
     def _begin(self, runs: Sequence[Run]) -> None:
         self._around.worker.started(sum(len(run.messages) for run in runs))
+        self._hand_out(runs)
+
+    def _hand_out(self, runs: Sequence[Run]) -> None:
+        if runs:
+            self._counters.messages_out.add(sum(len(run.messages) for run in runs))
+            self._counters.bytes_out.add(sum(len(message.body) for run in runs for message in run.messages))
         self._around.start(self, runs)
 
     async def _run_alone(self) -> None:

@@ -231,6 +231,8 @@ class PushConsumer:
     def _own(self, topic: str, queue: int, keeper: Any, record: GroupRecord) -> None:  # noqa: ANN401
         options = self._options
         counters = TopicCounters.of(options.metrics, topic=topic, group=self.group)
+        if keeper.taken_from:
+            counters.take_overs.add()
         writer = DeadLetterWriter(self._lake, self.group, topic, queue, may_write=lambda: not keeper.ended.is_set())
         around = PushSurroundings(
             group=self.group,

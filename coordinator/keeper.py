@@ -60,6 +60,8 @@ class QueueKeeper:
         """As it stands in the table, as far as this owner knows."""
         self.size_bytes = len(stored.data)
         self.writes = 0
+        self.taken_from = ""
+        """Who owned the queue and did not release it; empty when nobody did."""
         self.ended = asyncio.Event()
         """Set once the hold is over, by release or by loss."""
         self._stored = stored
@@ -84,6 +86,20 @@ class QueueKeeper:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write_gathered())
         return await waiting
+
+    async def look(self) -> QueueCell:
+        """Read what others acknowledged meanwhile. Returns the cell. Raises `OwnershipLost`, and what the table raises."""
+        known = self._stored
+        found = await self._cells.read(self.key)
+        writing = self._writer is not None and not self._writer.done()
+        if self._stored is known and not writing and not self.ended.is_set() and (found is None or found.version != known.version):
+            try:
+                self.cell = self._merged(CellChanged(self.key, found))
+            except OwnershipLost:
+                self.ended.set()
+                raise
+            self._stored = found or known
+        return self.cell
 
     async def release(self) -> None:
         """Give the queue back; nothing may be in flight in it. The next owner may take it at once."""
@@ -169,7 +185,9 @@ async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, foun
         if (standing.owner, standing.epoch) != (holder.id, cell.epoch):
             return None
         cell = standing
-    return QueueKeeper(cells, holder, key, cell, stored)
+    keeper = QueueKeeper(cells, holder, key, cell, stored)
+    keeper.taken_from = before.owner
+    return keeper
 
 
 def _apply(

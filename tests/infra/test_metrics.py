@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -12,12 +13,15 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client.parser import text_string_to_metric_families
 
+import penstock
 from penstock.consumers.metrics import MemoryMetrics, Metrics
+from penstock.consumers.results import ConsumeResult
 from penstock.consumers.statistics import (
     CATALOGUE,
     LAG_MESSAGES,
     MESSAGES_OUT,
     PROCESS_TIME,
+    SENT_TO_DLQ,
     ConsumerStatistics,
     QueueStatistics,
     TopicCounters,
@@ -27,7 +31,9 @@ from penstock.consumers.statistics import (
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
+from tests.lakes import send_all
 from tests.tree import ROOT
+from tests.waiting import wait_until
 
 GROUP = "billing"
 SENDING = ProducerStatistics(messages_durable=1, batches_durable=1, bytes_waiting=12, failed=False)
@@ -214,3 +220,31 @@ def test_the_page_for_operators_knows_every_metric() -> None:
         if line.startswith(("| `rocketmq_", "| `penstock_"))
     ]
     assert rows == [f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |" for one in CATALOGUE]
+
+
+def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetrics) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=2)
+        send_all(lake, [penstock.Message(b"paid", message_group=f"user-{number}") for number in range(10)])
+        left = threading.Semaphore(0)
+
+        def listen(message: penstock.MessageView) -> ConsumeResult:
+            left.release()
+            return ConsumeResult.DEAD_LETTER if message.offset == 0 and message.queue == 0 else ConsumeResult.SUCCESS
+
+        labels = {"topic": "orders", "consumer_group": GROUP}
+        with lake.push_consumer("orders", group=GROUP, listener=listen, metrics=metrics):
+            for _ in range(10):
+                assert left.acquire(timeout=20)
+            wait_until(lambda: metrics.value(SENT_TO_DLQ, **labels) == 1, "the dead letter")
+            found = scrape(server)
+            assert found[series("penstock_owned_queues", **labels)] == found[series("penstock_topic_queues", **labels)] == 2
+            assert found[series("rocketmq_consumer_connections", consumer_group=GROUP)] == 1
+        found = scrape(server)
+    assert found[series("rocketmq_messages_out_total", **labels)] == 10
+    assert found[series("rocketmq_throughput_out_total", **labels)] == 40
+    assert found[series("penstock_failed_attempts_total", **labels)] == 1
+    assert found[series("penstock_cell_writes_total", **labels)] >= 4
+    assert found[series("penstock_hand_overs_total", **labels)] == 2
+    assert found[series("penstock_take_overs_total", **labels)] == 0
+    assert series("rocketmq_consumer_connections", consumer_group=GROUP) not in found
