@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
@@ -28,16 +29,30 @@ class Burial:
         self._counters = counters
         self._topic, self._queue = topic, queue
         self._letters: dict[int, Letter] = {}
+        self._known: dict[int, tuple[int, str]] = {}
+        """Of messages that were given up and are not in memory: attempts and reason."""
         self._woken = asyncio.Event()
+        self._empty = asyncio.Event()
 
     def give_up(self, letter: Letter) -> None:
         """Take a message whose sequence is in the cell."""
         self._letters[letter.message.offset] = letter
         self._woken.set()
 
+    def expect(self, offset: int, attempts: int, reason: str) -> None:
+        """Know of a message that the cell has given up, and that is to be read again."""
+        self._known[offset] = (attempts, reason)
+        self._woken.set()
+
     def wake(self) -> None:
         """Look whether the cell has assigned something."""
         self._woken.set()
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait until all that is assigned is written, at most so long: what is left the next owner writes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
 
     async def run(self, keeper: QueueKeeper, feed: Feed) -> None:
         """Write what is assigned, as long as the queue is owned. Raises `OwnershipLost`, and what cannot be mended by trying again."""
@@ -47,7 +62,9 @@ class Burial:
             if not assigned:
                 self._woken.clear()
                 if not keeper.cell.dead_letters.assigned:
+                    self._empty.set()
                     await self._woken.wait()
+                    self._empty.clear()
                 continue
             try:
                 letters = await self._letters_of(assigned, feed)
@@ -66,16 +83,16 @@ class Burial:
             last = assigned[-1][1]
             await keeper.change(lambda cell, last=last: cell.with_buried(last))  # type: ignore[misc]
             for offset, _ in assigned:
-                letter = self._letters.pop(offset, None)
+                letter = self._letters.pop(offset)
                 self._counters.sent_to_dlq.add()
                 log.error(
                     "%s queue %d: offset %d was given up after %s attempts, and is a dead letter in %s: %s",
                     self._topic,
                     self._queue,
                     offset,
-                    letter.attempts if letter else "its",
+                    letter.attempts or "its",
                     self._writer.topic,
-                    letter.reason if letter else _UNKNOWN,
+                    letter.reason,
                 )
 
     async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> list[DeadLetter]:
@@ -85,9 +102,8 @@ class Burial:
             found = {view.offset: view for view in views(self._topic, await feed.pick(self._queue, missing))}
         letters = []
         for offset, sequence in assigned:
-            letter = self._letters.get(offset)
-            if letter is not None:
-                letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
-            else:
-                letters.append(DeadLetter(sequence, found[offset], 0, _UNKNOWN))
+            if offset not in self._letters:
+                self._letters[offset] = Letter(found[offset], *self._known.pop(offset, (0, _UNKNOWN)))
+            letter = self._letters[offset]
+            letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
         return letters

@@ -21,6 +21,8 @@ log = logging.getLogger("penstock.consumers")
 
 _ACKS_GATHER_S = 0.02
 """Successes alone wait so long for company before they are written."""
+_BURIAL_S = 1.0
+"""So long a queue is kept for the sake of its dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +80,12 @@ class QueueEngine(QueueLife[Schedule]):
             if self._obeyed is not self._record:
                 await self._obey()
             now_ms = self._clock.wall_ms()
+            await self._look(now_ms)
+            await self._expire(now_ms)
             await self._recall(now_ms)
             if self._draining:
                 if await self._step(Mode.DRAIN) and not self.schedule.running:
+                    await self._burial.finish(_BURIAL_S)
                     await self.keeper.release()
                     self._counters.hand_overs.add()
                     return

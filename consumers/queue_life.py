@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from ..coordinator.cell import QueueCell
 from ..coordinator.commands import caught_up
-from ..coordinator.groups import GroupRecord, GroupSettings
-from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.groups import DeliveryOrder, GroupRecord, GroupSettings
+from ..coordinator.handing import Expiry, Lapse, expired, last_expiry_ms
+from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.offsets import OffsetSet
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
@@ -37,6 +38,9 @@ log = logging.getLogger("penstock.consumers")
 _FETCH_ROWS_MAX = 10_000
 _TROUBLE_S = 0.2
 _RECALL_ROWS = 5_000
+_LOOK_S = 1.0
+"""While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
+_NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 
 
 class QueueSchedule(Protocol):
@@ -113,6 +117,8 @@ class QueueLife(Generic[ScheduleT]):
         self.starving = False
         """Whether it would fetch if there were room."""
         self._draining = False
+        self._foreign_ms = last_expiry_ms(keeper.cell)
+        self._look_s = self._clock.monotonic_s()
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._recalling: asyncio.Task[None] | None = None
@@ -187,6 +193,9 @@ class QueueLife(Generic[ScheduleT]):
             return
         dues = [due for due in (self.schedule.next_due_ms(), self.schedule.next_expiry_ms()) if due is not None]
         timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not self._around.worker.quiet else None
+        if self._look_pause_s(self._clock.wall_ms()) is not None:
+            look_s = max(0.0, self._look_s - self._clock.monotonic_s())
+            timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._around.worker.quiet:
             waiting.append(asyncio.ensure_future(self._around.worker.wait_unquiet()))
@@ -195,6 +204,66 @@ class QueueLife(Generic[ScheduleT]):
         finally:
             for task in waiting:
                 task.cancel()
+
+    # --- Messages that are handed out by receipt handle
+
+    async def _expire(self, now_ms: int) -> None:
+        """Let come back what is due, as failed attempts."""
+        due_ms = self.schedule.next_expiry_ms()
+        if due_ms is None or due_ms > now_ms:
+            return
+        found: list[Expiry] = []
+
+        def change(cell: QueueCell) -> QueueCell:
+            found[:] = [expired(cell, now_ms, self._record.settings)]
+            return found[0].cell
+
+        try:
+            cell = await self.keeper.change(change)
+        except CellFull as error:
+            log.warning("group %s, %s queue %d: %s", *self._where, error)
+            await asyncio.sleep(_TROUBLE_S)
+            return
+        self._counters.cell_writes.add()
+        self.schedule.adopt(cell)
+        self._note(found[0].lapses)
+
+    def _note(self, lapses: Sequence[Lapse]) -> None:
+        self._counters.failed_attempts.add(len(lapses))
+        for lapse in lapses:
+            if lapse.given_up:
+                self._burial.expect(lapse.offset, lapse.attempts, _NOT_ACKNOWLEDGED)
+            elif lapse.parked:
+                log.error(
+                    "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, lapse.offset
+                )
+            else:
+                log.warning(
+                    "group %s, %s queue %d: offset %d was not acknowledged in time at attempt %d, and may be received again now",
+                    *self._where,
+                    lapse.offset,
+                    lapse.attempts,
+                )
+
+    async def _look(self, now_ms: int) -> None:
+        """Notice, now and then, what others acknowledged: a message group may wait for it."""
+        pause_s, now_s = self._look_pause_s(now_ms), self._clock.monotonic_s()
+        if pause_s is None or now_s < self._look_s:
+            return
+        self._look_s = now_s + pause_s
+        before = self.keeper.cell
+        try:
+            cell = await self.keeper.look()
+        except RetryError as error:
+            log.warning("group %s, %s queue %d: %s", *self._where, error)
+            return
+        if cell is not before:
+            self.schedule.adopt(cell)
+
+    def _look_pause_s(self, now_ms: int) -> float | None:
+        """How often to look; None: nobody waits for it."""
+        orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
+        return _LOOK_S if orderly and now_ms < self._foreign_ms else None
 
     # --- Orders of operators
 

@@ -7,6 +7,7 @@ lane that was handed out together: acknowledged one after the other, expired tog
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..log.errors import InternalError
@@ -113,10 +114,17 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings) -> Expiry:
     return Expiry(cell.with_dead_letters(letters) if letters else cell, tuple(lapses))
 
 
-def next_expiry_ms(cell: QueueCell) -> int | None:
-    """When the next delivery expires; None when nothing is out."""
+def last_expiry_ms(cell: QueueCell) -> int:
+    """When the last delivery expires that is out; 0 when none is."""
     every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
-    return min((one.due_ms for one in every if one.state is State.OUT), default=None)
+    return max((one.due_ms for one in every if one.state is State.OUT), default=0)
+
+
+def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
+    """Without the markers of these lanes, whose last known messages were handed out, as far as those are done."""
+    markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
+    gone = [lane for lane, one in markers.items() if one.tries.state is State.WAITING and one.head >= one.limit]
+    return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
 
 
 def _is_due(tries: Tries, now_ms: int) -> bool:

@@ -1,0 +1,96 @@
+"""The queues that one consumer owns: taken, given back, and what each may hold in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ..coordinator.balance import Queue
+from ..coordinator.groups import GroupRecord
+from ..coordinator.keeper import QueueKeeper
+from .membership import Membership
+from .queue_life import QueueLife
+
+LifeT = TypeVar("LifeT", bound=QueueLife[Any])
+
+
+class QueueOwner(Generic[LifeT]):
+    """Runs a life for each queue. ``begin`` makes it: of a queue, its keeper, and the group's record."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        begin: Callable[[Queue, QueueKeeper, GroupRecord], LifeT],
+        *,
+        cache_messages: int,
+        cache_bytes: int,
+    ) -> None:
+        self._membership = membership
+        self._begin = begin
+        self._cache_messages = cache_messages
+        self._cache_bytes = cache_bytes
+        self.queues: dict[Queue, LifeT] = {}
+        """Those that are owned now, by topic and number."""
+        self._lives: dict[asyncio.Task[None], Queue] = {}
+
+    async def run(self) -> None:
+        """Take and give back queues, until the member has left. Raises what makes going on impossible."""
+        while True:
+            change = await self._membership.round()
+            if change is None:
+                continue
+            for queue, keeper in change.taken.items():
+                self._own(queue, keeper, change.record)
+            for queue in change.drain:
+                if queue in self.queues:
+                    self.queues[queue].drain()
+            for life in self.queues.values():
+                life.notice(change.record)
+            self._look_after_lives()
+            if self._membership.leaving and not self._lives and change.may_leave:
+                return
+            await self._membership.rest(self._lives)
+
+    async def end(self) -> None:
+        """Stop what still runs, and leave."""
+        for task in self._lives:
+            task.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
+        self.queues.clear()
+        await self._membership.end()
+
+    def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
+        life = self._begin(queue, keeper, record)
+        self.queues[queue] = life
+        if self._membership.leaving:
+            life.drain()
+        self._lives[asyncio.ensure_future(life.run())] = queue
+
+    def _look_after_lives(self) -> None:
+        for task in [task for task in self._lives if task.done()]:
+            queue = self._lives.pop(task)
+            life = self.queues.get(queue)
+            if life is not None and life.ended.is_set():
+                del self.queues[queue]
+            task.result()
+
+    # --- What queues ask ----------------------------------------------------------------------------------------------------------
+
+    def room(self, life: QueueLife[Any]) -> tuple[int, int]:
+        """What a queue may fetch: its part of the caches, and half of what the others leave."""
+        count = max(1, len(self.queues))
+        messages = sum(one.schedule.in_memory for one in self.queues.values())
+        size = sum(one.schedule.in_memory * one.bytes_per_message for one in self.queues.values())
+        own = life.schedule.in_memory
+        room = max(self._cache_messages // count - own, (self._cache_messages - messages) // 2, 1 if own == 0 else 0)
+        room_bytes = max(self._cache_bytes / count - own * life.bytes_per_message, (self._cache_bytes - size) / 2)
+        if room_bytes < life.bytes_per_message and own:
+            return 0, 0
+        return room, max(1, int(room_bytes))
+
+    def freed(self) -> None:
+        """Let queues that had no room look again."""
+        for life in self.queues.values():
+            if life.starving:
+                life.feed()
