@@ -26,11 +26,15 @@ class Listed:
 
     until_s = math.inf
 
-    def __init__(self) -> None:
+    def __init__(self, last: Run) -> None:
         self.heard: list[tuple[int, bool]] = []
+        self.over = asyncio.Event()
+        self._last = last
 
     def moved(self, run: Run) -> None:
         self.heard.append((run.done, run.ended))
+        if run is self._last:
+            asyncio.get_running_loop().call_soon(self.over.set)  # behind what else is told now
 
 
 class Hurrying(SystemClock):
@@ -45,7 +49,8 @@ class Hurrying(SystemClock):
 
 
 def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None:
-    owner, ended = Listed(), threading.Event()
+    run, last = Run(Lane("g"), [message(0)]), Run(Lane("h"), [message(1)])
+    owner, ended = Listed(last), threading.Event()
 
     def listen(one: MessageView) -> ConsumeResult:
         if one.offset == 1:
@@ -54,12 +59,10 @@ def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None
 
     async def main() -> None:
         executor = Threads(listen, batches=False, threads=1, clock=Hurrying(), name="test")
-        run, last = Run(Lane("g"), [message(0)]), Run(Lane("h"), [message(1)])
         executor.start(owner, [run, last])
         ended.wait(TIMEOUT_S)  # the loop stands still meanwhile, so both tellings of the first run lie in the outbox
         await executor.close()
-        while not last.ended or len(owner.heard) < 2:
-            await asyncio.sleep(0)
+        await owner.over.wait()
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
     assert owner.heard == [(1, True), (1, True)], "once for each run"
