@@ -9,8 +9,10 @@ from datetime import timedelta
 
 from penstock.aio import Lake
 from penstock.consumers.membership import Subscription
+from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.push import PushConsumer, PushOptions
 from penstock.consumers.results import ConsumeResult
+from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import MemoryTable
 from penstock.infra.cli.checks import _check_store
@@ -116,6 +118,9 @@ class World:
             await self._until(lambda: _settled(first, 1) and _settled(second, 1))
             doomed.crash()
             await self._until(lambda: _settled(second, _QUEUES))
+            counted = second._options.metrics
+            assert isinstance(counted, MemoryMetrics)
+            assert counted.value(TAKE_OVERS, topic="orders", consumer_group=GROUP) == 1
             await second.close()
             async with self.process(Role.CONSUMER) as beside:
                 await _send_all_kinds(DEAD, lake, beside)
