@@ -34,7 +34,7 @@ from penstock.coordinator import (
     check_coordination,
     open_coordination,
 )
-from penstock.log import InvalidArgument, ObjectStore, Position, Producer, Reader, Runtime, TopicSettings, open_store
+from penstock.log import ClosedError, InvalidArgument, ObjectStore, Position, Producer, Reader, Runtime, TopicSettings, open_store
 from penstock.log import Lake as LogLake
 
 __all__ = ["Lake", "Producer", "PushConsumer", "Reader", "TopicSettings", "connect"]
@@ -90,6 +90,7 @@ class Lake(LogLake):
         self._coordination: Coordination | None = None
         self._operators: Operators | None = None
         self._consumers: list[PushConsumer] = []
+        self._closing_consumers: asyncio.Task[None] | None = None
 
     @property
     def coordination(self) -> Coordination:
@@ -133,6 +134,8 @@ class Lake(LogLake):
         function in threads. Raises at once what is wrong with the call, and when it is awaited what topic or group do not fit.
         """
         self._check_open()
+        if self._closing_consumers is not None:
+            raise ClosedError("the lake is being closed", object=self.url)
         consumer = push_consumer(
             self,
             lambda: self.coordination,
@@ -253,14 +256,29 @@ class Lake(LogLake):
         self._check_open()
         return self._operators
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Close all consumers, which lets their handlers end, then readers and producers (writing what was sent), then the rest.
+
+        Raises the first error of a consumer or producer that nobody was told. Whoever closes it meanwhile waits for the same end; closing again
+        does nothing. Giving up waiting does not stop it.
+        """
+        if self._closing_consumers is None:
+            self._closing_consumers = asyncio.ensure_future(self._close_consumers())
+        try:
+            await asyncio.shield(self._closing_consumers)
+        finally:
+            await super().close()
+
+    async def _close_consumers(self) -> None:
         untold = [one for one in self._consumers if not one.closed]
         ends = await asyncio.gather(*(one.close() for one in self._consumers), return_exceptions=True)
-        errors = [end for one, end in zip(self._consumers, ends, strict=True) if one in untold and end is not None]
+        for consumer, end in zip(self._consumers, ends, strict=True):
+            if consumer in untold and end is not None:
+                raise end
+
+    async def _close(self) -> None:
         try:
             if self._coordination is not None:
                 await self._coordination.close()
         finally:
             await super()._close()
-        if errors:
-            raise errors[0]
