@@ -132,7 +132,8 @@ class PullConsumer:
                     await self._give_back(queue)
                 if self._membership.leaving and not self._owned and change.may_leave:
                     return
-                await self._membership.rest(())
+                if not change.drain:
+                    await self._membership.rest(())
         except PenstockError as error:
             log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
             self.error = error

@@ -187,8 +187,7 @@ def test_a_group_with_messages_tracked_by_themselves_cannot_be_pulled() -> None:
             await lake.coordination.cells.write(key, encode_cell(cell), on=found, deadline_s=float("inf"))
             consumer = await opened(lake)
             with pytest.raises(GroupMixed, match="wait, are in flight or parked"):
-                while True:
-                    await consumer.poll(timeout=SOON)
+                await polled(consumer, 1)
             with pytest.raises(GroupMixed):
                 await consumer.close()
 
