@@ -1,0 +1,437 @@
+"""Judges the history of a run with consumers: all that the coordinator promises, message by message.
+
+The rules are numbered as in the reliability plan: C1 nothing lost, C2 nothing from nowhere, C3 a place has one message, C4 order of a
+message group, C5 what is settled never runs again, C6 what is settled stays so, C7 attempts are durable before they start, C8 dead letters
+by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolation, is measured elsewhere.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from penstock.consumers.rows import group_hash
+from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.groups import DeadLetterPolicy
+from tests.simulation.consuming.records import (
+    Answer,
+    Died,
+    Ended,
+    History,
+    Line,
+    Positioned,
+    Skipped,
+    Started,
+    Stood,
+    Token,
+    Wrote,
+)
+from tests.simulation.consuming.standing import Standing, Where, standing
+
+LATE_S = 3.0
+"""A handler that took that much longer than it may counts no more, whenever its consumer looked."""
+_MANY = 40
+
+
+def judge(history: History) -> list[str]:
+    """Everything that is wrong with it, in words."""
+    return _Judge(history).judge()
+
+
+@dataclass(slots=True)
+class _Handler:
+    """One that runs, or ran."""
+
+    started: Started
+    generations: tuple[int, ...]
+    stood: bool = False
+    """Its process stood still meanwhile."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue of one group, as the table has it."""
+
+    line: Line
+    places: dict[int, int] = field(default_factory=dict)
+    """The hash of the message group by offset, of all that is stored."""
+    lanes: dict[int, list[int]] = field(default_factory=dict)
+    """Offsets by that hash, ascending."""
+    cell: QueueCell | None = None
+    stands: dict[int, Standing] = field(default_factory=dict)
+    before_reset: dict[int, Standing] = field(default_factory=dict)
+    """How the messages stood when the last generation ended, if its owner still is the owner."""
+    positions: dict[int, int] = field(default_factory=dict)
+    """By generation."""
+    starts: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Of (offset, generation)."""
+    granted_starts: Counter[int] = field(default_factory=Counter)
+    """Of an offset since it was granted."""
+    oks: set[tuple[int, int, int]] = field(default_factory=set)
+    """(offset, generation, epoch) that a handler did in time."""
+    strikes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Of (offset, generation): what may count against it."""
+    given_up: set[tuple[int, int]] = field(default_factory=set)
+    """(offset, generation) that a handler rejected, or an operator skipped."""
+    letters: dict[int, int] = field(default_factory=dict)
+    """The offset that each sequence was given to."""
+    by_letter: set[tuple[int, int]] = field(default_factory=set)
+
+
+class _Judge:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._counts = history.counts
+        self._wrong = list(history.wrong)
+        self._queues: dict[Line, _Queue] = {}
+        self._running: dict[int, _Handler] = {}
+        self._by_process: dict[str, set[int]] = defaultdict(set)
+        self._solo: dict[str, int] = {}
+        """The run that is alone in a process."""
+        self._now_s = 0.0
+
+    def judge(self) -> list[str]:
+        for record in self._history.records:
+            self._now_s = record.at_s
+            match record:
+                case Wrote():
+                    self._wrote(self._queue(record.line), record.cell)
+                case Started():
+                    self._started(record)
+                case Ended():
+                    self._ended(record)
+                case Died():
+                    self._died(record.process)
+                case Stood():
+                    for run in self._by_process[record.process]:
+                        self._running[run].stood = True
+                case Positioned():
+                    self._queue(record.line).positions[record.generation] = record.offset
+                case Skipped():
+                    self._skipped(record)
+            if len(self._wrong) > _MANY:
+                return self._wrong
+        for queue in self._queues.values():
+            self._judge_end(queue)
+        self._judge_sends()
+        self._judge_letters()
+        return self._wrong
+
+    def _blame(self, rule: str, what: str) -> None:
+        self._wrong.append(f"{rule} {self._now_s:.3f} s: {what}")
+
+    def _queue(self, line: Line) -> _Queue:
+        queue = self._queues.get(line)
+        if queue is None:
+            queue = self._queues[line] = _Queue(line)
+            for (topic, number, offset), stored in sorted(self._history.stored.items()):
+                if (topic, number) == line[1:]:
+                    key = group_hash(stored.message_group)
+                    queue.places[offset] = key
+                    queue.lanes.setdefault(key, []).append(offset)
+        return queue
+
+    # --- Handlers ---------------------------------------------------------------------------------------------------------------
+
+    def _started(self, started: Started) -> None:
+        self._counts["start"] += 1
+        company = self._by_process[started.process]
+        if started.process in self._solo:
+            self._blame("C8", f"{_name(started)} starts beside one that must be alone in {started.process}")
+        alone, generations = False, []
+        for token in started.tokens:
+            generation, stands = self._judge_start(started, token)
+            generations.append(generation)
+            alone = alone or stands.alone
+        self._judge_order(started, generations)
+        self._judge_older(started)
+        if alone:
+            self._counts["start: alone in its process"] += 1
+            if company or len(started.tokens) > 1:
+                self._blame("C8", f"{_name(started)} must be alone, and {len(company)} others run in {started.process}")
+            self._solo[started.process] = started.run
+        self._running[started.run] = _Handler(started, tuple(generations))
+        company.add(started.run)
+
+    def _judge_start(self, started: Started, token: Token) -> tuple[int, Standing]:
+        queue = self._queue((started.group, token.topic, token.queue))
+        offset, cell = token.offset, queue.cell
+        stored = self._history.stored.get((token.topic, token.queue, offset))
+        if stored is None or stored.message_id != token.message_id:
+            self._blame("C2", f"{_name(started)} is given {token}, where {stored} is stored")
+            return 0, Standing(Where.FRESH)
+        if cell is None or not cell.owner or cell.epoch != token.epoch:
+            now = (cell.owner, cell.epoch) if cell else None
+            self._blame("C9", f"{_name(started)} starts at offset {offset} in epoch {token.epoch}, and the cell is {now}")
+            return 0, Standing(Where.FRESH)
+        stands, generation = queue.stands[offset], cell.generation
+        if not stands.in_flight and (before := queue.before_reset.get(offset)) is not None and before.in_flight:
+            self._counts["start: of the generation before a reset"] += 1
+            stands, generation = before, generation - 1
+        if not stands.in_flight:
+            self._blame("C7", f"{_name(started)} starts at offset {offset}, which is not in flight: {stands}")
+        if offset < queue.positions.get(generation, 0):
+            self._blame("C1", f"{_name(started)} starts at offset {offset}, before position {queue.positions[generation]}")
+        queue.starts[offset, generation] += 1
+        queue.granted_starts[offset] += 1
+        self._counts["start: repeated"] += queue.starts[offset, generation] > 1
+        if stands.in_flight and stands.deliveries < queue.starts[offset, generation]:
+            self._blame(
+                "C7",
+                f"{_name(started)} starts at offset {offset} the {queue.starts[offset, generation]}. time; {stands.deliveries} are durable",
+            )
+        if stands.in_flight and token.attempt != stands.deliveries:
+            self._blame(
+                "C7", f"{_name(started)} is told of attempt {token.attempt} at offset {offset}; {stands.deliveries} is durable"
+            )
+        return generation, stands
+
+    def _judge_order(self, started: Started, generations: list[int]) -> None:
+        """Whatever is before a message in its group, and is the generation's, is done, or was done by this owner."""
+        if not self._history.is_orderly(started.group):
+            return
+        together: set[tuple[str, int, int]] = set()
+        for token, generation in zip(started.tokens, generations, strict=True):
+            queue = self._queue((started.group, token.topic, token.queue))
+            if queue.cell is None or token.offset not in queue.places:
+                continue
+            stands = queue.stands if generation == queue.cell.generation else queue.before_reset
+            for offset in queue.lanes[queue.places[token.offset]]:
+                if offset >= token.offset:
+                    break
+                if (
+                    offset >= queue.positions.get(generation, 0)
+                    and stands[offset].where is not Where.DONE
+                    and (offset, generation, token.epoch) not in queue.oks
+                    and (token.topic, token.queue, offset) not in together
+                ):
+                    self._blame(
+                        "C4", f"{_name(started)} starts at offset {token.offset} before {offset}, which is {stands[offset]}"
+                    )
+                    break
+            together.add((token.topic, token.queue, token.offset))
+
+    def _judge_older(self, started: Started) -> None:
+        """No older handler of the same message group runs in this process."""
+        if not self._history.is_orderly(started.group):
+            return
+        lanes = self._lanes_of(started)
+        for run in self._by_process[started.process]:
+            other = self._running[run].started
+            if other.group == started.group and lanes & self._lanes_of(other):
+                self._blame("C4", f"{_name(started)} starts while {_name(other)} of the same message group still runs there")
+
+    def _lanes_of(self, started: Started) -> set[tuple[str, int, int]]:
+        lanes = set()
+        for token in started.tokens:
+            queue = self._queue((started.group, token.topic, token.queue))
+            lanes.add((token.topic, token.queue, queue.places.get(token.offset, -1)))
+        return lanes
+
+    def _ended(self, ended: Ended) -> None:
+        handler = self._running.pop(ended.run)
+        started = handler.started
+        self._by_process[started.process].discard(ended.run)
+        if self._solo.get(started.process) == ended.run:
+            del self._solo[started.process]
+        self._counts[f"end: {ended.answer.value}"] += 1
+        took_s = ended.at_s - started.at_s
+        in_time = took_s < self._history.timeout_s + LATE_S or handler.stood
+        for place, (token, generation) in enumerate(zip(started.tokens, handler.generations, strict=True)):
+            queue = self._queue((started.group, token.topic, token.queue))
+            if place < ended.succeeded:
+                if in_time:
+                    queue.oks.add((token.offset, generation, token.epoch))
+                else:
+                    self._counts["end: too late"] += 1
+            elif place == ended.succeeded:
+                if ended.answer is Answer.REJECTED:
+                    queue.given_up.add((token.offset, generation))
+                if ended.answer in (Answer.FAILED, Answer.REJECTED) and took_s <= self._history.timeout_s:
+                    queue.strikes[token.offset, generation] += 1
+        if took_s > self._history.timeout_s:
+            self._count_timeout(handler)
+
+    def _count_timeout(self, handler: _Handler) -> None:
+        started = handler.started
+        if len(started.tokens) == 1:
+            token = started.tokens[0]
+            queue = self._queue((started.group, token.topic, token.queue))
+            queue.strikes[token.offset, handler.generations[0]] += 1
+
+    def _died(self, process: str) -> None:
+        self._solo.pop(process, None)
+        for run in self._by_process.pop(process, set()):
+            handler = self._running.pop(run)
+            if self._now_s - handler.started.at_s > self._history.timeout_s:
+                self._count_timeout(handler)
+
+    # --- Cells ------------------------------------------------------------------------------------------------------------------
+
+    def _wrote(self, queue: _Queue, cell: QueueCell) -> None:
+        before, queue.cell = queue.cell, cell
+        if before is not None:
+            self._judge_owner(queue, before, cell)
+            if cell.generation < before.generation:
+                self._blame("C6", f"{queue.line}: generation {before.generation} went back to {cell.generation}")
+        if cell.generation not in queue.positions:
+            self._blame("C1", f"{queue.line}: generation {cell.generation} is nobody's order")
+        old = queue.stands
+        queue.stands = {offset: standing(cell, offset, group) for offset, group in queue.places.items()}
+        if before is None or cell.generation != before.generation:
+            self._counts["reset"] += before is not None
+            queue.before_reset = old if before is not None and before.epoch == cell.epoch else {}
+            position = queue.positions.get(cell.generation, 0)
+            old = {offset: Standing(Where.DONE if offset < position else Where.FRESH) for offset in queue.places}
+        elif before.epoch != cell.epoch:
+            queue.before_reset = {}
+        self._judge_new_letters(queue, before, cell)
+        for offset, now in queue.stands.items():
+            if (was := old[offset]) is not now and was != now:
+                self._judge_change(queue, cell, offset, was, now)
+
+    def _judge_owner(self, queue: _Queue, before: QueueCell, cell: QueueCell) -> None:
+        if cell.epoch < before.epoch:
+            self._blame("C9", f"{queue.line}: a write of epoch {cell.epoch} was accepted in epoch {before.epoch}")
+        elif cell.epoch == before.epoch and cell.owner != before.owner and (cell.owner or not before.owner):
+            self._blame("C9", f"{queue.line}: epoch {cell.epoch} has two owners, {before.owner!r} and {cell.owner!r}")
+        elif cell.epoch > before.epoch:
+            self._counts["take: of a queue that was given back" if not before.owner else "take: from the dead"] += 1
+            self._counts["take: suspects"] += before.in_flight > 0
+            for offset, stands in queue.stands.items():
+                if stands.alone:
+                    self._counts["death alone: a strike"] += 1
+                    queue.strikes[offset, before.generation] += 1
+
+    def _judge_change(self, queue: _Queue, cell: QueueCell, offset: int, was: Standing, now: Standing) -> None:
+        where = f"{queue.line} offset {offset}"
+        generation = cell.generation
+        if was.where is Where.DONE:
+            self._blame("C6", f"{where} was settled, and is {now}")
+            return
+        if now.where is Where.DONE:
+            done = (offset, generation, cell.epoch) in queue.oks or (offset, generation) in queue.by_letter
+            if not done:
+                told = [epoch for one, of, epoch in queue.oks if (one, of) == (offset, generation)]
+                self._blame(
+                    "C1", f"{where}, {was}, is settled in epoch {cell.epoch}, and no handler of it succeeded (but in {told})"
+                )
+            return
+        if now.where is Where.GRANTED:
+            if was.where is not Where.FRESH:
+                self._blame("C6", f"{where} is granted anew, and was {was}")
+            queue.granted_starts[offset] = 0
+        if now.where is Where.FRESH and queue.granted_starts[offset]:
+            self._blame("C7", f"{where} is fresh again, and was started")
+        if now.deliveries < queue.starts[offset, generation]:
+            self._blame("C7", f"{where} was started {queue.starts[offset, generation]} times, and is {now}")
+        if now.strikes > now.deliveries:
+            self._blame("C7", f"{where} has more strikes than deliveries: {now}")
+        if now.strikes > queue.strikes[offset, generation] + self._overdue(queue, offset):
+            self._blame("C8", f"{where} has strikes that nothing told of: {now}, {queue.strikes[offset, generation]} were seen")
+        self._counts["blocked"] += now.where is Where.BEHIND and was.where is not Where.BEHIND
+        self._counts["waits alone"] += now.where is Where.TRACKED and was.where is not Where.TRACKED
+        if now.parked and not was.parked and offset == min(self._parked_heads(cell, queue.places[offset])):
+            self._counts["parked"] += 1
+            self._judge_given_up(queue, offset, generation, "parked")
+
+    def _parked_heads(self, cell: QueueCell, group: int) -> list[int]:
+        marker = cell.markers.get(group)
+        return [marker.head] if marker is not None and marker.tries.state is State.PARKED else [-1]
+
+    def _overdue(self, queue: _Queue, offset: int) -> int:
+        """Handlers of it that run too long now."""
+        group, topic, number = queue.line
+        return sum(
+            len(handler.started.tokens) == 1
+            and (token := handler.started.tokens[0])[:3] == (topic, number, offset)
+            and handler.started.group == group
+            and self._now_s - handler.started.at_s > self._history.timeout_s
+            for handler in self._running.values()
+        )
+
+    def _judge_new_letters(self, queue: _Queue, before: QueueCell | None, cell: QueueCell) -> None:
+        given = before.dead_letters.next_sequence if before is not None else 0
+        group = queue.line[0]
+        if cell.dead_letters.next_sequence < given:
+            self._blame("C8", f"{queue.line}: sequences went back from {given} to {cell.dead_letters.next_sequence}")
+        for offset, sequence in cell.dead_letters.sequences():
+            if sequence < given:
+                if queue.letters.get(sequence) != offset:
+                    self._blame("C8", f"{queue.line}: sequence {sequence} was {queue.letters.get(sequence)}'s, and is {offset}'s")
+                continue
+            self._counts["dead letter"] += 1
+            queue.letters[sequence] = offset
+            # A command and a reset may come in one write: then the letter is of the generation before.
+            generation = cell.generation
+            if (offset, generation) in queue.by_letter:
+                self._blame("C8", f"{queue.line}: offset {offset} is a dead letter twice in generation {generation}")
+            queue.by_letter.add((offset, generation))
+            if (offset, generation, cell.epoch) in queue.oks:
+                self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and its owner's handler had succeeded")
+            policy = self._history.settings[group].dead_letter_policy
+            if policy is DeadLetterPolicy.PARK and (offset, generation) not in queue.given_up:
+                self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and no operator had skipped it")
+            self._judge_given_up(queue, offset, generation, "a dead letter")
+
+    def _judge_given_up(self, queue: _Queue, offset: int, generation: int, what: str) -> None:
+        most = self._history.settings[queue.line[0]].max_attempts
+        strikes = queue.strikes[offset, generation] + self._overdue(queue, offset)
+        if (offset, generation) not in queue.given_up and (most is None or strikes < most):
+            self._blame("C8", f"{queue.line}: offset {offset} is {what} after {strikes} strikes of {most}")
+
+    def _skipped(self, skipped: Skipped) -> None:
+        queue = self._queue(skipped.line)
+        for offset in skipped.offsets:
+            if not skipped.release:
+                queue.given_up.add((offset, skipped.generation))
+            elif offset in queue.stands and queue.stands[offset].parked:
+                queue.given_up.discard((offset, skipped.generation))
+                queue.strikes[offset, skipped.generation] = 0
+
+    # --- The end ----------------------------------------------------------------------------------------------------------------
+
+    def _judge_end(self, queue: _Queue) -> None:
+        cell = queue.cell
+        if cell is None:
+            return
+        position = queue.positions.get(cell.generation, 0)
+        for offset, stands in queue.stands.items():
+            if offset >= position and stands.where is not Where.DONE and not stands.parked:
+                self._blame("C1", f"{queue.line}: in the end offset {offset} is {stands}")
+        if cell.dead_letters.assigned:
+            self._blame("C10", f"{queue.line}: in the end these are not known to be dead letters: {cell.dead_letters.assigned}")
+        if cell.owner:
+            self._blame("C10", f"{queue.line}: in the end it is still {cell.owner}'s")
+
+    def _judge_sends(self) -> None:
+        for send in self._history.sends:
+            if send.place is not None:
+                stored = self._history.stored.get(send.place)
+                if stored is None or stored.body != send.body:
+                    self._blame("C3", f"{send.body!r} was sent to {send.place}, where {stored} is stored")
+        lines = {(topic, number) for topic, number, _ in self._history.stored}
+        for group in self._history.settings:
+            for line in lines:
+                if (group, *line) not in self._queues:
+                    self._blame("C1", f"{(group, *line)} was never taken")
+
+    def _judge_letters(self) -> None:
+        for group, letters in self._history.letters.items():
+            found: dict[tuple[str, int], list[int]] = defaultdict(list)
+            for letter in letters:
+                topic, number, offset = letter.origin
+                found[topic, number].append(letter.sequence)
+                stored = self._history.stored.get(letter.origin)
+                given = self._queue((group, topic, number)).letters.get(letter.sequence)
+                if stored is None or stored.message_id != letter.message_id or stored.body != letter.body or given != offset:
+                    self._blame("C8", f"dead letter {letter} of {group} is not the message {stored} that it was given to ({given})")
+            for (of, *line), queue in self._queues.items():
+                expected = sorted(queue.letters)
+                if of == group and found[line[0], line[1]] != expected:  # type: ignore[index]
+                    self._blame("C8", f"{queue.line}: dead letters {found[line[0], line[1]]} stand, and {expected} were given")  # type: ignore[index]
+
+
+def _name(started: Started) -> str:
+    first = started.tokens[0]
+    return f"run {started.run} of {started.group} in {started.process} ({first.topic}/{first.queue}/{first.offset}…{len(started.tokens)})"

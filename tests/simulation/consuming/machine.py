@@ -1,0 +1,225 @@
+"""A machine of a run with consumers: the process on it, life after life, and the handlers that run in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock.consumers.membership import Subscription
+from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.results import BatchResult, ConsumeResult, RetryAfter
+from penstock.coordinator.coordination import Coordination
+from penstock.log.errors import PenstockError
+from penstock.log.lake import Lake
+from penstock.log.messages import MessageView
+from tests.simulation.consuming.plot import TOPIC, Temper
+from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Token
+from tests.simulation.process import Crashed, SimClock, SimProcess
+from tests.simulation.world import log_uniform
+
+if TYPE_CHECKING:
+    from tests.simulation.consuming.world import Consuming
+
+
+class Machine:
+    """Started again when its process crashes or was deployed anew, until it is stopped."""
+
+    def __init__(self, world: Consuming, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.process: SimProcess | None = None
+        self.consumers: dict[str, PushConsumer] = {}
+        self.lake: Lake | None = None
+        self._rng = world.kernel.rng(f"machine/{name}")
+        self._clock: SimClock | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Event | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        self._life = asyncio.ensure_future(self._live())
+
+    async def deploy(self) -> None:
+        """Let the process leave; the next one starts by itself."""
+        if self.process is not None and self._leaving is not None and not self.process.crashed:
+            self.world.counts["deploy"] += 1
+            process = self.process
+            process.call(self._leaving.set)
+            await process.ended()
+
+    async def stop(self) -> None:
+        """Let the process leave, for good."""
+        self._stopping = True
+        if self._life is None:
+            return
+        if self._leaving is not None and self.process is not None:
+            self.process.call(self._leaving.set)
+        await self._life
+
+    async def _live(self) -> None:
+        while True:
+            self.process = self.world.new_process(self.name, self._clock)
+            self._clock = self.process.clock
+            self._leaving = asyncio.Event()
+            if self._stopping:
+                self._leaving.set()
+            life = asyncio.ensure_future(self._until_dead(self.process))
+            with suppress(Crashed):
+                await self.process.run(self._work(self.process, self._leaving))
+            self.process.crash()
+            await life
+            if self._stopping:
+                return
+            self.world.counts["restart"] += 1
+            await asyncio.sleep(log_uniform(self._rng, 0.05, 5.0))
+
+    async def _until_dead(self, process: SimProcess) -> None:
+        await process.ended()
+        self.world.history.records.append(Died(self.world.now_s, process.name))
+
+    async def _work(self, process: SimProcess, leaving: asyncio.Event) -> None:
+        self.lake = lake = self.world.lake(process)
+        coordination = self.world.coordination(process)
+        await asyncio.gather(*(self._consume(process, leaving, lake, coordination, group) for group in self.world.plot.groups))
+        with suppress(PenstockError):
+            await coordination.close()
+        with suppress(PenstockError):
+            await lake.close()
+
+    async def _consume(
+        self, process: SimProcess, leaving: asyncio.Event, lake: Lake, coordination: Coordination, group: str
+    ) -> None:
+        """One consumer after the other, should one end by itself."""
+        plot, plan = self.world.plot, self.world.plot.groups[group]
+        options = PushOptions(
+            threads=plan.threads,
+            cache_messages=plan.cache_messages,
+            consume_timeout=timedelta(seconds=plot.timeout_s),
+            batch=plan.batch,
+            batch_messages=plan.batch_messages,
+            window=plan.window,
+        )
+        handlers = Handlers(self.world, process, group)
+        while not leaving.is_set():
+            consumer = PushConsumer(
+                lake,
+                coordination,
+                group=group,
+                subscriptions={TOPIC: Subscription()},
+                listener=handlers.of_batch if plan.batch else handlers.of_message,
+                stated={"delivery_order": plan.order},
+                options=options,
+            )
+            try:
+                await consumer.start()
+            except PenstockError as error:
+                self.world.check_expected(process.name, error)
+                await asyncio.sleep(0.5)
+                continue
+            self.consumers[group] = consumer
+            ended, left = asyncio.ensure_future(consumer.ended()), asyncio.ensure_future(leaving.wait())
+            await asyncio.wait([ended, left], return_when=asyncio.FIRST_COMPLETED)
+            left.cancel()
+            if ended.done():
+                self.world.counts["a consumer ended by itself"] += 1
+            try:
+                await consumer.close(timeout=None if plot.patience_s is None else timedelta(seconds=plot.patience_s))
+                await ended
+            except PenstockError as error:
+                self.world.check_expected(process.name, error)
+                await asyncio.sleep(0.5)
+
+
+class Handlers:
+    """The listeners of one group in one process."""
+
+    def __init__(self, world: Consuming, process: SimProcess, group: str) -> None:
+        self._world = world
+        self._process = process
+        self._group = group
+
+    async def of_message(self, message: MessageView) -> object:
+        return await self._handle([message])
+
+    async def of_batch(self, messages: Sequence[MessageView]) -> object:
+        return await self._handle(messages)
+
+    async def _handle(self, messages: Sequence[MessageView]) -> object:
+        run = next(self._world.runs)
+        world, records = self._world, self._world.history.records
+        tokens = tuple(Token(one.topic, one.queue, one.offset, one.epoch, one.delivery_attempt, one.message_id) for one in messages)
+        records.append(Started(world.now_s, self._process.name, self._group, run, tokens))
+        done = 0
+        try:
+            for message in messages:
+                result = await self._one(message)
+                if result is not ConsumeResult.SUCCESS:
+                    break
+                done += 1
+        except asyncio.CancelledError:
+            records.append(Ended(world.now_s, run, 0, Answer.CUT))
+            raise
+        except RuntimeError:
+            records.append(Ended(world.now_s, run, 0, Answer.FAILED if len(messages) == 1 else Answer.UNNAMED))
+            raise
+        answer = Answer.OK if done == len(messages) else Answer.FAILED
+        if answer is Answer.FAILED and result is ConsumeResult.DEAD_LETTER:
+            answer = Answer.REJECTED
+        if answer is Answer.FAILED and result is None and len(messages) > 1:
+            answer, done = Answer.UNNAMED, 0
+        records.append(Ended(world.now_s, run, done, answer))
+        if len(messages) == 1 or result is None:
+            return result
+        return ConsumeResult.SUCCESS if answer is Answer.OK else BatchResult(done, result)  # type: ignore[arg-type]
+
+    async def _one(self, message: MessageView) -> object:
+        world = self._world
+        place: Place = (message.topic, message.queue, message.offset)
+        rng = world.kernel.rng(f"message/{self._group}/{message.body!r}")
+        tempers = world.plot.tempers
+        temper = rng.choices(list(tempers), list(tempers.values()))[0]
+        times = rng.randint(1, max(1, world.plot.groups[self._group].max_attempts - 1))
+        work_s, slow_s = log_uniform(rng, *world.plot.work_s), log_uniform(rng, *world.plot.slow_s)
+        world.tempers[self._group, place] += 1
+        again = world.tempers[self._group, place] > times
+        if temper is not Temper.GOOD:
+            world.counts[f"temper: {temper.value}"] += 1
+        await asyncio.sleep(work_s)
+        match temper:
+            case Temper.SLOW:
+                await asyncio.sleep(slow_s)
+            case Temper.REJECTED:
+                return ConsumeResult.DEAD_LETTER
+            case Temper.POISON:
+                raise RuntimeError("poison")
+            case Temper.KILLS:
+                await self._kill()
+            case Temper.KILLS_ONCE if world.tempers[self._group, place] == 1:
+                await self._kill()
+            case Temper.RAISES if not again:
+                raise RuntimeError("not yet")
+            case Temper.FAILS if not again:
+                return ConsumeResult.FAILURE
+            case Temper.LATER if not again:
+                return RetryAfter(timedelta(seconds=slow_s))
+            case Temper.NONSENSE if not again:
+                return None
+            case Temper.HANGS if not again:
+                await asyncio.sleep(20 * world.plot.timeout_s)
+            case Temper.STUBBORN if not again:
+                await self._be_stubborn(rng.uniform(1.0, 2.5) * world.plot.timeout_s)
+        return ConsumeResult.SUCCESS
+
+    async def _kill(self) -> None:
+        self._process.crash()
+        await self._process.halt()
+
+    async def _be_stubborn(self, seconds: float) -> None:
+        until_s = self._world.now_s + seconds
+        while (left_s := until_s - self._world.now_s) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(left_s)

@@ -1,0 +1,213 @@
+"""The worlds with consumers that the campaigns sweep: each a function of its seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
+from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
+from tests.simulation.consuming.world import STORE_NETWORK, Consuming
+from tests.simulation.faults import RandomFaults
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.plans import rng_of
+from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS
+from tests.simulation.world import log_uniform
+
+
+def _plan(seed: int | str, of: str, rate: float) -> RandomFaults | None:
+    return RandomFaults.swarm(Kernel(f"{seed}/{of}").rng, rate=rate) if rate else None
+
+
+def _make(seed: int | str, rate: float, plot: Plot) -> Consuming:
+    """A world on one of the three tables, with faults of the table and, fewer, of the store."""
+    rng = rng_of(f"{seed}/table")
+    latency_ms, lease_s = rng.choice([(DYNAMODB_MS, 5.0), (CELLS_ON_S3_MS, 15.0), (SQLITE_MS, 5.0)])
+    network = Network(
+        latency_ms=latency_ms, very_slow=0.001, time_out_s=2.0, slow_s=(0.2, 4.0), late_s=(0.5, 30.0), pause_s=plot.pause_s
+    )
+    return Consuming(
+        seed,
+        replace(plot, lease_s=lease_s),
+        table_plan=_plan(seed, "table", rate),
+        store_plan=_plan(seed, "store", rate / 3),
+        table_network=network,
+        store_network=replace(STORE_NETWORK, pause_s=plot.pause_s),
+    )
+
+
+def _orderly(rng: random.Random, **more: Any) -> GroupPlan:
+    batch = rng.choice([None, None, "group", "queue"])
+    return GroupPlan(
+        policy=rng.choice(list(DeadLetterPolicy)),
+        max_attempts=rng.randint(2, 4),
+        retry_s=log_uniform(rng, 0.2, 5.0),
+        batch=batch,
+        batch_messages=rng.choice([2, 8]),
+        threads=rng.choice([1, 3, 8]),
+        **more,
+    )
+
+
+def orderly(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """One ORDERLY group, all that messages do to handlers, and all that befalls processes and requests."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng)},
+            queues=rng.choice([1, 2, 4]),
+            machines=rng.randint(2, 4),
+            message_groups=rng.choice([3, 12]),
+            tempers=MIXED,
+            blows_every_s=rng.choice([4.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 30.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 8.0]),
+        ),
+    )
+
+
+def concurrent(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """The same of a CONCURRENT group."""
+    rng = rng_of(seed)
+    plan = replace(_orderly(rng), order=DeliveryOrder.CONCURRENT, policy=DeadLetterPolicy.CONTINUE)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": replace(plan, batch=None if plan.batch == "group" else plan.batch)},
+            queues=rng.choice([1, 2, 4]),
+            keyless=rng.random() < 0.5,
+            machines=rng.randint(2, 4),
+            blows_every_s=rng.choice([4.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 30.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 8.0]),
+        ),
+    )
+
+
+def neighbours(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """Several groups in each process, and messages that end it while others' are in flight."""
+    rng = rng_of(seed)
+    tempers = {**CALM, Temper.GOOD: 30.0, Temper.SLOW: 3.0, Temper.KILLS: 1.0, Temper.KILLS_ONCE: 1.0, Temper.RAISES: 1.0}
+    concurrent = GroupPlan(order=DeliveryOrder.CONCURRENT, max_attempts=2)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng), "mailing": concurrent},
+            queues=2,
+            messages=40,
+            machines=rng.randint(2, 3),
+            tempers=tempers,
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+        ),
+    )
+
+
+def deploys(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Rolling deploys one after the other, with handlers that take their time, and nobody killed."""
+    rng = rng_of(seed)
+    tempers = {Temper.GOOD: 20.0, Temper.SLOW: 5.0, Temper.RAISES: 2.0, Temper.LATER: 2.0}
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng)},
+            tempers=tempers,
+            machines=3,
+            queues=4,
+            deploys_every_s=3.0,
+            patience_s=rng.choice([None, None, 2.0]),
+        ),
+    )
+
+
+def resets(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """Operators that reset, release, skip and redrive all the time."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng)},
+            queues=rng.choice([1, 3]),
+            machines=rng.randint(1, 3),
+            messages=40,
+            tempers={**MIXED, Temper.POISON: 4.0, Temper.REJECTED: 3.0, Temper.KILLS: 0.0, Temper.SLOW: 3.0},
+            blows_every_s=rng.choice([0.0, 10.0]) if rate else 0.0,
+            orders_every_s=2.5,
+        ),
+    )
+
+
+def pauses(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """Processes that stand still, mostly beyond their lease, and clocks that are wrong by minutes."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng)},
+            queues=3,
+            machines=3,
+            tempers={**MIXED, Temper.KILLS: 0.0},
+            blows_every_s=3.0 if rate else 0.0,
+            pause_s=(2.0, 60.0),
+            step_ms_max=20_000,
+            offset_ms=10_000,
+            drift=0.05,
+        ),
+    )
+
+
+def narrow(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """Little room: windows and caches that a few messages fill."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _orderly(rng, cache_messages=rng.choice([2, 6]), window=rng.choice([4, 10]))},
+            queues=2,
+            machines=2,
+            message_groups=5,
+            messages=80,
+            tempers={**MIXED, Temper.SLOW: 4.0, Temper.KILLS: 0.1},
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            orders_every_s=rng.choice([0.0, 15.0]),
+        ),
+    )
+
+
+def calm(seed: int | str, *, rate: float = 0.0) -> Consuming:
+    """Good messages and patient machines: the run that a protocol without some guard may survive."""
+    return _make(seed, rate, Plot(tempers={Temper.GOOD: 20.0, Temper.RAISES: 1.0}, machines=2, deploys_every_s=25.0))
+
+
+SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
+    "orderly": orderly,
+    "concurrent": concurrent,
+    "neighbours": neighbours,
+    "deploys": deploys,
+    "resets": resets,
+    "pauses": pauses,
+    "narrow": narrow,
+    "calm": calm,
+}
+_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "concurrent", "resets")
+
+
+def of_seed(seed: int) -> str:
+    """The scenario that a seed of the sweep stands for."""
+    return _IN_TURN[seed % len(_IN_TURN)]
+
+
+def build(scenario: str, seed: int | str, *, rate: float | None = None) -> Consuming:
+    return SCENARIOS[scenario](seed) if rate is None else SCENARIOS[scenario](seed, rate=rate)

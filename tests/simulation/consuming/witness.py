@@ -1,0 +1,90 @@
+"""The table and the machines of a run with consumers, which tell what they see."""
+
+from __future__ import annotations
+
+from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.cell_codec import decode_cell
+from penstock.coordinator.group_codec import decode_group
+from penstock.coordinator.groups import CommandKind, GroupRecord
+from penstock.coordinator.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
+from penstock.coordinator.lease import Heartbeat, decode_heartbeat
+from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.tables.memory import MemoryTable
+from tests.simulation.consuming.records import History, Line, Positioned, Skipped, Wrote
+from tests.simulation.loop import SimLoop
+
+_ID_BYTES = 16
+
+
+class Witness(MemoryTable):
+    """A table that tells every write that it carries out, and judges at once what needs others' cells: whether an owner was over."""
+
+    def __init__(self, history: History, loop: SimLoop, lines: list[Line]) -> None:
+        super().__init__(name="witness")
+        self._history = history
+        self._loop = loop
+        self._lines = {queue_key(*line): line for line in lines}
+        self._records: dict[str, GroupRecord] = {}
+        self.cells: dict[Line, QueueCell] = {}
+        """As they stand."""
+        self.cell_bytes_max = 0
+
+    async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        before = self._cells.get(key)
+        version = await super().put(key, data, expected=expected)
+        self._history.counts["cell write"] += 1
+        old = before.data[_ID_BYTES:] if before is not None else None
+        body = data[_ID_BYTES:]
+        if key.startswith(QUEUES):
+            self._saw_cell(key, body)
+        elif key.startswith(GROUPS):
+            self._saw_record(key.removeprefix(GROUPS), decode_group(body, where=key))
+        elif key.startswith(WORKERS):
+            self._saw_heartbeat(key, decode_heartbeat(old, where=key) if old else None, decode_heartbeat(body, where=key))
+        return version
+
+    def is_over(self, member: str) -> bool:
+        """For certain: nothing can bring it back."""
+        found = self._cells.get(worker_key(worker_of(member)))
+        if found is None:
+            return True
+        heartbeat = decode_heartbeat(found.data[_ID_BYTES:], where=member)
+        return heartbeat.fenced or not any(f"{heartbeat.worker}/{one.number}" == member for one in heartbeat.members)
+
+    def _blame(self, what: str) -> None:
+        self._history.wrong.append(f"C9 {self._loop.now:.3f} s: {what}")
+
+    def _saw_cell(self, key: str, body: bytes) -> None:
+        line, cell = self._lines[key], decode_cell(body, where=key)
+        before = self.cells.get(line, QueueCell())
+        if cell.epoch > before.epoch and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
+            self._blame(f"{line}: taken by {cell.owner} while {before.owner} was not over")
+        self.cells[line] = cell
+        self.cell_bytes_max = max(self.cell_bytes_max, len(body))
+        self._history.records.append(Wrote(self._loop.now, line, cell))
+
+    def _saw_record(self, group: str, record: GroupRecord) -> None:
+        before = self._records.get(group)
+        self._records[group] = record
+        for topic, position in record.positions.items():
+            known = before.positions.get(topic) if before is not None else None
+            for queue, (generation, offset) in enumerate(zip(position.generations, position.offsets, strict=True)):
+                if known is None or known.generations[queue] != generation:
+                    self._history.records.append(Positioned(self._loop.now, (group, topic, queue), generation, offset))
+        ordered = {command.number for command in before.commands} if before is not None else set()
+        for command in record.commands:
+            if command.number not in ordered:
+                line = (group, command.topic, command.queue)
+                release = command.kind is CommandKind.RELEASE
+                self._history.counts[f"ordered: {command.kind.value}"] += 1
+                self._history.records.append(Skipped(self._loop.now, line, command.generation, tuple(command.heads), release))
+
+    def _saw_heartbeat(self, key: str, old: Heartbeat | None, new: Heartbeat) -> None:
+        if old is not None and old.fenced and not new.fenced:
+            self._blame(f"{key}: revived after it was fenced")
+        if old is not None:
+            known = max((one.number for one in old.members), default=0)
+            if any(one.number <= known and one not in old.members for one in new.members):
+                self._blame(f"{key}: lists a member again that was over")
+        if new.fenced:
+            self._history.counts["heartbeat: fenced" if new.members else "heartbeat: left"] += 1

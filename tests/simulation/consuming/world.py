@@ -1,0 +1,374 @@
+"""A lake whose consumers are under attack: machines that consume, producers, operators, a nemesis, and quiet in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.consumers.dead_letters import origin_of
+from penstock.consumers.redrive import redrive
+from penstock.consumers.rows import group_hash
+from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.operators import Operators
+from penstock.log.errors import CallError, InternalError, PenstockError, TopicNotFound
+from penstock.log.gathering import ProducerOptions
+from penstock.log.lake import Lake
+from penstock.log.messages import Message, MessageType
+from penstock.log.reader import Position
+from penstock.log.settings import TopicSettings
+from tests.simulation.consuming.judge import judge
+from tests.simulation.consuming.machine import Machine
+from tests.simulation.consuming.plot import TOPIC, Plot
+from tests.simulation.consuming.records import History, Letter, Line, Place, Send, Stored
+from tests.simulation.consuming.standing import Where, standing
+from tests.simulation.consuming.witness import Witness
+from tests.simulation.faults import FaultPlan, RandomFaults
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.process import EPOCH_MS, Crashed, SimClock, SimProcess
+from tests.simulation.table import TABLE_NETWORK
+from tests.simulation.world import Stuck, log_uniform
+
+STORE_NETWORK = Network(very_slow=0.001, time_out_s=8.0, slow_s=(0.2, 8.0), late_s=(0.5, 60.0), pause_s=(0.1, 20.0))
+_PROMPT = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=60))
+_DLQ_SEQUENCE = "DLQ_SEQUENCE"
+
+
+class Consuming:
+    """One run. `run` plays it, `play` a script instead; both return what is wrong, in words."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        plot: Plot | None = None,
+        *,
+        store_plan: FaultPlan | None = None,
+        table_plan: FaultPlan | None = None,
+        store_network: Network | None = None,
+        table_network: Network | None = None,
+        max_steps: int = 1_000_000,
+    ) -> None:
+        self.plot = plot or Plot()
+        self.kernel = Kernel(seed, max_steps=max_steps)
+        self.history = History(
+            settings={name: plan.settings for name, plan in self.plot.groups.items()}, timeout_s=self.plot.timeout_s
+        )
+        self.history.counts = self.kernel.counts
+        self.store = self.kernel.store(network=store_network or STORE_NETWORK)
+        self.table = self.kernel.table(network=table_network or replace(TABLE_NETWORK, late_s=(0.5, 30.0), pause_s=(0.1, 20.0)))
+        lines: list[Line] = [(group, TOPIC, queue) for group in self.plot.groups for queue in range(self.plot.queues)]
+        self.witness = Witness(self.history, self.kernel.loop, lines)
+        self.table.memory = self.witness
+        self._plans = (store_plan, table_plan)
+        self.machines = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
+        self._operator: SimProcess | None = None
+        self.tempers: Counter[tuple[str, Place]] = Counter()
+        """How often a group's handlers had each message."""
+        self._known: dict[int, int] = {}
+        """How many messages every queue has, as far as was read."""
+        self._groups_of: dict[tuple[int, int], str | None] = {}
+        self.quiet = False
+        self.runs = itertools.count(1)
+
+    @property
+    def now_s(self) -> float:
+        return self.kernel.loop.now
+
+    @property
+    def counts(self) -> Any:
+        return self.kernel.counts
+
+    def run(self) -> list[str]:
+        self.kernel.run(self._main())
+        return judge(self.history)
+
+    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
+        """Play a script instead of all actors, see that everything comes to its end, and judge."""
+
+        async def main() -> None:
+            await self._as("founder", self._found)
+            await script()
+            await self._come_to_rest()
+
+        self.kernel.run(main())
+        return judge(self.history)
+
+    # --- The run ----------------------------------------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        await self._as("founder", self._found)
+        self.store.plan, self.table.plan = self._plans
+        for machine in self.machines:
+            machine.start()
+        producing = asyncio.ensure_future(self._lives("producer", self._produce))
+        others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._deploy())]
+        operating = asyncio.ensure_future(self._lives("operator", self._operate))
+        await asyncio.sleep(self.plot.faults_end_s)
+        for other in others:
+            other.cancel()
+        for plan in self._plans:
+            if isinstance(plan, RandomFaults):
+                plan.active = False
+        self.quiet = True
+        await self._within(self.plot.quiet_s, producing, "the producer")
+        await self._within(self.plot.quiet_s, operating, "the operator")
+        await self._come_to_rest()
+
+    async def _come_to_rest(self) -> None:
+        """Wait until all is settled, end everybody, and read what is left."""
+        began_s = self.now_s
+        await self.store.settled()
+        await self.table.settled()
+        await self._as("looker", self._look)
+        while left := self.unsettled():
+            if self.now_s - began_s > self.plot.quiet_s:
+                raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
+            await asyncio.sleep(0.5)
+        self.counts["quiet seconds"] += round(self.now_s - began_s)
+        for machine in self.machines:
+            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self.store.settled()
+        await self.table.settled()
+        self.store.plan = self.table.plan = None
+        await self._as("auditor", self._audit)
+        self.counts["simulated seconds"] += round(self.now_s)
+        self.counts["cell bytes, at most"] = max(self.counts["cell bytes, at most"], self.witness.cell_bytes_max)
+
+    async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        if not done:
+            raise Stuck(f"C10 {who} does not come to an end\n{self.kernel.loop.pending()}")
+        task.result()
+
+    def unsettled(self) -> list[str]:
+        """Messages that are neither settled nor parked, and dead letters that are not buried."""
+        left = []
+        for group in self.plot.groups:
+            for queue, count in self._known.items():
+                cell = self.witness.cells.get((group, TOPIC, queue))
+                if cell is None:
+                    left += [f"{group}/{queue}: nobody took it"] if count else []
+                    continue
+                if cell.dead_letters.assigned:
+                    left.append(f"{group}/{queue}: {cell.dead_letters}")
+                for offset in range(cell.settled.floor if not cell.tries and not cell.markers else 0, count):
+                    stands = standing(cell, offset, self._hash(queue, offset))
+                    if stands.where is not Where.DONE and not stands.parked:
+                        left.append(f"{group}/{queue} at {offset}: {stands}, cell {cell}")
+                        break
+        return left
+
+    def _hash(self, queue: int, offset: int) -> int:
+        return group_hash(self._groups_of[queue, offset])
+
+    # --- Who does what ----------------------------------------------------------------------------------------------------------
+
+    def lake(self, process: SimProcess) -> Lake:
+        return Lake(self.store.client(process), runtime=process.runtime)
+
+    def coordination(self, process: SimProcess) -> Coordination:
+        return Coordination(self.table.client(process), process.runtime, lease_s=self.plot.lease_s)
+
+    def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
+        return self.kernel.process(name, max_offset_ms=self.plot.offset_ms, max_drift=self.plot.drift, clock=clock)
+
+    async def _as(self, name: str, work: Callable[[SimProcess], Coroutine[Any, Any, None]]) -> None:
+        """Something that meets no faults."""
+        plans, self.store.plan, self.table.plan = (self.store.plan, self.table.plan), None, None
+        process = self.kernel.process(name)
+        await process.run(work(process))
+        self.store.plan, self.table.plan = plans
+
+    async def _lives(self, name: str, work: Callable[[SimProcess], Coroutine[Any, Any, None]]) -> None:
+        rng = self.kernel.rng(f"lives/{name}")
+        while True:
+            process = self.new_process(name)
+            if name == "operator":
+                self._operator = process
+            try:
+                await process.run(work(process))
+            except Crashed:
+                self.counts["restart"] += 1
+                await asyncio.sleep(log_uniform(rng, 0.05, 5.0))
+            else:
+                return
+
+    async def _found(self, process: SimProcess) -> None:
+        lake, coordination = self.lake(process), self.coordination(process)
+        kind = MessageType.NORMAL if self.plot.keyless else MessageType.FIFO
+        await lake.create_topic(TOPIC, TopicSettings(message_type=kind, queues=self.plot.queues))
+        for name, plan in self.plot.groups.items():
+            await coordination.groups.create(name, plan.settings)
+        await coordination.close()
+        await lake.close()
+
+    # --- Producing
+
+    async def _produce(self, process: SimProcess) -> None:
+        rng = self.kernel.rng("producing")
+        lake = self.lake(process)
+        weights = [1 / (rank + 1) for rank in range(self.plot.message_groups)]
+        left = self.plot.messages - len(self.history.sends)
+        while left > 0:
+            try:
+                producer = await lake.producer(TOPIC, options=_PROMPT)
+            except PenstockError as error:
+                self.check_expected("producer", error)
+                await asyncio.sleep(1.0)
+                continue
+            while left > 0:
+                count = min(left, rng.randint(*self.plot.burst))
+                left -= count
+                if not await self._send(producer, rng, weights, count):
+                    break
+                await asyncio.sleep(rng.expovariate(self.plot.messages / 4 / self.plot.send_for_s))
+            with suppress(PenstockError):
+                await producer.close()
+        with suppress(PenstockError):
+            await lake.close()
+
+    async def _send(self, producer: Any, rng: random.Random, weights: list[float], count: int) -> bool:
+        sent = []
+        for _ in range(count):
+            body = f"message {len(self.history.sends) + len(sent)}".encode()
+            group = None if self.plot.keyless else f"g{rng.choices(range(len(weights)), weights)[0]}"
+            try:
+                sent.append((body, producer.send(Message(body, message_group=group))))
+            except PenstockError as error:
+                self.check_expected("producer", error)
+                break
+        fine = len(sent) == count
+        for body, receipt in sent:
+            place = None
+            try:
+                result = await receipt
+                place = (TOPIC, result.queue, result.offset)
+            except PenstockError as error:
+                self.check_expected("producer", error)
+                fine = False
+            self.history.sends.append(Send(body, place))
+        return fine
+
+    # --- Operating
+
+    async def _operate(self, process: SimProcess) -> None:
+        rng = self.kernel.rng(f"operating/{process.name}")
+        lake, coordination = self.lake(process), self.coordination(process)
+        operators = Operators(lake, coordination)
+        while self.plot.orders_every_s and not self.quiet:
+            await asyncio.sleep(rng.expovariate(1 / self.plot.orders_every_s))
+            try:
+                await self._order(rng, lake, operators)
+            except PenstockError as error:
+                self.check_expected("operator", error, allowed=isinstance(error, TopicNotFound))
+        await self._settle_parked(operators)
+        await coordination.close()
+        with suppress(PenstockError):
+            await lake.close()
+
+    async def _order(self, rng: random.Random, lake: Lake, operators: Operators) -> None:
+        group = rng.choice(list(self.plot.groups))
+        what = rng.choice(["reset", "release", "release", "skip", "redrive"])
+        if what == "reset":
+            queues = rng.sample(range(self.plot.queues), rng.randint(1, self.plot.queues)) if rng.random() < 0.5 else None
+            to = rng.choice(["earliest", "latest", "some", "time"])
+            place: Position = "earliest"
+            if to == "latest":
+                place = "latest"
+            elif to == "time":
+                place = datetime.fromtimestamp((EPOCH_MS / 1000) + self.now_s * rng.random(), UTC)
+            elif to == "some":
+                queue = rng.randrange(self.plot.queues)
+                reader = await lake.reader(TOPIC)
+                _, following = (await reader.offsets())[queue]
+                place, queues = rng.randint(0, following), [queue]
+            await operators.reset(TOPIC, group, place, queues)
+        elif what == "release":
+            await operators.release(group)
+        elif what == "skip":
+            await operators.skip(group)
+        else:
+            self.counts["redriven"] += (await redrive(lake, group, limit=rng.choice([None, 2]))).sent
+        self.counts[f"order: {what}"] += 1
+
+    async def _settle_parked(self, operators: Operators) -> None:
+        """In quiet, half of the operators leave nothing parked for a moment."""
+        if self.kernel.rng("tidy").random() < 0.5:
+            return
+        for group in self.plot.groups:
+            while True:
+                with suppress(PenstockError):
+                    await operators.skip(group)
+                    break
+                await asyncio.sleep(1.0)
+
+    # --- Nemesis
+
+    async def _strike(self) -> None:
+        rng = self.kernel.rng("nemesis")
+        while self.plot.blows_every_s:
+            await asyncio.sleep(rng.expovariate(1 / self.plot.blows_every_s))
+            processes = [machine.process for machine in self.machines] + [self._operator]
+            process = rng.choice(processes)
+            if process is None or process.crashed:
+                continue
+            blow = rng.randrange(5)
+            if blow <= 1:
+                process.crash()
+            elif blow == 2:
+                process.pause(log_uniform(rng, *self.plot.pause_s))
+            elif blow == 3:
+                process.suspend(log_uniform(rng, *self.plot.pause_s))
+            else:
+                process.step_clock(rng.randint(-self.plot.step_ms_max, self.plot.step_ms_max) - process.clock.offset_ms)
+
+    async def _deploy(self) -> None:
+        """One machine after the other, gracefully."""
+        rng = self.kernel.rng("deploy")
+        while self.plot.deploys_every_s:
+            await asyncio.sleep(rng.expovariate(1 / self.plot.deploys_every_s))
+            for machine in self.machines:
+                await machine.deploy()
+
+    # --- The end
+
+    async def _look(self, process: SimProcess) -> None:
+        """How many messages there are, before anybody says that all are settled."""
+        lake = self.lake(process)
+        reader = await lake.reader(TOPIC)
+        async for message in reader.messages():
+            self._groups_of[message.queue, message.offset] = message.message_group
+        self._known = {queue: following for queue, (_, following) in (await reader.offsets()).items()}
+        await lake.close()
+
+    async def _audit(self, process: SimProcess) -> None:
+        lake = self.lake(process)
+        reader = await lake.reader(TOPIC)
+        async for message in reader.messages():
+            place = (TOPIC, message.queue, message.offset)
+            self.history.stored[place] = Stored(message.body, message.message_id, message.message_group)
+        for group in self.plot.groups:
+            found = self.history.letters[group] = []
+            with suppress(TopicNotFound):
+                reader = await lake.reader(f"%DLQ%{group}")
+                async for message in reader.messages():
+                    origin = origin_of(message.properties)
+                    if origin is None:
+                        self.history.wrong.append(f"C8 a dead letter of {group} without an origin: {message}")
+                        continue
+                    place = (origin.topic, origin.queue, origin.offset)
+                    found.append(Letter(place, int(message.properties[_DLQ_SEQUENCE]), message.body, message.message_id))
+        await lake.close()
+
+    def check_expected(self, who: str, error: PenstockError, *, allowed: bool = False) -> None:
+        """Note an error that nothing in this world explains."""
+        self.counts[f"error: {error.kind}"] += 1
+        if isinstance(error, InternalError | CallError) and not allowed:
+            self.history.wrong.append(f"{who}: {error.kind}: {error}")
