@@ -57,6 +57,10 @@ class QueueEngine(QueueLife[Schedule]):
         """A run got on, or ended."""
         if run.ended:
             self._around.worker.finished(len(run.messages))
+            # A batch is one call; of single messages those that are done were called first.
+            good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
+            self._counters.succeeded_ms.observe_all(1000 * took_s for took_s in run.took_s[:good])
+            self._counters.failed_ms.observe_all(1000 * took_s for took_s in run.took_s[good:])
         self.schedule.report(run)
         self.wake()
 

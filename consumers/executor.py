@@ -145,6 +145,7 @@ class Threads:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
                 failure = raised(error, 1).failure
+            run.took_s.append(now() - since_s)
             if run.timed_out_at is not None:
                 return
             if failure is not None:
@@ -158,7 +159,7 @@ class Threads:
     def _run_batch(self, owner: Owner, run: Run) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
-        run.since_s = self._clock.monotonic_s()
+        run.since_s = since_s = self._clock.monotonic_s()
         messages = list(run.messages)
         try:
             verdict = judge(self._call(messages), len(messages))  # type: ignore[arg-type]  # batches
@@ -166,6 +167,7 @@ class Threads:
             return
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
             verdict = raised(error, len(messages))
+        run.took_s.append(self._clock.monotonic_s() - since_s)
         apply(run, verdict)
 
     def _tell(self, owner: Owner, run: Run, *, last: bool = False) -> None:
@@ -257,27 +259,28 @@ class Tasks:
         for message in run.messages:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
-            run.since_s = self._clock.monotonic_s()
+            run.since_s = since_s = self._clock.monotonic_s()
             try:
                 verdict = judge(await self._call(message), 1)
             except Declined:
                 return
             except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
                 verdict = raised(error, 1)
+            run.took_s.append(self._clock.monotonic_s() - since_s)
             if run.timed_out_at is not None:
                 return
             if verdict.failure is not None:
                 run.failure = verdict.failure
                 return
             run.done += 1
-            if run.since_s - told_s > _REPORT_S:
-                told_s = run.since_s
+            if since_s - told_s > _REPORT_S:
+                told_s = since_s
                 owner.moved(run)
 
     async def _run_batch(self, owner: Owner, run: Run) -> None:
         if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
             return
-        run.since_s = self._clock.monotonic_s()
+        run.since_s = since_s = self._clock.monotonic_s()
         messages = list(run.messages)
         try:
             verdict = judge(await self._call(messages), len(messages))
@@ -285,6 +288,7 @@ class Tasks:
             return
         except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
             verdict = raised(error, len(messages))
+        run.took_s.append(self._clock.monotonic_s() - since_s)
         apply(run, verdict)
 
 

@@ -26,7 +26,7 @@ class Failure:
 class Run:
     """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along, the schedule looks."""
 
-    __slots__ = ("cancelled", "done", "ended", "failure", "lane", "messages", "since_s", "taken", "timed_out_at", "wave")
+    __slots__ = ("cancelled", "done", "ended", "failure", "lane", "messages", "since_s", "taken", "timed_out_at", "took_s", "wave")
 
     def __init__(self, lane: Lane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
@@ -41,6 +41,8 @@ class Run:
         """The executor starts nothing more of it, and no handler of it runs any more."""
         self.since_s: float | None = None
         """When the handler that runs now was started, by the monotonic clock."""
+        self.took_s: list[float] = []
+        """How long each handler ran. Written by the executor only."""
         self.cancelled = False
         """Nothing more of it is to be started."""
         self.timed_out_at: int | None = None

@@ -72,9 +72,11 @@ class Counter(Protocol):
 
 
 class Histogram(Protocol):
-    """Takes values one by one; any thread may."""
+    """Takes values; any thread may."""
 
     def observe(self, value: float) -> None: ...
+
+    def observe_all(self, values: Iterable[float]) -> None: ...
 
 
 class Metrics(Protocol):
@@ -158,10 +160,14 @@ class _Histogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        place = bisect_left(self._buckets, value)
+        self.observe_all((value,))
+
+    def observe_all(self, values: Iterable[float]) -> None:
+        found = [(bisect_left(self._buckets, value), value) for value in values]
         with self._lock:
-            self._counts[place] += 1
-            self._sum += value
+            for place, value in found:
+                self._counts[place] += 1
+                self._sum += value
 
     def distribution(self, metric: Metric, labels: tuple[str, ...]) -> Distribution:
         with self._lock:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
@@ -183,6 +183,10 @@ class _Observing:
 
     def observe(self, value: float) -> None:
         self.record(value)
+
+    def observe_all(self, values: Iterable[float]) -> None:
+        for value in values:
+            self.record(value)
 
 
 def _missing(what: str, error: ImportError, extra: str) -> MissingDependency:

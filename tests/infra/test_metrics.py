@@ -226,10 +226,11 @@ def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetr
     with penstock.connect("memory://") as lake:
         lake.create_topic("orders", message_type="FIFO", queues=2)
         send_all(lake, [penstock.Message(b"paid", message_group=f"user-{number}") for number in range(10)])
-        left = threading.Semaphore(0)
+        left, never = threading.Semaphore(0), threading.Event()
 
         def listen(message: penstock.MessageView) -> ConsumeResult:
             left.release()
+            never.wait(0.001)
             return ConsumeResult.DEAD_LETTER if message.offset == 0 and message.queue == 0 else ConsumeResult.SUCCESS
 
         labels = {"topic": "orders", "consumer_group": GROUP}
@@ -244,6 +245,12 @@ def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetr
     assert found[series("rocketmq_messages_out_total", **labels)] == 10
     assert found[series("rocketmq_throughput_out_total", **labels)] == 40
     assert found[series("penstock_failed_attempts_total", **labels)] == 1
+    handled = {
+        status: found[series("rocketmq_process_time_count", **labels, invocation_status=status)]
+        for status in ("success", "failure")
+    }
+    assert handled == {"success": 9, "failure": 1}
+    assert found[series("rocketmq_process_time_sum", **labels, invocation_status="success")] >= 5
     assert found[series("penstock_cell_writes_total", **labels)] >= 4
     assert found[series("penstock_hand_overs_total", **labels)] == 2
     assert found[series("penstock_take_overs_total", **labels)] == 0
