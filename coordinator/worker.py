@@ -31,7 +31,7 @@ class Worker:
         self._label = label
         self._session: Session | None = None
         self._traffic_s = runtime.clock.monotonic_s()
-        self._alone: list[Member] = []
+        self._alone: list[object] = []
         """Who runs alone, and who waits to; first come, first served."""
         self._moved = asyncio.Event()
         self._closed = False
@@ -84,7 +84,7 @@ class Worker:
 
     def started(self, messages: int) -> None:
         """To be called before a grant is sent, unless the worker is `quiet` for another."""
-        if self._alone and self.in_flight + messages > 1:
+        if messages and self._alone and self.in_flight + messages > 1:
             raise InternalError("a message must run alone", operation="grant", observed=self.in_flight + messages)
         self._touch()
         self.in_flight += messages
@@ -113,17 +113,18 @@ class Worker:
         Gives whether it came to that: not when the member ended, or something was still running after ``patience_s`` (default: wait
         as long as it takes; everybody else waits too). Then the others go on.
         """
-        self._alone.append(member)
+        mine = object()  # queues of one member run alone too, one after the other
+        self._alone.append(mine)
         ended = asyncio.ensure_future(member.ended.wait())
         ended.add_done_callback(lambda _: self._moved.set())
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
-                    await self._until(lambda: member.ended.is_set() or (self._alone[0] is member and not self.in_flight))
-            yield not member.ended.is_set() and self._alone[0] is member and not self.in_flight
+                    await self._until(lambda: member.ended.is_set() or (self._alone[0] is mine and not self.in_flight))
+            yield not member.ended.is_set() and self._alone[0] is mine and not self.in_flight
         finally:
             ended.cancel()
-            self._alone.remove(member)
+            self._alone.remove(mine)
             self._moved.set()
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -394,6 +394,7 @@ def test_one_runs_alone() -> None:
             runs = [asyncio.ensure_future(alone("a", first)), asyncio.ensure_future(alone("b", second))]
             await asyncio.sleep(3)
             assert not order
+            worker.started(0)  # a step that settles and starts nothing, while five run and somebody waits to run alone
             worker.finished(5)
             await worker.wait_unquiet()
             await asyncio.gather(*runs)
