@@ -10,7 +10,7 @@ from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
 from ..log.errors import CallError, ReopenError, RetryError
 from ..log.messages import MessageView, views
-from .dead_letters import DeadLetter, DeadLetterWriter
+from .dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, renumbered
 from .feed import Feed
 from .statistics import TopicCounters
 from .step import Letter
@@ -71,6 +71,12 @@ class Burial:
                 await self._writer.write(letters)
             except OwnershipLost:
                 raise
+            except DeadLettersAhead as error:
+                # The cells began anew: their sequences go on behind those that are there.
+                log.warning("dead letters of %s queue %d are numbered anew: %s", self._topic, self._queue, error)
+                last_sequence = error.last_sequence
+                await keeper.change(lambda cell, last=last_sequence: renumbered(cell, last))  # type: ignore[misc]
+                continue
             except (RetryError, ReopenError) as error:
                 log.warning("dead letters of %s queue %d wait: %s", self._topic, self._queue, error)
                 await asyncio.sleep(pause.next_s())
@@ -94,6 +100,10 @@ class Burial:
                     self._writer.topic,
                     letter.reason,
                 )
+
+    async def close(self) -> None:
+        """Let go of the dead-letter queue's name."""
+        await self._writer.close()
 
     async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> list[DeadLetter]:
         missing = [offset for offset, _ in assigned if offset not in self._letters]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import queue
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..log.messages import MessageView
 from ..log.runtime import Clock
@@ -297,3 +298,8 @@ def apply(run: Run, verdict: Verdict) -> None:
     if run.timed_out_at is None:
         run.failure = verdict.failure
         run.done = verdict.succeeded
+
+
+def is_coroutine_function(listener: Callable[..., Any]) -> bool:
+    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004

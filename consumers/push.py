@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -19,7 +18,7 @@ from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from .dead_letters import DeadLetterWriter
 from .engine import PushSurroundings, QueueEngine
-from .executor import Executor, Tasks, Threads
+from .executor import Executor, Tasks, Threads, is_coroutine_function
 from .failures import FailureLog
 from .lanes import Run
 from .limits import Limits
@@ -344,11 +343,6 @@ class PushConsumer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-
-def is_coroutine_function(listener: Callable[..., Any]) -> bool:
-    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
 def _statistics(engine: QueueEngine) -> QueueStatistics:

@@ -121,6 +121,8 @@ class QueueLife(Generic[ScheduleT]):
         self._look_s = self._clock.monotonic_s()
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
+        self._anew = asyncio.Event()
+        """The schedule was made anew."""
         self._recalling: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
 
@@ -184,6 +186,7 @@ class QueueLife(Generic[ScheduleT]):
             for one in background:
                 one.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            await self._burial.close()
             await self._feed.detach(self.queue)
             self.ended.set()
 
@@ -280,6 +283,7 @@ class QueueLife(Generic[ScheduleT]):
         if cell.generation != before.generation:
             self._abandon()
             self.schedule = self._new_schedule(cell)
+            self._anew.set()
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
         else:
             self.schedule.adopt(cell)
@@ -292,6 +296,7 @@ class QueueLife(Generic[ScheduleT]):
         pause = Backoff(_TROUBLE_S)
         while True:
             self._room.clear()
+            self._anew.clear()
             schedule, start = self.schedule, self.schedule.next_load
             rows_max, bytes_max = self._around.room(self)
             rows_max = min(rows_max, schedule.room(), _FETCH_ROWS_MAX)
@@ -303,7 +308,7 @@ class QueueLife(Generic[ScheduleT]):
             try:
                 rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))
                 if rows is None:
-                    await self._feed.arrived(self.queue, start)
+                    await self._arrived(start)
                     continue
             except (RetryError, DataDamaged) as error:
                 log.warning("group %s, %s queue %d: cannot read from offset %d: %s", *self._where, start, error)
@@ -316,6 +321,18 @@ class QueueLife(Generic[ScheduleT]):
             if schedule is self.schedule and schedule.next_load == start:
                 self._load(schedule, rows, start)
                 self._woken.set()
+
+    async def _arrived(self, start: int) -> None:
+        """Wait until there is something to fetch at ``start``, or a reset let the schedule begin elsewhere."""
+        arrived, anew = asyncio.ensure_future(self._feed.arrived(self.queue, start)), asyncio.ensure_future(self._anew.wait())
+        try:
+            await asyncio.wait((arrived, anew), return_when=asyncio.FIRST_COMPLETED)
+            if arrived.done():
+                arrived.result()
+        finally:
+            arrived.cancel()
+            anew.cancel()
+            await asyncio.gather(arrived, anew, return_exceptions=True)
 
     def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
         limit = start + rows.num_rows

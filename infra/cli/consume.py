@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ...consumers import MemoryMetrics, PushOptions
-from ...consumers.push import is_coroutine_function
+from ...consumers.executor import is_coroutine_function
 from ...consumers.results import Declined, judge
 from ...log import MessageView, PenstockError
 from ..metrics import serve_prometheus

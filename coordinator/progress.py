@@ -1,0 +1,90 @@
+"""How far one named member of a broadcasting group is: a cell of its own for each topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..log.errors import DataDamaged, FencedError, NewerFormatError
+from ..log.runtime import Runtime
+from .cells import CellChanged, Cells, Stored
+from .keys import member_key
+
+_FORMAT = 1
+_WRITE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is stored."""
+
+    session: str
+    """Who goes by the name now: the one that opened it last."""
+    life: int
+    """The entry that created the topic: one that was deleted and made again is another."""
+    offsets: tuple[int, ...]
+    """For every queue, the next offset that the member is to get."""
+
+
+class MemberProgress:
+    """The progress of a member on one topic, in the hands of whoever opened the name last."""
+
+    def __init__(self, cells: Cells, runtime: Runtime, key: str, progress: Progress, stored: Stored) -> None:
+        self._cells = cells
+        self._runtime = runtime
+        self._key = key
+        self._stored = stored
+        self.progress = progress
+
+    async def save(self, offsets: tuple[int, ...]) -> None:
+        """Keep how far it is. Raises `FencedError` when another process goes by the name now, and what the table raises."""
+        if offsets == self.progress.offsets:
+            return
+        progress = replace(self.progress, offsets=offsets)
+        deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
+        try:
+            self._stored = await self._cells.write(self._key, _encode(progress), on=self._stored, deadline_s=deadline_s)
+        except CellChanged as error:
+            raise FencedError(
+                "another process goes by this member's name",
+                operation="broadcast",
+                object=self._key,
+                hint="give every process of a broadcasting group a name of its own",
+            ) from error
+        self.progress = progress
+
+
+async def open_progress(
+    cells: Cells, runtime: Runtime, *, group: str, topic: str, member: str, life: int, start: tuple[int, ...]
+) -> MemberProgress:
+    """Take over a member's name on a topic; ``start`` is where a new one begins. Whoever had the name before is fenced."""
+    key = member_key(group, topic, member)
+    while True:
+        found = await cells.read(key)
+        before = _decode(found.data, key) if found is not None else None
+        offsets = before.offsets if before is not None and before.life == life else start
+        progress = Progress(runtime.new_id(), life, offsets)
+        deadline_s = runtime.clock.monotonic_s() + _WRITE_S
+        try:
+            stored = await cells.write(key, _encode(progress), on=found, deadline_s=deadline_s)
+        except CellChanged:
+            continue  # the former one saved, or another opens it at the same time
+        return MemberProgress(cells, runtime, key, progress, stored)
+
+
+def _encode(progress: Progress) -> bytes:
+    document = {"format": _FORMAT, "session": progress.session, "life": progress.life, "offsets": progress.offsets}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes, where: str) -> Progress:
+    try:
+        document: dict[str, Any] = json.loads(data)
+        if document["format"] != _FORMAT:
+            raise NewerFormatError(
+                "the progress was written by another version of Penstock", object=where, observed=document["format"]
+            )
+        return Progress(document["session"], document["life"], tuple(document["offsets"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataDamaged("the cell is not a member's progress", object=where, observed=repr(error)) from error
