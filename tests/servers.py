@@ -134,7 +134,7 @@ def _started(name: str, command: Callable[[int], list[str]], folder: Path) -> It
         port = free_port()  # another process may take it first: so start again on another
         with (folder / "server.log").open("wb") as log:
             process = subprocess.Popen(
-                [*_die_with_parent(), *command(port)],
+                [*die_with_parent(), *command(port)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -167,6 +167,7 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
     return False
 
 
-def _die_with_parent() -> list[str]:
+def die_with_parent() -> list[str]:
+    """What to write before a command so that its process ends with the thread that starts it, however that ends (Linux)."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL"] if setpriv else []

@@ -25,7 +25,7 @@ from pathlib import Path
 import penstock
 from tests.processes.check import Row, Verdict, check
 from tests.processes.worker import TOPIC, Job, read_journal, start_argument
-from tests.servers import versitygw_server
+from tests.servers import die_with_parent, versitygw_server
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
@@ -57,7 +57,7 @@ class Process:
 
     def start(self) -> None:
         with self.errors.open("ab") as errors:
-            self.running = subprocess.Popen(start_argument(self.job), cwd=ROOT, stdout=errors, stderr=errors)
+            self.running = subprocess.Popen([*die_with_parent(), *start_argument(self.job)], cwd=ROOT, stdout=errors, stderr=errors)
 
     def revive(self) -> None:
         """Start again if it has ended, as a fenced producer does."""

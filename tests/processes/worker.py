@@ -17,6 +17,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from penstock.log.paths import TopicPaths
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 
 TOPIC = "orders"
-GROUPS = 5
 BATCH_MAX = 40
 
 
@@ -42,6 +42,18 @@ class Job:
     journal: str = ""
     """Empty: maintain the topic."""
     seed: int = 0
+    groups: int = 5
+    """Message groups of each producer."""
+    skew: float = 0.0
+    """Of Zipf's law, by which messages are spread over groups; 0: evenly."""
+    messages: int = 0
+    """The producer ends after so many; 0: when it is told to."""
+    per_second: float = 0.0
+    """Messages, at most; 0: as many as there can be."""
+
+    def group_weights(self) -> list[float]:
+        """Of the groups, added up."""
+        return list(accumulate(1 / (place + 1) ** self.skew for place in range(self.groups)))
 
 
 def main() -> None:
@@ -66,6 +78,8 @@ def produce(lake: penstock.Lake, job: Job, stop: threading.Event) -> None:
             )
             send(producer, job, stop, chance, journal)
             producer.close()
+            if job.messages:
+                return
         except penstock.FencedError:
             return
         except (penstock.RetryError, penstock.ReopenError):
@@ -75,14 +89,18 @@ def produce(lake: penstock.Lake, job: Job, stop: threading.Event) -> None:
 def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: random.Random, journal: int) -> None:
     """Raises what ended the producer, once its journal says so."""
     number = producer.last_sequence + 1
-    while not stop.is_set():
-        bodies = [f"{producer.id}/{number + n}/{chance.randrange(GROUPS)}" for n in range(chance.randint(1, BATCH_MAX))]
+    weights = job.group_weights()
+    while not stop.is_set() and (not job.messages or number < job.messages):
+        groups = chance.choices(range(job.groups), cum_weights=weights, k=chance.randint(1, BATCH_MAX))
+        bodies = [f"{producer.id}/{number + n}/{group}" for n, group in enumerate(groups)]
         write(journal, [f"S {body}" for body in bodies])
         receipts = {}
         error: penstock.PenstockError | None = None
         lines = []
         for n, body in enumerate(bodies):
-            message = penstock.Message(body.encode(), message_group=f"{producer.id[:20]}-{body[-1]}", keys=[body[:30]])
+            message = penstock.Message(
+                body.encode(), message_group=f"{producer.id[:20]}-{body.rpartition('/')[2]}", keys=[body[:30]]
+            )
             try:
                 receipts[body] = producer.send(message, sequence=number + n if job.name else None)
             except penstock.PenstockError as failure:
@@ -103,6 +121,8 @@ def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: r
         if error is not None:
             raise error
         number += len(bodies)
+        if job.per_second:
+            stop.wait(len(bodies) / job.per_second)
 
 
 def write(journal: int, lines: list[str]) -> None:

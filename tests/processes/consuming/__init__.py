@@ -1,0 +1,1 @@
+"""Real consumers on real stores, killed, paused and rolled; `chaos` runs them, `check` judges what they wrote down."""

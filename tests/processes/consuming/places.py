@@ -1,0 +1,103 @@
+"""Processes that are started, killed, paused and started again, and what was done to each."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.servers import die_with_parent
+from tests.tree import ROOT
+
+KILL, STOP = "kill", "stop"
+DIED, LEASE = "died", "lease"
+"""What nobody did to it: it ended, or lost its lease."""
+
+
+class Disturbed(NamedTuple):
+    """Something that keeps a process from what it promised its group."""
+
+    kind: str
+    """KILL, STOP, DIED or LEASE."""
+    process: str
+    from_s: float
+    until_s: float
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the process did nothing more."""
+        return self.kind in (KILL, DIED)
+
+
+@dataclass
+class Place:
+    """A place in the run, and the process that fills it now. ``command`` is told how often it was started before."""
+
+    name: str
+    command: Callable[[int], list[str]]
+    errors: Path
+    starts: int = 0
+    running: subprocess.Popen[bytes] | None = None
+    stopped_s: float | None = None
+    disturbed: list[Disturbed] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    """How processes ended that nobody killed."""
+
+    @property
+    def process(self) -> str:
+        """The name of the process that fills it now."""
+        return f"{self.name}.{self.starts - 1}"
+
+    @property
+    def lives(self) -> bool:
+        return self.running is not None and self.running.poll() is None
+
+    def start(self) -> None:
+        command = [*die_with_parent(), *self.command(self.starts)]
+        self.starts += 1
+        with self.errors.open("ab") as errors:
+            self.running = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+
+    def revive(self, *, unless: Iterable[int] = ()) -> bool:
+        """Start again if the process has ended by itself, but in one of these ways. Whether it had to be."""
+        if self.running is not None and (self.running.poll() is None or self.running.returncode in unless):
+            return False
+        if self.running is not None:
+            self.ended.append(self.running.returncode)
+        self.start()
+        return True
+
+    def kill(self) -> None:
+        assert self.running is not None, "it was started"
+        from_s = time.monotonic()
+        self.running.kill()
+        self.running.wait()
+        self.disturbed.append(Disturbed(KILL, self.process, from_s, time.monotonic()))
+
+    def stop(self) -> None:
+        assert self.running is not None, "it was started"
+        self.stopped_s = time.monotonic()
+        self.running.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After a stop; else nothing."""
+        if self.stopped_s is not None and self.running is not None:
+            self.running.send_signal(signal.SIGCONT)
+            self.disturbed.append(Disturbed(STOP, self.process, self.stopped_s, time.monotonic()))
+        self.stopped_s = None
+
+    def end(self, patience_s: float) -> None:
+        """Ask it to end, and wait until it has."""
+        if self.running is not None and self.running.poll() is None:
+            self.running.send_signal(signal.SIGTERM)
+            self.ended.append(self.running.wait(patience_s))
+
+    def destroy(self) -> None:
+        """Whatever state it is in."""
+        if self.running is not None:
+            self.running.kill()
+            self.running.wait()
