@@ -26,7 +26,7 @@ def _counter(name: str, help: str, unit: str = "") -> Metric:
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=_TOPIC, unit=unit)
 
 
-def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tuple[str, ...] = _TOPIC) -> Metric:
+def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tuple[str, ...]) -> Metric:
     return Metric(name=name, kind=Kind.HISTOGRAM, help=help, labels=labels, unit=_MS, buckets=buckets)
 
 
@@ -52,10 +52,6 @@ PROCESS_TIME = _histogram(
     "How long a handler ran, for one message or one batch",
     (1, 5, 10, 100, 1_000, 10_000, 60_000),
     labels=(*_TOPIC, "invocation_status"),
-)
-AWAIT_TIME = _histogram("rocketmq_await_time", "From memory to the handler", (1, 5, 20, 100, 1_000, 5_000, 10_000))
-DELIVERY_LATENCY = _histogram(
-    "rocketmq_delivery_latency", "From being stored, or due again, to the handler", (10, 50, 100, 250, 500, 1_000, 5_000, 60_000)
 )
 
 # --- Penstock's own --------------------------------------------------------------------------------------------------------------
@@ -86,8 +82,6 @@ CATALOGUE = (
     THROUGHPUT_OUT,
     SENT_TO_DLQ,
     PROCESS_TIME,
-    AWAIT_TIME,
-    DELIVERY_LATENCY,
     WAITING_MESSAGES,
     BLOCKED_GROUPS,
     PARKED_GROUPS,
@@ -190,16 +184,14 @@ class TopicCounters:
     succeeded_ms: Histogram
     """How long handlers ran that succeeded, and, below, those that did not."""
     failed_ms: Histogram
-    await_ms: Histogram
-    delivery_ms: Histogram
 
     @classmethod
     def of(cls, metrics: Metrics, *, topic: str, group: str) -> TopicCounters:
         def counter(metric: Metric) -> Counter:
             return metrics.counter(metric, topic=topic, consumer_group=group)
 
-        def histogram(metric: Metric, **labels: str) -> Histogram:
-            return metrics.histogram(metric, topic=topic, consumer_group=group, **labels)
+        def process_time(status: str) -> Histogram:
+            return metrics.histogram(PROCESS_TIME, topic=topic, consumer_group=group, invocation_status=status)
 
         return cls(
             messages_out=counter(MESSAGES_OUT),
@@ -209,8 +201,6 @@ class TopicCounters:
             cell_writes=counter(CELL_WRITES),
             take_overs=counter(TAKE_OVERS),
             hand_overs=counter(HAND_OVERS),
-            succeeded_ms=histogram(PROCESS_TIME, invocation_status="success"),
-            failed_ms=histogram(PROCESS_TIME, invocation_status="failure"),
-            await_ms=histogram(AWAIT_TIME),
-            delivery_ms=histogram(DELIVERY_LATENCY),
+            succeeded_ms=process_time("success"),
+            failed_ms=process_time("failure"),
         )
