@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from ..coordinator.cell import QueueCell
 from ..log.messages import MessageView
 from .failures import FailureLog
@@ -15,6 +17,7 @@ from .lanes import Run
 from .limits import Mode
 from .queue_life import QueueLife, Surroundings
 from .schedule import Schedule
+from .standing import Ages, standing
 from .step import Step
 
 log = logging.getLogger("penstock.consumers")
@@ -40,11 +43,17 @@ class QueueEngine(QueueLife[Schedule]):
     _around: PushSurroundings
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
+        self.ages = Ages()
         return Schedule(self._record.settings, cell, limits=self._around.limits, chance=self._around.runtime.random.random())
 
     def _abandon(self) -> None:
         for run in self.schedule.running:
             run.cancelled = True
+
+    def _load(self, schedule: Schedule, rows: pa.RecordBatch, start: int) -> None:
+        self.ages.forget(standing(self.keeper.cell).first_unsettled)
+        self.ages.note(start, rows.column("store_timestamp")[0].value // 1000)
+        super()._load(schedule, rows, start)
 
     # --- From outside -----------------------------------------------------------------------------------------------------------
 

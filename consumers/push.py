@@ -25,6 +25,7 @@ from .limits import Limits
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, Sample
 from .queue_life import QueueLife
+from .standing import standing
 from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 
 log = logging.getLogger("penstock.consumers")
@@ -347,16 +348,21 @@ class PushConsumer:
 
 def _statistics(engine: QueueEngine) -> QueueStatistics:
     cell, schedule = engine.keeper.cell, engine.schedule
-    following = engine.next_offset
+    following, stands = engine.next_offset, standing(cell)
+    unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following
     return QueueStatistics(
         topic=engine.topic,
         queue=engine.queue,
         lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + len(cell.tries) + len(cell.markers),
         inflight_messages=sum(len(run.messages) - run.done for run in list(schedule.running)),
         ready_messages=max(0, following - schedule.next_fresh),
+        oldest_unsettled_ms=engine.ages.stored_ms(stands.first_unsettled) if unsettled else None,
+        oldest_ready_ms=engine.ages.stored_ms(schedule.next_fresh) if ready else None,
         cached_messages=schedule.in_memory,
         cached_bytes=round(schedule.in_memory * engine.bytes_per_message),
-        blocked_groups=len(schedule.blocked),
+        waiting_messages=stands.waiting_messages,
+        blocked_groups=stands.blocked_groups,
+        parked_groups=stands.parked_groups,
         cell_bytes=engine.keeper.size_bytes,
         fetching_paused=schedule.room() <= 0,
     )

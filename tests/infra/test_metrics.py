@@ -7,6 +7,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -15,19 +16,25 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import penstock
 from penstock.consumers.metrics import MemoryMetrics, Metrics
-from penstock.consumers.results import ConsumeResult
+from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.statistics import (
+    BLOCKED_GROUPS,
     CATALOGUE,
+    LAG_LATENCY,
     LAG_MESSAGES,
     MESSAGES_OUT,
+    PARKED_GROUPS,
     PROCESS_TIME,
+    QUEUEING_LATENCY,
     SENT_TO_DLQ,
+    WAITING_MESSAGES,
     ConsumerStatistics,
     QueueStatistics,
     TopicCounters,
     consumer_samples,
     producer_samples,
 )
+from penstock.coordinator import DeadLetterPolicy
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
@@ -255,3 +262,24 @@ def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetr
     assert found[series("penstock_hand_overs_total", **labels)] == 2
     assert found[series("penstock_take_overs_total", **labels)] == 0
     assert series("rocketmq_consumer_connections", consumer_group=GROUP) not in found
+
+
+def test_parked_and_waiting_messages_are_seen_and_get_older(metrics: MemoryMetrics) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=1)
+        send_all(lake, [penstock.Message(name.encode(), message_group=name) for name in ("parks", "waits", "goes", "parks")])
+
+        def listen(message: penstock.MessageView) -> ConsumeResult | RetryAfter:
+            if message.body == b"waits":
+                return RetryAfter(timedelta(hours=1))
+            return ConsumeResult.DEAD_LETTER if message.body == b"parks" else ConsumeResult.SUCCESS
+
+        labels = {"topic": "orders", "consumer_group": GROUP, "queue": "0"}
+        park = DeadLetterPolicy.PARK
+        with lake.push_consumer("orders", group=GROUP, listener=listen, metrics=metrics, dead_letter_policy=park):
+            wait_until(lambda: metrics.value(PARKED_GROUPS, **labels) == 1, "the parked group")
+            wait_until(lambda: metrics.value(WAITING_MESSAGES, **labels) == 1, "the waiting message")
+            assert metrics.value(BLOCKED_GROUPS, **labels) == 1
+            before_ms = metrics.value(LAG_LATENCY, **labels) or 0
+            wait_until(lambda: (metrics.value(LAG_LATENCY, **labels) or 0) > before_ms, "the oldest message gets older")
+            assert metrics.value(QUEUEING_LATENCY, **labels) == 0  # everything was handed out once
