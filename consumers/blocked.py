@@ -268,6 +268,11 @@ class Blocked:
         self._activate(now_ms)
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
+    def holds_back(self, next_fresh: int) -> bool:
+        """Whether a group of which messages are out has more."""
+        lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is State.OUT)
+        return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
+
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
         """Whether a group has no messages but those that are given out."""
         lane = self._lanes.get(key)

@@ -50,7 +50,7 @@ class ReceiptAhead(ReceiptRefused):
 
 
 class ForeignReceipt(ReceiptRefused):
-    """The handle is another consumer group's, or of a topic that this consumer does not subscribe to."""
+    """The handle is another consumer group's, or of a queue of which nothing was ever handed out."""
 
     kind = "foreign_receipt"
 

@@ -1,0 +1,342 @@
+"""SimpleConsumer: messages for the asking, acknowledged by receipt handle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ..coordinator.balance import Queue
+from ..coordinator.cell import QueueCell
+from ..coordinator.coordination import Coordination
+from ..coordinator.groups import GroupRecord
+from ..coordinator.handing import acknowledged, changed_visibility
+from ..coordinator.handles import ForeignReceipt, ReceiptHandle
+from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.keys import queue_key
+from ..coordinator.receipts import Receipts
+from ..log.errors import ClosedError, InvalidArgument, LimitExceeded, PenstockError
+from ..log.lake import Lake
+from ..log.limits import MIB, is_positive
+from ..log.messages import MessageView
+from .dead_letters import DeadLetterWriter
+from .hander import QueueHander, SimpleSurroundings
+from .limits import Limits
+from .membership import Membership, Subscription
+from .metrics import MemoryMetrics, Metrics
+from .queue_owner import QueueOwner
+from .statistics import TopicCounters
+
+log = logging.getLogger("penstock.consumers")
+
+RECEIVE_MESSAGES_MAX = 32
+"""What one receive may give, unless the consumer says otherwise; RocketMQ's."""
+INVISIBLE_MIN = timedelta(seconds=10)
+"""Of a receive; a later change may make it end at once."""
+INVISIBLE_MAX = timedelta(hours=12)
+INVISIBLE_DEFAULT = timedelta(seconds=30)
+AWAIT_DEFAULT = timedelta(seconds=20)
+
+ReceiptT = TypeVar("ReceiptT", MessageView, str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleOptions:
+    """How a SimpleConsumer works. Raises `InvalidArgument` for what makes no sense."""
+
+    receive_max: int = RECEIVE_MESSAGES_MAX
+    """The most messages that one receive may ask for."""
+    cache_messages: int = 1_024
+    """Fetched and not handed out, over all queues."""
+    cache_bytes: int = 64 * MIB
+    metrics: Metrics = field(default_factory=MemoryMetrics)
+
+    def __post_init__(self) -> None:
+        for name in ("receive_max", "cache_messages", "cache_bytes"):
+            if not is_positive(getattr(self, name)):
+                raise InvalidArgument(
+                    f"{name} must be a positive whole number", operation="simple consumer", observed=getattr(self, name)
+                )
+
+
+class SimpleConsumer:
+    """A member of a consumer group that is given messages when it asks. Made by ``lake.simple_consumer``.
+
+    A message that was received is invisible to all others for a while. Acknowledged in that time it never comes back; else that was a failed
+    attempt, and it is received again, by whoever asks first, until the group's attempts are used up and its dead-letter policy applies.
+
+    ORDERLY: while a message of a message group is out, no later one of that group is handed out, but those of the same ``receive``: they are
+    to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT: nothing waits.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        coordination: Coordination,
+        *,
+        group: str,
+        subscriptions: Mapping[str, Subscription],
+        stated: Mapping[str, object],
+        options: SimpleOptions | None = None,
+    ) -> None:
+        self._lake = lake
+        self._runtime = lake.runtime
+        self._clock = lake.runtime.clock
+        self._options = options or SimpleOptions()
+        self.group = group
+        self._topics = tuple(subscriptions)
+        self._membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated)
+        self._worker = coordination.worker
+        self._receipts = Receipts(coordination.cells, lake.runtime)
+        self._owner = QueueOwner[QueueHander](
+            self._membership, self._begin, cache_messages=self._options.cache_messages, cache_bytes=self._options.cache_bytes
+        )
+        self._arrived = asyncio.Event()
+        self._waiting = 0
+        self._turn: Queue = ("", 0)
+        """The queue that was asked last: the next receive begins behind it."""
+        self._loop: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.error: PenstockError | None = None
+        """Why it ended by itself."""
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the group. Raises when topic, group or settings do not fit."""
+        try:
+            await self._membership.begin()
+        except BaseException:
+            await self._membership.end()
+            raise
+        self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Give the queues back, and leave the group. Receives that wait end with `ClosedError`.
+
+        What was received stays invisible until its time is over, and can be acknowledged by its handle through another consumer of the group.
+        Raises what ended the consumer by itself before.
+        """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+            self._notify()
+        await asyncio.shield(self._closing)
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody closes it, or did."""
+        return self._closing is not None
+
+    async def _close(self) -> None:
+        if self._loop is not None:
+            if not self._loop.done():
+                await self._membership.give_up()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        if self.error is not None:
+            raise self.error
+
+    async def _run(self) -> None:
+        try:
+            await self._owner.run()
+        except PenstockError as error:
+            log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
+            self.error = error
+        finally:
+            await self._owner.end()
+            self._notify()
+
+    def _begin(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> QueueHander:
+        topic, number = queue
+        counters = TopicCounters.of(self._options.metrics, topic=topic, group=self.group)
+        writer = DeadLetterWriter(self._lake, self.group, topic, number, may_write=lambda: not keeper.ended.is_set())
+        around = SimpleSurroundings(
+            group=self.group,
+            runtime=self._runtime,
+            worker=self._worker,
+            member=self._membership.member,
+            room=self._owner.room,
+            freed=self._owner.freed,
+            limits=Limits(retained=max(Limits().retained, self._options.cache_messages)),
+            arrived=self._notify,
+            is_awaited=lambda: self._waiting > 0,
+        )
+        return QueueHander(around, keeper, self._membership.feed(topic), writer, counters, topic=topic, queue=number, record=record)
+
+    # --- Receiving --------------------------------------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        max_messages: int = RECEIVE_MESSAGES_MAX,
+        invisible_duration: timedelta = INVISIBLE_DEFAULT,
+        await_duration: timedelta = AWAIT_DEFAULT,
+    ) -> list[MessageView]:
+        """At most ``max_messages`` messages, as soon as there are any; an empty list when there are none for ``await_duration``.
+
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
+        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. One
+        that is cancelled gives back what it was just being given.
+
+        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and what ended the consumer.
+        """
+        self._check_receive(max_messages, invisible_duration, await_duration)
+        invisible_ms = _ms(invisible_duration)
+        until_s = self._clock.monotonic_s() + await_duration.total_seconds()
+        self._waiting += 1
+        try:
+            while True:
+                self._check_open("receive")
+                arrived = self._arrived
+                if found := await self._take(max_messages, invisible_ms):
+                    return found
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, until_s - self._clock.monotonic_s())):
+                        await arrived.wait()
+                        continue
+                self._check_open("receive")
+                return []
+        finally:
+            self._waiting -= 1
+
+    async def _take(self, most: int, invisible_ms: int) -> list[MessageView]:
+        """What the queues have, beginning with the one whose turn it is."""
+        asked: list[tuple[QueueHander, asyncio.Future[list[MessageView]]]] = []
+        for queue in self._in_turn():
+            hander = self._owner.queues[queue]
+            if count := min(most, hander.available()):
+                asked.append((hander, hander.ask(count, invisible_ms)))
+                self._turn = queue
+                most -= count
+            if not most:
+                break
+        if not asked:
+            return []
+        try:
+            await asyncio.wait([given for _, given in asked])
+        except asyncio.CancelledError:
+            for hander, given in asked:
+                if not given.cancel():
+                    hander.give_back(given.result())
+            raise
+        return [message for _, given in asked for message in given.result()]
+
+    def _in_turn(self) -> list[Queue]:
+        queues = sorted(self._owner.queues)
+        behind = [queue for queue in queues if queue > self._turn]
+        return [*behind, *queues[: len(queues) - len(behind)]]
+
+    def _notify(self) -> None:
+        """Let all that wait look again."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+    # --- Receipts ---------------------------------------------------------------------------------------------------------------
+
+    async def ack(self, *receipts: MessageView | str) -> None:
+        """Settle messages, named by themselves or by their receipt handles; returns once that is durable. They never come back.
+
+        Any process may acknowledge, whoever received and whoever owns the queue by now. What is acknowledged at once is written together.
+        Of several that are refused the first refusal is raised, and the others are settled.
+
+        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
+        of an earlier message of its message group from the same receive, `ForeignReceipt` of another group; `InvalidArgument` for what is no
+        receipt handle; and a retry error when the table does not answer: acknowledge again, then `AlreadySettled` means that it was done.
+        """
+        handles = [self._handle(receipt, "ack") for receipt in receipts]
+        now_ms = self._clock.wall_ms()
+        settling = [self._settle(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles]
+        for error in await asyncio.gather(*settling, return_exceptions=True):
+            if error is not None:
+                raise error
+
+    async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
+        """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
+
+        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
+        message group that were received together become visible together: a change for one is a change for all, and of one that is not the
+        first only an extension is taken. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
+        """
+        _check_duration("the invisible duration", duration, timedelta(0), INVISIBLE_MAX, "change_invisible_duration")
+        handle = self._handle(receipt, "change_invisible_duration")
+        now_ms = self._clock.wall_ms()
+        await self._settle(handle, partial(changed_visibility, handle=handle, due_ms=now_ms + _ms(duration), now_ms=now_ms))
+        return receipt
+
+    def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
+        self._check_open(operation)
+        if isinstance(receipt, MessageView) and not receipt.receipt_handle:
+            raise InvalidArgument(
+                "the message has no receipt handle",
+                operation=operation,
+                expected="a message from receive()",
+                observed="one from elsewhere",
+            )
+        handle = ReceiptHandle.decode(receipt.receipt_handle if isinstance(receipt, MessageView) else receipt)
+        if handle.group != self.group:
+            raise ForeignReceipt(
+                "the receipt handle is of another consumer group",
+                operation=operation,
+                object=handle.where,
+                expected=self.group,
+                observed=handle.group,
+            )
+        return handle
+
+    async def _settle(self, handle: ReceiptHandle, change: Callable[[QueueCell], QueueCell]) -> None:
+        """Through the queue's owner if it is here, else beside it."""
+        hander = self._owner.queues.get((handle.topic, handle.queue))
+        tried = False
+        if hander is not None:
+            try:
+                await hander.settle(handle, change)
+                return
+            except OwnershipLost:
+                tried = True
+        await self._receipts.change(queue_key(self.group, handle.topic, handle.queue), change, tried=tried)
+
+    # --- Checks -----------------------------------------------------------------------------------------------------------------
+
+    def _check_open(self, operation: str) -> None:
+        if self.error is not None:
+            raise self.error
+        if self._closing is not None or self._loop is None:
+            raise ClosedError("the consumer is closed", operation=operation, object=self.group)
+
+    def _check_receive(self, max_messages: object, invisible: object, awaited: object) -> None:
+        if not is_positive(max_messages):
+            raise InvalidArgument("max_messages must be a positive whole number", operation="receive", observed=max_messages)
+        if max_messages > self._options.receive_max:  # type: ignore[operator]  # it is a number
+            raise LimitExceeded(
+                "a receive gives fewer messages",
+                operation="receive",
+                expected=f"max_messages of at most {self._options.receive_max}",
+                observed=max_messages,
+                hint="open the consumer with a larger receive_max",
+            )
+        _check_duration("the invisible duration", invisible, INVISIBLE_MIN, INVISIBLE_MAX, "receive")
+        _check_duration("the await duration", awaited, timedelta(0), INVISIBLE_MAX, "receive")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+def _check_duration(what: str, value: object, least: timedelta, most: timedelta, operation: str) -> None:
+    if not isinstance(value, timedelta) or not least <= value <= most:
+        raise InvalidArgument(
+            f"{what} is out of range",
+            operation=operation,
+            expected=f"a timedelta from {least.total_seconds():g} s to {most.total_seconds() / 3600:g} h",
+            observed=f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value),
+        )
+
+
+def _ms(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)
