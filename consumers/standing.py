@@ -30,29 +30,35 @@ def standing(cell: QueueCell) -> Standing:
 
 
 class Ages:
-    """When the messages of a queue were stored, as far as they were read: one note for each batch of rows, so it is right to a batch."""
+    """When the messages of a queue were stored, as far as they were read: one note for each batch of rows, so it is right to a batch.
+
+    Notes are taken on one thread, and any other may ask.
+    """
 
     def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._stored_ms: list[int] = []
+        self._notes: list[tuple[int, int]] = []
+        """Offset and time, rising. Only appended to, or replaced as a whole, since another thread may be looking."""
 
     def note(self, offset: int, stored_ms: int) -> None:
         """A batch of rows begins at this offset, stored then. Batches come in order; one that is read again changes nothing."""
-        if not self._offsets or offset > self._offsets[-1]:
-            self._offsets.append(offset)
-            self._stored_ms.append(stored_ms)
+        if not self._notes or offset > self._notes[-1][0]:
+            self._notes.append((offset, stored_ms))
 
     def forget(self, below: int) -> None:
         """Nobody asks for messages below this offset any more."""
-        needless = bisect_right(self._offsets, below) - 1
+        needless = _place(self._notes, below)
         if needless > 0:
-            del self._offsets[:needless], self._stored_ms[:needless]
+            self._notes = self._notes[needless:]
 
     def stored_ms(self, offset: int) -> int | None:
         """When the message was stored, or a little earlier; None where no batch was read yet.
 
         Of one from before the first batch it is that batch's time, which is later: a new owner learns how old they are by reading them.
         """
-        if not self._offsets:
-            return None
-        return self._stored_ms[max(0, bisect_right(self._offsets, offset) - 1)]
+        notes = self._notes
+        return notes[max(0, _place(notes, offset))][1] if notes else None
+
+
+def _place(notes: list[tuple[int, int]], offset: int) -> int:
+    """Of the last note at or before the offset; -1: there is none."""
+    return bisect_right(notes, offset, key=lambda note: note[0]) - 1
