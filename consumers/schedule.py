@@ -149,6 +149,7 @@ class Schedule:
 
     def _go_on(self, now_ms: int, step: Step) -> None:
         self._stall(step)
+        self._tracked.fall_due(now_ms)
         if self._held:
             self._held = False
             for lane in (*self._lanes.values(), self._common):

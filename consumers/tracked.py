@@ -22,7 +22,10 @@ class Tracked:
         """Messages that were in flight in an owner that died, and not run again yet."""
         self._retained = retained
         self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
+        """(when, offset) of those that wait; some are out of date."""
         heapq.heapify(self._due)
+        self._overdue: dict[int, None] = {}
+        """Those that were due before they could run: the owner is not woken for them any more."""
         self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
@@ -32,7 +35,8 @@ class Tracked:
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
-        wanted = [*self.suspects, *(offset for due, offset in self._due if due <= now_ms and self._is_waiting(due, offset))]
+        due = [offset for due, offset in self._due if due <= now_ms and self._is_waiting(due, offset)]
+        wanted = [*self.suspects, *self._overdue, *due]
         return sorted({offset for offset in wanted if offset not in self.messages})
 
     def next_due_ms(self) -> list[int]:
@@ -104,18 +108,18 @@ class Tracked:
 
     def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
         """Run all that are due and in memory."""
-        found, left = [], []
+        self.fall_due(now_ms)
+        found = [offset for offset in self._overdue if offset in self.messages]
+        for offset in found:
+            del self._overdue[offset]
+        return [self.run(self.messages.pop(offset), step) for offset in found]
+
+    def fall_due(self, now_ms: int) -> None:
+        """Note what is due: it runs as soon as it may, and was read."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
-            if not self._is_waiting(due_ms, offset):
-                continue
-            if offset in self.messages:
-                found.append(self.run(self.messages.pop(offset), step))
-            else:
-                left.append((due_ms, offset))  # it is being read
-        for item in left:
-            heapq.heappush(self._due, item)
-        return found
+            if self._is_waiting(due_ms, offset):
+                self._overdue[offset] = None
 
     def take_wave(self, most: int, step: Step) -> list[MessageView]:
         """Run the first suspects, no more together than any of them may be."""
@@ -162,6 +166,7 @@ class Tracked:
 
     def _drop(self, offset: int, step: Step) -> None:
         self.tries.pop(offset, None)
+        self._overdue.pop(offset, None)
         step.tries.pop(offset, None)
 
     def _is_waiting(self, due_ms: int, offset: int) -> bool:
