@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -36,12 +35,12 @@ class Machine:
         self.lake: Lake | None = None
         self._rng = world.kernel.rng(f"machine/{name}")
         self._clock: SimClock | None = None
-        self._life: asyncio.Task[None] | None = None
+        self.life: asyncio.Task[None] | None = None
         self._leaving: asyncio.Event | None = None
         self._stopping = False
 
     def start(self) -> None:
-        self._life = asyncio.ensure_future(self._live())
+        self.life = asyncio.ensure_future(self._live())
 
     async def deploy(self) -> None:
         """Let the process leave; the next one starts by itself."""
@@ -54,11 +53,11 @@ class Machine:
     async def stop(self) -> None:
         """Let the process leave, for good."""
         self._stopping = True
-        if self._life is None:
+        if self.life is None:
             return
         if self._leaving is not None and self.process is not None:
             self.process.call(self._leaving.set)
-        await self._life
+        await self.life
 
     async def _live(self) -> None:
         while True:

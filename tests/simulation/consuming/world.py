@@ -110,7 +110,10 @@ class Consuming:
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._deploy())]
         operating = asyncio.ensure_future(self._lives("operator", self._operate))
-        await asyncio.sleep(self.plot.faults_end_s)
+        lives = [life for machine in self.machines if (life := machine.life) is not None]
+        done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
+        for life in done:
+            life.result()
         for other in others:
             other.cancel()
         for plan in self._plans:
