@@ -36,6 +36,19 @@ class FailureLog:
             message.delivery_attempt,
             _next(failed),
             failed.reason,
+            extra={
+                "fields": {
+                    "group": self._group,
+                    "topic": topic,
+                    "queue": queue,
+                    "offset": message.offset,
+                    "message_id": message.message_id,
+                    "message_group": message.message_group,
+                    "attempt": message.delivery_attempt,
+                    "next_ms": failed.due_ms,
+                    "reason": failed.reason,
+                }
+            },
         )
 
 

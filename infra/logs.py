@@ -1,6 +1,6 @@
 """Logs of long-running commands: one line a record on stderr, for people or, as JSON, for programs.
 
-The library logs under ``penstock``, with the facts of a record as ``extra={"fields": {…}}`` beside its text; the JSON form keeps them apart.
+The library logs under ``penstock``, and gives programs the facts of a record apart, as ``extra={"fields": {…}}``: the JSON form has them by name.
 """
 
 from __future__ import annotations
@@ -45,11 +45,13 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: gave up (group=billing, queue=3)``, and a traceback below."""
+    """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: group billing, orders queue 3: …``, and a traceback below.
+
+    The text says it all; the facts apart are for programs.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = ", ".join(f"{name}={value}" for name, value in fields_of(record).items())
-        text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}" + (f" ({facts})" if facts else "")
+        text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
