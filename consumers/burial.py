@@ -37,7 +37,7 @@ class Burial:
     def give_up(self, letter: Letter) -> None:
         """Take a message whose sequence is in the cell."""
         self._letters[letter.message.offset] = letter
-        self._woken.set()
+        self.wake()
 
     def expect(self, offset: int, attempts: int, reason: str) -> None:
         """Know of a message that the cell has given up, and that is to be read again."""
@@ -46,6 +46,7 @@ class Burial:
 
     def wake(self) -> None:
         """Look whether the cell has assigned something."""
+        self._empty.clear()
         self._woken.set()
 
     async def finish(self, timeout_s: float) -> None:

@@ -73,6 +73,11 @@ class QueueEngine(QueueLife[Schedule]):
         self.schedule.report(run)
         self.wake()
 
+    def drain(self) -> None:
+        super().drain()
+        for run in self.schedule.running:
+            run.cancelled = True
+
     def time_out(self, before_s: float, reason: str) -> list[Run]:
         """Give up handlers that were started before then."""
         late = [
