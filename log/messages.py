@@ -98,6 +98,10 @@ class MessageView(NamedTuple):
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
+    def stored(self) -> dict[str, Any]:
+        """What was stored, by name: every field but those that a consumer adds when it hands the message out."""
+        return {name: value for name, value in self._asdict().items() if name not in _OF_A_DELIVERY}
+
     def json(self) -> Any:  # noqa: ANN401 - whatever the body says
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
         try:
@@ -105,6 +109,9 @@ class MessageView(NamedTuple):
         except ValueError as error:
             where = f"{self.topic}, queue {self.queue}, offset {self.offset}"
             raise InvalidArgument("the body is not JSON", operation="message.json", object=where, observed=str(error)) from error
+
+
+_OF_A_DELIVERY = frozenset({"delivery_attempt", "epoch", "receipt_handle"})
 
 
 class _NoProperties(dict[str, str]):

@@ -18,7 +18,7 @@ import click
 from ...consumers import ConsumeResult
 from ...log import MessageView
 from . import output
-from .messages import JsonLines, Lines, document
+from .messages import JsonLines, Lines, delivery
 from .session import writing_output
 
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
@@ -35,7 +35,7 @@ class Printing:
     """Prints messages, and returns once the lines are out of this process."""
 
     def __init__(self, topic: str, *, as_json: bool) -> None:
-        self._sink = JsonLines(topic) if as_json else Lines(topic)
+        self._sink = JsonLines(topic, spelt=delivery) if as_json else Lines(topic)
         self._lock = threading.Lock()
 
     def __call__(self, messages: Sequence[MessageView]) -> ConsumeResult:
@@ -85,7 +85,7 @@ class Commands:
 
     def _input(self, messages: Sequence[MessageView]) -> bytes:
         if self._batch:
-            return "".join(output.json_line(document(message)) for message in messages).encode()
+            return "".join(output.json_line(delivery(message)) for message in messages).encode()
         return messages[0].body
 
     def _facts(self, messages: Sequence[MessageView]) -> dict[str, str]:

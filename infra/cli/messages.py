@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 def document(message: MessageView) -> dict[str, object]:
     """A message as JSON says it; ``body_base64`` tells whether the body is text or base64."""
-    fields = message._asdict()
+    fields = message.stored()
     try:
         body, packed = message.body.decode(), False
     except UnicodeDecodeError:
@@ -39,11 +39,17 @@ def document(message: MessageView) -> dict[str, object]:
     return {**fields, "keys": list(message.keys), "body": body, "body_base64": packed}
 
 
+def delivery(message: MessageView) -> dict[str, object]:
+    """A message that a consumer was handed, as JSON says it: with its delivery attempt, and the epoch of the ownership."""
+    return {**document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
+
+
 class JsonLines:
     """One JSON object a message, on standard output."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, *, spelt: Callable[[MessageView], dict[str, object]] = document) -> None:
         self._topic = topic
+        self._spelt = spelt
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.show(views(self._topic, batch))
@@ -51,7 +57,7 @@ class JsonLines:
     def show(self, messages: Iterable[MessageView]) -> None:
         """Take messages one by one."""
         for message in messages:
-            output.emit(document(message))
+            output.emit(self._spelt(message))
 
 
 class Lines:

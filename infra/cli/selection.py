@@ -100,6 +100,6 @@ def _column(rows: pa.Table, position: Position) -> pa.ChunkedArray | None:
 
 
 def _row(message: MessageView) -> dict[str, object]:
-    row = message._asdict()
+    row = message.stored()
     del row["topic"]
     return {**row, "keys": list(message.keys), "properties": list(message.properties.items())}

@@ -105,7 +105,7 @@ async def maintain(lake: penstock.Lake) -> None:
 def rows(lake: penstock.Lake, topic: str) -> list[list[Any]]:
     """All that a message says, in JSON's words."""
     found = sorted(lake.reader(topic).messages(), key=lambda one: (one.queue, one.offset))
-    return [[part.hex() if isinstance(part, bytes) else plain(part) for part in one] for one in found]
+    return [[part.hex() if isinstance(part, bytes) else plain(part) for part in one.stored().values()] for one in found]
 
 
 def plain(value: Any) -> Any:

@@ -55,6 +55,7 @@ def test_messages_are_printed_in_order_and_acknowledged(penstock: Penstock, sent
     for group in range(3):
         assert [n for n in numbers(printed) if n % 3 == group] == [group, group + 3, group + 6]
     assert {row["delivery_attempt"] for row in printed.rows} == {1}
+    assert all(row["epoch"] >= 1 for row in printed.rows)
     assert floors(sent) == 9
     assert penstock("consume", "orders", "--group", "g", *IDLE, "--json").rows == []
 

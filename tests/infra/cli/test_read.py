@@ -81,6 +81,7 @@ def test_what_would_steer_a_terminal_is_not_shown(penstock: Penstock, lake: Path
     assert "·[31mred·[bold]xxx" in shown
     assert max(map(cell_len, shown.splitlines())) <= 150
     text, packed = penstock("read", "raw", "--json").rows
+    assert not {"delivery_attempt", "epoch", "receipt_handle"} & set(text)  # nobody delivered it
     assert (text["body"][:4], text["body_base64"]) == ("\x1b[31", False)
     assert (base64.b64decode(packed["body"]), packed["body_base64"]) == (b"\xff\x00", True)
 
