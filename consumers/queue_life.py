@@ -381,8 +381,10 @@ class QueueLife(Generic[ScheduleT]):
                 schedule.recalled(list(views(self.topic, rows, epoch=epoch)), 0, 0)
             if start is not None:
                 limit = min(schedule.next_fresh, start + _RECALL_ROWS)
+                keep = TagFilter.parse(self._record.settings.filter_of(self.topic))
                 async for rows in self._feed.scan(self.queue, start, limit):
-                    schedule.recalled(list(views(self.topic, rows, epoch=epoch)), start, start + rows.num_rows)
+                    kept = views(self.topic, keep.apply(rows), epoch=epoch)
+                    schedule.recalled(list(kept), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:
             earliest = await self._feed.readable_from(self.queue, 0)
