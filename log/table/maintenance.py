@@ -83,7 +83,7 @@ class Maintenance:
     """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
-    offset on nothing may expire. ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
+    offset on nothing may expire (for 14 days). ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
     """
 
     def __init__(

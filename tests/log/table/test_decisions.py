@@ -83,11 +83,12 @@ def test_files_expire_beyond_the_size_but_never_the_newest() -> None:
     assert len(expired(files(500, 500), policy, now_ms=0)) == 1
 
 
-def test_the_guard_stops_retention_whatever_the_age() -> None:
+def test_the_guard_stops_retention_for_two_weeks() -> None:
     policy = Policy(timedelta(days=3), 1)
-    assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS, guard=15)) == 1
-    assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS, guard=20)) == 2
-    assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS, guard=0)) == 0
+    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=15)) == 1
+    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=20)) == 2
+    assert len(expired(files(1, 1, 1), policy, now_ms=13 * DAY_MS, guard=0)) == 0
+    assert len(expired(files(1, 1, 1), policy, now_ms=15 * DAY_MS, guard=0)) == 3
 
 
 @given(st.lists(st.integers(1, 100), max_size=12), st.integers(0, 20), st.integers(1, 400), st.integers(0, 150))
@@ -95,7 +96,7 @@ def test_what_expires_is_a_prefix_that_respects_size_and_guard(sizes: list[int],
     given_files = files(*sizes)
     gone = expired(given_files, Policy(timedelta(days=3), size), now_ms=now_days * DAY_MS, guard=guard)
     assert list(gone) == list(given_files[: len(gone)])
-    assert all(file.limit_offset <= guard for file in gone)
+    assert all(file.limit_offset <= guard or file.store_last_ms <= (now_days - 14) * DAY_MS for file in gone)
     for file in gone:
         rest = given_files[given_files.index(file) :]
         assert file.store_last_ms < (now_days - 3) * DAY_MS or sum(f.size_bytes for f in rest) > size
