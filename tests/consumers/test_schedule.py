@@ -12,7 +12,7 @@ import pytest
 from penstock.consumers.lanes import Failure, Run
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.cell import QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.offsets import OffsetSet
@@ -227,3 +227,13 @@ def test_every_message_comes_through_once_and_in_order_whatever_happens(seed: in
         elif row.offset not in behind_parked:
             assert through >= 1
     assert len(world.dead) == len(set(world.dead))
+
+
+def test_nothing_is_to_run_alone_before_it_is_in_memory() -> None:
+    cell = QueueCell().with_tries(0, Tries(State.SUSPECT, company=1)).with_tries(1, Tries(State.SUSPECT, company=1)).taken_by("w")
+    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    assert not schedule.wants_solo(0)
+    schedule.recalled([message(0, "a"), message(1, "a")], 0, 0)
+    assert schedule.wants_solo(0)
+    step = schedule.plan(0, cell, Mode.SOLO)
+    assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
