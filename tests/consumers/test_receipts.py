@@ -1,0 +1,167 @@
+"""Receipt handles, and each reason for which one is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.consumers.limits import Limits
+from penstock.consumers.ready import Ready, Want
+from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.groups import DeliveryOrder, GroupSettings
+from penstock.coordinator.handing import acknowledged, changed_visibility, expired, returned, without_caught_up
+from penstock.coordinator.handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from penstock.coordinator.offsets import OffsetSet
+from penstock.log.errors import InvalidArgument
+from penstock.log.messages import MessageView
+from tests.consumers.test_handing import GROUP, TOPIC, message
+
+
+def handed_out(
+    *groups: str | None, orderly: bool = True, receives: int = 1, most: int = 32
+) -> tuple[QueueCell, Ready, list[MessageView]]:
+    """The cell of a queue with these messages, after so many receives, and what they gave."""
+    order = DeliveryOrder.ORDERLY if orderly else DeliveryOrder.CONCURRENT
+    cell = QueueCell().taken_by("w")
+    ready = Ready(GroupSettings(delivery_order=order), cell, limits=Limits(), group=GROUP, topic=TOPIC)
+    ready.load([message(offset, group) for offset, group in enumerate(groups)], OffsetSet(), len(groups))
+    found: list[MessageView] = []
+    for _ in range(receives):
+        step, given = ready.plan(0, [Want(most, 10_000)])
+        cell = step.apply(cell)
+        found += given[0]
+    return cell, ready, found
+
+
+def handle(message: MessageView) -> ReceiptHandle:
+    return ReceiptHandle.decode(message.receipt_handle)
+
+
+def test_a_later_receive_gives_nothing_of_a_message_group_that_is_out() -> None:
+    _, _, found = handed_out("a", "b", "a", "c", receives=2, most=2)
+    assert [one.offset for one in found] == [0, 1, 3]
+
+
+def test_of_a_concurrent_group_everything_is_given_at_once() -> None:
+    _, _, found = handed_out("a", "b", "a", "a", orderly=False, receives=2, most=2)
+    assert [one.offset for one in found] == [0, 1, 2, 3]
+
+
+def test_several_of_one_message_group_are_acknowledged_in_order() -> None:
+    cell, _, (first, second, third) = handed_out("a", "a", "a")
+    with pytest.raises(ReceiptAhead) as refused:
+        acknowledged(cell, handle(third), now_ms=5)
+    assert str(refused.value) == (
+        "an earlier message of the same message group, from the same receive, is not acknowledged "
+        "(operation: ack; object: orders, queue 0, offset 2, attempt 1; expected: offset 0; observed: offset 2). "
+        "acknowledge the earlier one first"
+    )
+    for one in (first, second, third):
+        cell = acknowledged(cell, handle(one), now_ms=5)
+    assert without_caught_up(cell, [handle(third).lane or 0]).markers == {}
+    assert cell.settled.floor == 3
+
+
+def test_messages_without_a_message_group_are_one_lane() -> None:
+    cell, _, (first, second) = handed_out(None, None)
+    assert handle(first).lane == handle(second).lane == 0
+    with pytest.raises(ReceiptAhead):
+        acknowledged(cell, handle(second), now_ms=5)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_message_is_acknowledged_once(orderly: bool) -> None:
+    cell, _, (first,) = handed_out("a", orderly=orderly)
+    cell = acknowledged(cell, handle(first), now_ms=5)
+    for again in (cell, without_caught_up(cell, [handle(first).lane or 0])):
+        with pytest.raises(AlreadySettled) as refused:
+            acknowledged(again, handle(first), now_ms=5)
+        assert "was acknowledged before" in str(refused.value)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_too_late_is_refused_even_when_nobody_noticed_the_end_yet(orderly: bool) -> None:
+    cell, _, (first,) = handed_out("a", orderly=orderly)
+    with pytest.raises(ReceiptExpired, match="the invisible duration of the message has passed") as refused:
+        acknowledged(cell, handle(first), now_ms=11_000)
+    assert refused.value.observed == "1 s too late"
+    after = expired(cell, 11_000, GroupSettings()).cell
+    with pytest.raises(ReceiptExpired) as refused:
+        acknowledged(after, handle(first), now_ms=11_000)
+    assert refused.value.observed == "WAITING, attempt 1"
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_message_that_died_of_its_expiry_says_so(orderly: bool) -> None:
+    cell, _, (first,) = handed_out("a", orderly=orderly)
+    found = expired(cell, 11_000, replace(GroupSettings(), max_attempts=1))
+    assert [(lapse.offset, lapse.given_up) for lapse in found.lapses] == [(0, True)]
+    assert found.cell.dead_letters.assigned == (0,)
+    with pytest.raises(AlreadySettled, match="expired at its last attempt, and was given up"):
+        acknowledged(found.cell, handle(first), now_ms=11_000)
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+def test_after_a_reset_no_handle_of_before_counts(orderly: bool) -> None:
+    cell, _, (first,) = handed_out("a", orderly=orderly)
+    with pytest.raises(ReceiptOutdated, match="offsets were reset after the message was handed out"):
+        acknowledged(cell.reset_to(0, 1), handle(first), now_ms=5)
+
+
+def test_an_extension_is_no_retry_and_zero_is() -> None:
+    cell, ready, (first,) = handed_out("a", orderly=False)
+    cell = changed_visibility(cell, handle(first), due_ms=50_000, now_ms=5)
+    assert expired(cell, 49_999, ready.settings).lapses == ()
+    cell = changed_visibility(cell, handle(first), due_ms=6, now_ms=6)
+    cell = expired(cell, 6, ready.settings).cell
+    ready.adopt(cell)
+    ready.recalled([message(0, "a")], 0, 0)
+    step, ((again,),) = ready.plan(6, [Want(1, 20_000)])
+    assert again.delivery_attempt == 2
+    acknowledged(step.apply(cell), handle(again), now_ms=7)
+
+
+def test_only_the_first_of_a_message_group_becomes_visible_sooner() -> None:
+    cell, _, (first, second) = handed_out("a", "a")
+    with pytest.raises(ReceiptAhead, match="so only the first one's end can come sooner"):
+        changed_visibility(cell, handle(second), due_ms=9_999, now_ms=5)
+    cell = changed_visibility(cell, handle(second), due_ms=30_000, now_ms=5)
+    acknowledged(cell, handle(first), now_ms=29_999)  # they end together
+
+
+def test_what_nobody_took_comes_back_without_a_strike() -> None:
+    cell, _, (first, second) = handed_out("a", "a")
+    cell = returned(returned(cell, handle(second)), handle(first))
+    (marker,) = cell.markers.values()
+    assert (marker.tries.state, marker.tries.strikes, marker.head) == (State.WAITING, 0, 0)
+    acked = acknowledged(handed_out("a")[0], handle(first), now_ms=5)
+    assert returned(acked, handle(first)) is acked
+
+
+# --- Handles ----------------------------------------------------------------------------------------------------------------------
+
+HANDLE = ReceiptHandle(
+    group=GROUP, topic="%DLQ%billing", queue=3, offset=1 << 40, generation=2, attempt=17, lane=2**64 - 1, following=(1 << 40) + 9
+)
+
+
+@pytest.mark.parametrize("given", [HANDLE, replace(HANDLE, lane=None, following=None), replace(HANDLE, lane=0)])
+def test_a_handle_is_text_and_comes_back(given: ReceiptHandle) -> None:
+    text = given.encode()
+    assert ReceiptHandle.decode(text) == given
+    assert text.replace("-", "").replace("_", "").isalnum()
+
+
+TEXT = HANDLE.encode()
+
+
+@pytest.mark.parametrize("text", ["", "x", "nonsense!", TEXT[:-1], TEXT[1:], TEXT + "A", TEXT[:-3] + "AAA"])
+def test_what_is_no_handle_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="this is not a receipt handle, or only a part of one"):
+        ReceiptHandle.decode(text)
+
+
+def test_a_handle_of_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match=r"a receipt handle is a string \(observed: bytes\)"):
+        ReceiptHandle.decode(b"x")
