@@ -25,6 +25,7 @@ from .keys import queue_key
 from .lease import BEATS_PER_LEASE
 from .offsets import Settled
 from .session import LeaseLost, Member
+from .tables import CellVersion
 from .watch import Watch
 
 _PAUSE_S = 0.05
@@ -106,6 +107,8 @@ class Ownership:
         self._begin = begin
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._untold: dict[Queue, QueueKeeper] = {}
+        self._doubtful: dict[Queue, CellVersion | None] = {}
+        """Queues that may name us as their owner though nobody here holds them, as long as their cell has this version (None: is absent)."""
         self._leaving = False
         self._known_s = math.inf
         """When the others know that we are leaving."""
@@ -156,9 +159,7 @@ class Ownership:
                 keeper.lose()
             raise LeaseLost("the member is over", operation="own queues", object=self._member.id) from self._member.error
         self._trouble = True
-        if len(standing := self.keepers) < len(self._keepers):
-            self._scan_soon(self._round_s)  # one may be left that is ours, and that nobody holds
-        self._keepers = standing
+        self._let_go()
         record = await self._groups.get(self._group)
         if self._leaving:
             self._below_share, self._watched, self._trouble = False, frozenset(), False
@@ -170,6 +171,7 @@ class Ownership:
         self._watched = frozenset(other for other in self._closely(others) if other not in over)
         topics = {member: self._topics_of(member) for member in others if member not in over}
         topics[self._member.id] = tuple(self._queues)
+        await self._settle_doubts(record)
         drain = await self._even_out(topics, record)
         if over:
             gone = over.__contains__
@@ -286,6 +288,24 @@ class Ownership:
         self._watched |= {owner for queue in self._contested if (owner := self._owners.get(queue))}
         return tuple(drain)
 
+    def _let_go(self) -> None:
+        """Forget keepers that have ended. One that was not released lost its queue to another, or to a write that nobody can tell of."""
+        for queue, keeper in list(self._keepers.items()):
+            if keeper.ended.is_set():
+                del self._keepers[queue]
+                self._scan_soon(self._round_s)
+                if keeper.cell.owner:
+                    self._doubtful[queue] = None
+
+    async def _settle_doubts(self, record: GroupRecord) -> None:
+        """Take what is ours by name only, though it be too much: nobody else would, as long as we live."""
+        for queue, version in list(self._doubtful.items()):
+            found = await self._cells.read(self._key(self._group, *queue))
+            if found is not None and decode_cell(found.data, where=self._key(self._group, *queue)).owner == self._member.id:
+                await self._take(queue, found, record)
+            elif (found.version if found is not None else None) != version:
+                del self._doubtful[queue]
+
     def _count_mine(self, queues: Sequence[Queue]) -> int:
         return sum(queue in self._keepers for queue in queues)
 
@@ -332,11 +352,15 @@ class Ownership:
         begin = self._begin(record, queue)
         if begin is None:
             return
-        with suppress(RetryError, UnknownOutcome):  # the cell is read again, and tells
+        try:
             keeper = await take(self._cells, self._member, self._key(self._group, *queue), begin=begin, found=found)
-            if keeper is not None:
-                self._keepers[queue] = keeper
-                self._untold[queue] = keeper
+        except (RetryError, UnknownOutcome):
+            self._doubtful[queue] = found.version if found is not None else None  # it may have been carried out, or be so later
+            return
+        self._doubtful.pop(queue, None)
+        if keeper is not None:
+            self._keepers[queue] = keeper
+            self._untold[queue] = keeper
 
     def _expect(
         self, lacking: Sequence[tuple[frozenset[str], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]

@@ -133,7 +133,7 @@ class Fleet:
     def __init__(
         self, seed: int | str, habits: Habits | None = None, *, plan: FaultPlan | None = None, network: Network | None = None
     ) -> None:
-        self.kernel = Kernel(seed, max_steps=3_000_000)
+        self.kernel = Kernel(seed, max_steps=1_500_000)
         self.habits = habits or Habits()
         self.table = self.kernel.table(plan=plan, network=network or CALM_NETWORK)
         self.ledger = Ledger(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,24 +11,19 @@ import pytest
 
 from penstock.coordinator.lease import IDLE_AFTER_S, LEASE_IDLE_S, MARGIN
 from tests.figures import FIGURES
-from tests.simulation.faults import Fault, RandomFaults
-from tests.simulation.kernel import Kernel
-from tests.simulation.leases import Fleet, Habits, Machine, Take
-from tests.simulation.table import CALM_NETWORK, CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
+from tests.simulation.faults import Fault
+from tests.simulation.lease_scenarios import LATENCIES, attacked, takes_since
+from tests.simulation.leases import Fleet, Habits, Machine
+from tests.simulation.table import CALM_NETWORK
 
 pytestmark = [pytest.mark.simulation]
 
-LATENCIES = {"sqlite": SQLITE_MS, "dynamodb": DYNAMODB_MS, "s3": CELLS_ON_S3_MS}
 SEEDS = 24
 BLOCKS = 2
 
 
 def check(fleet: Fleet) -> None:
     assert not fleet.wrong, "\n".join([*fleet.wrong[:10], f"seed {fleet.kernel.seed!r}"])
-
-
-def takes_since(fleet: Fleet, since_s: float) -> list[Take]:
-    return [take for take in fleet.ledger.takes if take.at_s > since_s]
 
 
 async def gathered(fleet: Fleet, machines: int) -> list[Machine]:
@@ -217,70 +211,6 @@ def test_many_watch_their_neighbours_only() -> None:
 
 
 # --- Everything at once ---------------------------------------------------------------------------------------------------------
-
-
-def attacked(seed: int) -> Fleet:
-    """A fleet under faults of the table, crashes, pauses, suspends and deploys; then quiet, in which it must come to an even share."""
-    rng = random.Random(f"attacked/{seed}")
-    kernel = Kernel(f"leases/{seed}")
-    network = replace(TABLE_NETWORK, latency_ms=rng.choice(list(LATENCIES.values())), pause_s=(0.05, 40.0))
-    plan = RandomFaults.swarm(kernel.rng, rate=rng.choice([0.0, 0.02, 0.1]))
-    lease_s = rng.choice([1.0, 5.0, 5.0, 15.0])
-    habits = Habits(
-        machines=rng.randint(2, 5),
-        queues=rng.choice([{"orders": 1}, {"orders": 5}, {"orders": 4, "refunds": 3}]),
-        lease_s=lease_s,
-        drift=0.05,
-        work_s=(0.005, rng.choice([0.1, 2.0])),
-        rest_s=rng.choice([0.1, 1.0, 10.0]),
-        gap=rng.choice([0.0, 0.0, 0.02]),
-    )
-    fleet = Fleet(f"leases/{seed}", habits, plan=plan, network=network)
-
-    async def strike() -> None:
-        while True:
-            await asyncio.sleep(rng.expovariate(1 / (3 * lease_s)))
-            machine = rng.choice(fleet.machines)
-            process = machine.process
-            if process is None or process.crashed:
-                continue
-            match rng.randrange(6):
-                case 0:
-                    process.crash()
-                case 1:
-                    process.pause(lease_s * rng.uniform(0.1, 4))
-                case 2:
-                    process.suspend(lease_s * rng.uniform(0.1, 4))
-                case 3:
-                    process.step_clock(rng.randint(-3_600_000, 3_600_000))
-                case _:
-                    deploys.append(asyncio.ensure_future(machine.deploy()))
-
-    deploys: list[asyncio.Task[None]] = []
-
-    async def main() -> None:
-        await fleet.found()
-        for _ in range(habits.machines):
-            fleet.machine()
-        blows = asyncio.ensure_future(strike())
-        await asyncio.sleep(30 * lease_s)
-        blows.cancel()
-        fleet.end_faults()
-        await asyncio.sleep(max(40.0, 4 * lease_s))  # until the last pause is over
-        await fleet.until("even in quiet", fleet.is_even, within_s=3 * lease_s + 10)
-        await asyncio.sleep(2 * lease_s)  # until whoever slept knows that it was replaced, and has come again
-        await fleet.until("even again", fleet.is_even, within_s=10)
-        quiet_s = fleet.now_s
-        await asyncio.sleep(10 * lease_s)
-        if restless := takes_since(fleet, quiet_s):
-            fleet.blame(f"taken in quiet: {restless}")
-        for machine in fleet.machines:
-            await machine.stop("leave")
-        if any(fleet.owners().values()):
-            fleet.blame(f"still owned when all had left: {fleet.owners()}")
-
-    fleet.kernel.run(main())
-    return fleet
 
 
 @pytest.fixture(scope="module")

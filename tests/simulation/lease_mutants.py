@@ -1,0 +1,105 @@
+"""The leases with one guard removed, by replacing one function from the tests' side, as `mutants` does it with the log.
+
+Every mutant passes a run in which nothing fails, and is caught by a `skirmish`: so the guard is needed, and would be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.coordinator import watch as watch_module
+from penstock.coordinator.keys import WORKERS
+from penstock.coordinator.session import Member, Session
+from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.tables.memory import MemoryTable
+from penstock.coordinator.watch import Watch
+from tests.simulation.patches import Patch, attribute
+from tests.simulation.process import SimClock
+from tests.simulation.table import SimTableClient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseMutant:
+    """One guard less."""
+
+    guard: str
+    """What it lacks."""
+    patch: Patch
+    seeds: tuple[int, ...] = ()
+    """Of the skirmish, that catch it."""
+
+
+def _unconditional_heartbeats(put: Callable[..., Any]) -> Callable[..., Any]:
+    """A heartbeat is written over whatever stands there, as if leases were kept by a clock alone."""
+
+    async def effect(memory: MemoryTable, key: str, data: bytes) -> CellVersion:
+        standing = await memory.get(key)
+        return await memory.put(key, data, expected=standing.version if standing is not None else None)
+
+    async def blind(client: SimTableClient, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        if not key.startswith(WORKERS):
+            version: CellVersion = await put(client, key, data, expected=expected)
+            return version
+        return await client._connection.call("put", key, lambda memory: effect(memory, key, data), data, conditional=True)
+
+    return blind
+
+
+def _counting_from_the_answer(adopt: Callable[..., None]) -> Callable[..., None]:
+    def adopted(session: Session, stored: Any) -> None:
+        session._sent_s = dict.fromkeys(session._sent_s, session._clock.monotonic_s())
+        adopt(session, stored)
+
+    return adopted
+
+
+def _fencing_nobody(_: object) -> Callable[..., Any]:
+    async def fence(watch: Watch, owner: str) -> bool:
+        return watch.is_dead(owner)
+
+    return fence
+
+
+def _impatient(_: object) -> Callable[..., bool]:
+    """Dead is whose heartbeat was not renewed in a third of the lease and a bit, by the number that was seen."""
+
+    def is_expired(sighting: Any, now_s: float) -> bool:
+        return bool(now_s - sighting.since_s > sighting.lease_ms / 1000 * 0.5)
+
+    return is_expired
+
+
+LEASE_MUTANTS: dict[str, LeaseMutant] = {
+    "revival": LeaseMutant(
+        guard="a renewal is conditional on the one before, so that it never writes over a fence",
+        patch=attribute(SimTableClient, "put", _unconditional_heartbeats),
+        seeds=(3, 4, 5),
+    ),
+    "deadline": LeaseMutant(
+        guard="nothing is started past the deadline",
+        patch=attribute(Member, "may_start", lambda _: lambda member: not member._over),
+        seeds=(0, 2, 4),
+    ),
+    "from the answer": LeaseMutant(
+        guard="a lease counts from the request",
+        patch=attribute(Session, "_adopt", _counting_from_the_answer),
+        seeds=(39, 42, 9),
+    ),
+    "fence": LeaseMutant(
+        guard="who takes from the dead fences them first",
+        patch=attribute(Watch, "fence", _fencing_nobody),
+        seeds=(0, 1),
+    ),
+    "patience": LeaseMutant(
+        guard="who watches waits for the whole lease and the margin",
+        patch=attribute(watch_module, "is_expired", _impatient),
+        seeds=(6, 8),
+    ),
+    "suspend": LeaseMutant(
+        guard="the clock that leases are counted on goes on while the machine is suspended",
+        patch=attribute(SimClock, "monotonic_s", lambda _: lambda clock: clock.boot_s + clock._loop.time()),
+        seeds=(2, 4, 7),
+    ),
+}

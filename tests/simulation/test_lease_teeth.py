@@ -1,0 +1,56 @@
+"""Leases: without any one guard a run goes wrong that goes right with it; and no single fault of any request does."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.simulation.faults import Call, Fault, ScriptedFaults, Where, single_faults
+from tests.simulation.lease_mutants import LEASE_MUTANTS
+from tests.simulation.lease_scenarios import calm, skirmish
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow]
+
+OTHERS = 60
+"""So many further seeds are tried before a mutant counts as unnoticed."""
+SAMPLE = 60
+"""Of all single faults."""
+
+
+@pytest.mark.parametrize("name", LEASE_MUTANTS)
+def test_a_missing_guard_is_noticed(name: str) -> None:
+    mutant = LEASE_MUTANTS[name]
+    seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
+    with mutant.patch():
+        caught = next((seed for seed in seeds if skirmish(seed).wrong), None)
+    assert caught is not None, f"it goes unnoticed that {mutant.guard}"
+    assert not skirmish(caught).wrong, "it goes wrong with every guard in place"
+
+
+@pytest.mark.parametrize("name", LEASE_MUTANTS)
+def test_a_calm_run_does_not_need_it(name: str) -> None:
+    with LEASE_MUTANTS[name].patch():
+        assert not calm(1).wrong
+
+
+@pytest.fixture(scope="module")
+def calls() -> list[Call]:
+    """Every request of a run in which machines join, are deployed and leave."""
+    return [call for call in calm(1).table.calls if call.process != "founder"]
+
+
+def test_no_single_fault_of_any_request_goes_wrong(calls: list[Call]) -> None:
+    script = list(single_faults(calls))
+    assert len({fault for _, fault in script}) == len(Fault)
+    wrong: list[str] = []
+    for where, fault in random.Random("a sample of single faults").sample(script, SAMPLE):
+        wrong += _played(where, fault)
+    assert not wrong, "\n".join(wrong)
+
+
+def _played(where: Where, fault: Fault) -> list[str]:
+    plan = ScriptedFaults([(where, fault)])
+    fleet = calm(1, plan=plan)
+    assert plan.done, f"{where} met no request"
+    return [f"{fault.value} at request {where.occurrence} of {where.process}: {one}" for one in fleet.wrong]
