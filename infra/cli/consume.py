@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -26,6 +27,8 @@ from .values import Duration, Position
 
 if TYPE_CHECKING:
     from ...ends import PushConsumer
+
+log = logging.getLogger("penstock.cli")
 
 _DEFAULTS = PushOptions()
 _NO_TIME = timedelta(0)
@@ -254,6 +257,7 @@ def _served(metrics: MemoryMetrics, port: int | None) -> AbstractContextManager[
 @contextmanager
 def _closing(metrics: MemoryMetrics, port: int) -> Iterator[None]:
     server = serve_prometheus(metrics, port=port)
+    log.info("metrics are served on port %d", server.port, extra={"fields": {"port": server.port}})
     try:
         yield
     finally:

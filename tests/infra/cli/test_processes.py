@@ -8,13 +8,16 @@ import resource
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from penstock import connect
+from penstock import Message, connect
+from tests.consumers.heard import Heard
+from tests.lakes import send_all
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -172,3 +175,88 @@ def test_standard_streams_that_are_full_or_closed_are_told(lake: Path, redirecti
     assert (ended.returncode, said in ended.stderr) == (code, True), ended
     assert "report it" not in ended.stderr
     assert "Exception ignored" not in ended.stderr
+
+
+# --- penstock consume ------------------------------------------------------------------------------------------------------------------
+
+
+def read_json(process: subprocess.Popen[bytes]) -> dict[str, object]:
+    assert process.stdout is not None
+    found: dict[str, object] = json.loads(process.stdout.readline())
+    return found
+
+
+def produce(lake: Path, count: int) -> None:
+    with connect(lake) as opened:
+        send_all(opened, [Message.json({"n": n}) for n in range(count)])
+
+
+def consumed_next(lake: Path) -> tuple[int, int]:
+    """Offset and delivery attempt of the message that the group is given first now."""
+    heard = Heard()
+    with connect(lake) as opened, opened.push_consumer("orders", group="g", listener=heard):
+        heard.until_done(1)
+    return heard.begun[0].offset, heard.begun[0].delivery_attempt
+
+
+def held(tmp_path: Path) -> str:
+    """A command that says it has started, and ends when it may."""
+    return f"echo $$ >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_worker_that_is_stopped_lets_its_command_end_acknowledges_and_starts_no_other(
+    start: Start, lake: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    produce(lake, 3)
+    worker = start("consume", "orders", "--group", "g", "--exec", held(tmp_path))
+    wait_until((tmp_path / "begun").exists, "the command runs")
+    worker.send_signal(number)
+    with connect(lake, read_only=True) as opened:
+        wait_until(lambda: not opened.describe_group("g").members, "the worker leaves")
+        assert worker.poll() is None, "it waits for the command"
+        (tmp_path / "go").touch()
+        assert worker.wait(20) == code
+        (queue,) = opened.describe_group("g").queues
+    begun = len((tmp_path / "begun").read_text().split())
+    assert (queue.floor, queue.in_flight, queue.owner) == (begun, 0, "")
+
+
+def test_a_second_signal_does_not_wait_and_kills_the_command(start: Start, lake: Path, tmp_path: Path) -> None:
+    produce(lake, 1)
+    worker = start("consume", "orders", "--group", "g", "--exec", held(tmp_path))
+    begun = tmp_path / "begun"
+    wait_until(lambda: begun.exists() and begun.read_text().strip(), "the command runs")
+    worker.send_signal(signal.SIGTERM)
+    with connect(lake, read_only=True) as opened:
+        wait_until(lambda: not opened.describe_group("g").members, "the worker leaves")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(20) == 143
+    command = int(begun.read_text())
+    with pytest.raises(ProcessLookupError):
+        wait_until(lambda: os.kill(command, 0), "the command has ended")
+    assert consumed_next(lake) == (0, 2)
+
+
+def test_what_could_not_be_printed_is_not_acknowledged_and_comes_again_as_new(start: Start, lake: Path) -> None:
+    produce(lake, 1)
+    worker = start("consume", "orders", "--group", "g", "--json")
+    assert read_json(worker)["offset"] == 0
+    assert worker.stdout is not None
+    worker.stdout.close()
+    produce(lake, 1)
+    assert worker.wait(20) == 141
+    assert consumed_next(lake) == (1, 1)
+
+
+def test_a_worker_serves_its_metrics_and_logs_as_json(start: Start, lake: Path) -> None:
+    produce(lake, 1)
+    worker = start("consume", "orders", "--group", "g", "--json", "--metrics-port", "0", "--log-format", "json")
+    assert worker.stderr is not None
+    port = json.loads(worker.stderr.readline())["port"]
+    assert read_json(worker)["offset"] == 0
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        shown = answer.read().decode()
+    assert 'rocketmq_consumer_connections{consumer_group="g"} 1.0' in shown
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(20) == 143
