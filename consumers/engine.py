@@ -34,6 +34,10 @@ class PushSurroundings(Surroundings):
 
     start: Callable[[QueueEngine, Sequence[Run]], None]
     """Give runs to the executor."""
+    abandoned: Callable[[QueueEngine, Sequence[Run]], None]
+    """Tell of runs whose results count no more, and whose handlers may still run."""
+    returned: Callable[[Run], None]
+    """Tell that nothing of a run is running any more."""
     failures: FailureLog
 
 
@@ -49,6 +53,7 @@ class QueueEngine(QueueLife[Schedule]):
     def _abandon(self) -> None:
         for run in self.schedule.running:
             run.cancelled = True
+        self._around.abandoned(self, list(self.schedule.running))
 
     def _load(self, schedule: Schedule, rows: pa.RecordBatch, start: int) -> None:
         self.ages.forget(standing(self.keeper.cell).first_unsettled)
@@ -66,6 +71,7 @@ class QueueEngine(QueueLife[Schedule]):
         """A run got on, or ended."""
         if run.ended:
             self._around.worker.finished(len(run.messages))
+            self._around.returned(run)
             # A batch is one call; of single messages those that are done were called first.
             good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
             self._counters.succeeded_ms.observe_all(1000 * took_s for took_s in run.took_s[:good])

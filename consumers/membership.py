@@ -171,10 +171,11 @@ class Membership:
     async def give_up(self) -> None:
         """Begin to leave: take nothing more, and drain."""
         self.leaving = True
-        if self._ownership is not None:
+        ownership = self._ownership
+        if ownership is not None:
             with suppress(RetryError, UnknownOutcome, LeaseLost):
-                await self._ownership.give_up()
-            self._ownership.wake()
+                await ownership.give_up()
+            ownership.wake()
 
     def fail(self, error: PenstockError) -> None:
         """End with an error, at the next round."""

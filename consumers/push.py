@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,6 +23,7 @@ from .lanes import Run
 from .limits import Limits
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, Sample
+from .older import OlderHandlers
 from .queue_life import QueueLife
 from .standing import standing
 from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
@@ -103,10 +103,8 @@ class PushConsumer:
         self._executor: Executor | None = None
         self._engines: dict[tuple[str, int], QueueEngine] = {}
         self._lives: dict[asyncio.Task[None], tuple[str, int]] = {}
-        self._hung: dict[Run, tuple[str, int, str | None]] = {}
-        self._held: dict[tuple[str, int, str | None], deque[tuple[QueueEngine, Run]]] = {}
+        self._older: OlderHandlers | None = None
         self._failures = FailureLog(group)
-        self._orderly = True
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
@@ -124,7 +122,7 @@ class PushConsumer:
         except BaseException:
             await self._membership.end()
             raise
-        self._orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
+        orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
         batches = self._options.batch is not None
         clock = self._runtime.clock
         if is_coroutine_function(self._listener):
@@ -133,6 +131,7 @@ class PushConsumer:
             self._executor = Threads(
                 self._listener, batches=batches, threads=self._options.threads, clock=clock, name=f"penstock-{self.group}"
             )
+        self._older = OlderHandlers(self._executor, orderly=orderly)
         self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
 
@@ -240,6 +239,8 @@ class PushConsumer:
             worker=self._worker,
             member=self._membership.member,
             start=self._start,
+            abandoned=self._abandoned,
+            returned=self._returned,
             room=self._room,
             failures=self._failures,
             freed=self._freed,
@@ -269,17 +270,16 @@ class PushConsumer:
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
     def _start(self, engine: QueueEngine, runs: Sequence[Run]) -> None:
-        assert self._executor is not None, "it was started"
-        if not self._hung or not self._orderly:
-            self._executor.start(engine, runs)
-            return
-        busy = set(self._hung.values())
-        for run in runs:
-            lane = (engine.topic, engine.queue, run.messages[0].message_group)
-            if lane in busy:
-                self._held.setdefault(lane, deque()).append((engine, run))
-            else:
-                self._executor.start(engine, (run,))
+        assert self._older is not None, "it was started"
+        self._older.start(engine, runs)
+
+    def _abandoned(self, engine: QueueEngine, runs: Sequence[Run]) -> None:
+        if self._older is not None:
+            self._older.add(engine, runs)
+
+    def _returned(self, run: Run) -> None:
+        if self._older is not None:
+            self._older.ended(run)
 
     def _room(self, engine: QueueLife[Any]) -> tuple[int, int]:
         """What a queue may fetch: its part of the caches, and half of what the others leave."""
@@ -301,24 +301,23 @@ class PushConsumer:
                 engine.feed()
 
     async def _time_out(self) -> None:
-        """Give up handlers that run too long; let go of lanes whose handlers have returned."""
+        """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
             await asyncio.sleep(min(1.0, timeout_s / _ROUNDS_PER_TIMEOUT))
             assert self._executor is not None, "it was started"
+            assert self._older is not None, "it was started"
             before_s = self._runtime.clock.monotonic_s() - timeout_s
+            reason = f"its handler ran longer than {timeout_s:g} s"
+            self._older.time_out(before_s, reason)
             for engine in list(self._engines.values()):
-                for run in engine.time_out(before_s, f"its handler ran longer than {timeout_s:g} s"):
-                    self._hung[run] = (engine.topic, engine.queue, run.messages[0].message_group)
+                late = engine.time_out(before_s, reason)
+                self._older.add(engine, late)
+                for run in late:
                     self._executor.gave_up(run)
-            for run in [run for run in self._hung if run.ended]:
-                lane = self._hung.pop(run)
-                if lane not in self._hung.values():
-                    for engine, held in self._held.pop(lane, ()):
-                        self._executor.start(engine, (held,))
-            if len(self._hung) > _HUNG_MAX:
+            if self._older.hung > _HUNG_MAX:
                 self._membership.fail(
-                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=len(self._hung))
+                    ClosedError("too many handlers hang", operation="consume", object=self.group, observed=self._older.hung)
                 )
 
     # --- What operators see -------------------------------------------------------------------------------------------------------

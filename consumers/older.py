@@ -1,0 +1,71 @@
+"""Handlers that still run though what they say counts no more: they ran too long, or their queue was reset, or lost.
+
+In an ORDERLY group nothing of the message groups that they were given is started in this process before they have returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from .executor import Executor
+from .lanes import Run
+
+if TYPE_CHECKING:
+    from .engine import QueueEngine
+
+_Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
+
+
+class OlderHandlers:
+    """Of one consumer."""
+
+    def __init__(self, executor: Executor, *, orderly: bool) -> None:
+        self._executor = executor
+        self._orderly = orderly
+        self._lanes: dict[Run, _Lanes] = {}
+        self._held: list[tuple[QueueEngine, Run]] = []
+        """What waits for them."""
+
+    @property
+    def hung(self) -> int:
+        """How many of them ran too long."""
+        return sum(run.timed_out_at is not None for run in self._lanes)
+
+    def start(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+        """Let the executor have these, each as soon as nobody older runs for its message groups."""
+        if not self._lanes or not self._orderly:
+            self._executor.start(engine, runs)
+            return
+        busy = frozenset[tuple[str, int, str | None]]().union(*self._lanes.values())
+        for run in runs:
+            if busy.isdisjoint(_lanes_of(engine, run)):
+                self._executor.start(engine, (run,))
+            else:
+                self._held.append((engine, run))
+
+    def add(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
+        """Take runs whose results count no more."""
+        held = {run for _, run in self._held}
+        for run in runs:
+            if not run.ended and run not in held:
+                self._lanes[run] = _lanes_of(engine, run)
+
+    def time_out(self, before_s: float, reason: str) -> None:
+        """Give up those that were started before then."""
+        for run in self._lanes:
+            if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None:
+                run.time_out(reason)
+                self._executor.gave_up(run)
+
+    def ended(self, run: Run) -> None:
+        """One has returned: let go of what waited for it alone."""
+        if self._lanes.pop(run, None) is None:
+            return
+        held, self._held = self._held, []
+        for engine, waiting in held:
+            self.start(engine, (waiting,))
+
+
+def _lanes_of(engine: QueueEngine, run: Run) -> _Lanes:
+    return frozenset((engine.topic, engine.queue, message.message_group) for message in run.messages)
