@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,7 +21,7 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.offsets import Settled
-from ..log.errors import CallError, ClosedError, InvalidArgument, PenstockError
+from ..log.errors import CallError, ClosedError, InvalidArgument, PenstockError, unforeseen
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView, views
@@ -48,7 +48,21 @@ class _Owned:
     keeper: QueueKeeper
     position: int
     """The next offset to be handed out."""
+    generation: int
+    """In which it got there: after a reset that counts no more."""
     obeyed: GroupRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one queue that may be handed out."""
+
+    queue: Queue
+    owned: _Owned
+    start: int
+    end: int
+    kept: pa.RecordBatch
+    """Without what the group's filter leaves out."""
 
 
 class PullConsumer:
@@ -70,12 +84,15 @@ class PullConsumer:
         queues: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.group = group
+        self._lake = lake
+        self._assigned = queues
         self._coordination = coordination
         self._membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated, assigned=queues)
         self._owned: dict[Queue, _Owned] = {}
         self._turn: deque[Queue] = deque()
         self._record: GroupRecord | None = None
         self._moved = asyncio.Event()
+        self._committing = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.error: PenstockError | None = None
@@ -86,22 +103,39 @@ class PullConsumer:
     async def start(self) -> None:
         """Join the group. Raises before anything is read when topic, group or settings do not fit."""
         try:
+            await self._check_assigned()
             self._record = await self._membership.begin()
+            if self._closing is not None:
+                raise ClosedError("the consumer was closed while it was being opened", operation="pull", object=self.group)
         except BaseException:
             await self._membership.end()
             raise
         self._loop = asyncio.ensure_future(self._run())
 
+    async def _check_assigned(self) -> None:
+        for topic, numbers in (self._assigned or {}).items():
+            count = (await self._lake.topic(topic)).settings.queues
+            if outside := [number for number in numbers if number >= count]:
+                raise InvalidArgument(
+                    "the topic has no such queue",
+                    operation="pull",
+                    object=topic,
+                    expected=f"queues below {count}",
+                    observed=", ".join(map(str, outside)),
+                )
+
     async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Give back the queues and leave the group. What was not committed is not settled."""
+        """Give back the queues and leave the group. What was not committed is not settled.
+
+        After ``timeout`` it waits no longer for the table, and others take the queues when the lease is over. Raises what ended it by itself.
+        """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
-        await asyncio.wait((self._closing,), timeout=None if timeout is None else timeout.total_seconds())
-        if self._closing.done():
-            self._closing.result()
-        elif self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        if timeout is not None:
+            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+            if not self._closing.done() and self._loop is not None:
+                self._loop.cancel()
+        await asyncio.shield(self._closing)
 
     @property
     def closed(self) -> bool:
@@ -116,7 +150,8 @@ class PullConsumer:
     async def _close(self) -> None:
         if self._loop is None:
             return
-        await self._membership.give_up()
+        if not self._loop.done():
+            await self._membership.give_up()
         await asyncio.gather(self._loop, return_exceptions=True)
         if self.error is not None:
             raise self.error
@@ -137,6 +172,9 @@ class PullConsumer:
         except PenstockError as error:
             log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
             self.error = error
+        except Exception as error:
+            log.exception("the consumer of group %s ends", self.group)
+            self.error = unforeseen(error, operation="pull")
         finally:
             self._owned.clear()
             self._moved.set()
@@ -159,16 +197,15 @@ class PullConsumer:
             return
         self._check_plain(queue, cell)
         self._membership.feed(queue[0]).attach(queue[1])
-        self._owned[queue] = _Owned(keeper, cell.settled.floor, record)
+        self._owned[queue] = _Owned(keeper, cell.settled.floor, cell.generation, record)
         self._turn.append(queue)
         self._moved.set()
 
     async def _obey(self, queue: Queue, owned: _Owned, record: GroupRecord) -> None:
-        before = owned.keeper.cell
         with suppress(OwnershipLost):
             cell = await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
-            if cell.generation != before.generation:
-                owned.position = cell.settled.floor
+            if cell.generation != owned.generation:
+                owned.position, owned.generation = cell.settled.floor, cell.generation
                 self._moved.set()
             owned.obeyed = record
 
@@ -206,33 +243,32 @@ class PullConsumer:
         Raises `InvalidArgument` for a bad number, `ClosedError`, `OffsetOutOfRange` when retention took what is next (seek on), what made
         reading impossible, and why the consumer ended by itself.
         """
-        found: list[MessageView] = []
-        for queue, rows in await self._rows(max_messages, timeout):
-            found += views(queue[0], rows, epoch=self._owned[queue].keeper.epoch if queue in self._owned else 0)
-        return found
+        parts = await self._parts(max_messages, timeout)
+        return [one for part in parts for one in views(part.queue[0], part.kept, epoch=part.owned.keeper.epoch)]
 
     async def poll_arrow(
         self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
         """The same as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
-        return [(queue[0], rows) for queue, rows in await self._rows(max_messages, timeout)]
+        return [(part.queue[0], part.kept) for part in await self._parts(max_messages, timeout)]
 
-    async def _rows(self, max_messages: int, timeout: timedelta) -> list[tuple[Queue, pa.RecordBatch]]:
+    async def _parts(self, max_messages: int, timeout: timedelta) -> list[_Part]:
         if not is_positive(max_messages):
             raise InvalidArgument("max_messages must be a positive whole number", operation="poll", observed=max_messages)
         until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
+        await asyncio.sleep(0)  # whoever polls in a loop lets the lease be renewed, also when all comes from memory
         while True:
             self._check_open()
             self._moved.clear()
-            if found := await self._take(max_messages):
+            if found := self._handed_out(await self._look(max_messages)):
                 return found
             left_s = until_s - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self._wait(left_s):
                 return []
 
-    async def _take(self, left: int) -> list[tuple[Queue, pa.RecordBatch]]:
+    async def _look(self, left: int) -> list[_Part]:
         """What is there now, queue by queue, beginning behind the one that was served last."""
-        found = []
+        found: list[_Part] = []
         for _ in range(len(self._turn)):
             if left <= 0 or not self._turn:
                 break
@@ -242,15 +278,31 @@ class PullConsumer:
             start, feed = owned.position, self._membership.feed(queue[0])
             if owned.keeper.ended.is_set() or feed.next_offset(queue[1]) <= start:
                 continue
-            rows = await feed.fetch(queue[1], start, rows_max=left, bytes_max=_FETCH_BYTES_MAX)
-            if rows is None or self._owned.get(queue) is not owned or owned.position != start or owned.keeper.ended.is_set():
-                continue
-            owned.position = start + rows.num_rows
-            kept = TagFilter.parse(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
-            if kept.num_rows:
-                found.append((queue, kept))
+            try:
+                rows = await feed.fetch(queue[1], start, rows_max=left, bytes_max=_FETCH_BYTES_MAX)
+            except PenstockError:
+                if self._owned.get(queue) is not owned:
+                    continue  # it went to another owner meanwhile
+                if not found:
+                    raise
+                self._turn.rotate(1)  # what was found is handed out first, and the next poll meets this at once
+                break
+            if rows is not None:
+                kept = TagFilter.parse(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
+                found.append(_Part(queue, owned, start, start + rows.num_rows, kept))
                 left -= kept.num_rows
         return found
+
+    def _handed_out(self, found: list[_Part]) -> list[_Part]:
+        """What goes to the caller, now: only from here on `commit` settles it. Nothing waits between this and the caller."""
+        handed = []
+        for part in found:
+            owned = part.owned
+            if self._owned.get(part.queue) is owned and owned.position == part.start and not owned.keeper.ended.is_set():
+                owned.position = part.end
+                if part.kept.num_rows:
+                    handed.append(part)
+        return handed
 
     async def _wait(self, seconds: float) -> bool:
         """Whether something may have come in time."""
@@ -289,23 +341,28 @@ class PullConsumer:
     async def commit(self) -> None:
         """Settle all that was handed out: durable when this returns. After a `seek` back, the group goes back as by a reset.
 
-        Raises `OwnershipLost` when some of its queues have another owner by now; what was handed out of those comes again, there.
+        What was handed out before an operator's reset is not settled by it. Raises `OwnershipLost` when some of its queues have another owner
+        by now; what was handed out of those comes again, there.
         """
         self._check_open()
-        behind = {queue: owned for queue, owned in self._owned.items() if owned.position != owned.keeper.cell.settled.floor}
-        ends = await asyncio.gather(*(self._commit(queue, owned) for queue, owned in behind.items()), return_exceptions=True)
+        async with self._committing:
+            owned_now = list(self._owned.items())
+            ends = await asyncio.gather(*(self._commit(queue, owned) for queue, owned in owned_now), return_exceptions=True)
         for end in ends:
             if end is not None:
                 raise end
 
     async def _commit(self, queue: Queue, owned: _Owned) -> None:
-        position = owned.position
-        if position > owned.keeper.cell.settled.floor:
-            await owned.keeper.change(lambda cell: replace(cell, settled=Settled(max(position, cell.settled.floor))))
+        position, generation, cell = owned.position, owned.generation, owned.keeper.cell
+        if cell.generation != generation or position == cell.settled.floor:
+            return
+        if position > cell.settled.floor:
+            await owned.keeper.change(lambda cell: _settled(cell, generation, position))
             return
         topic = self._membership.feed(queue[0]).topic
         life, count = topic.tail.state.created_entry, topic.settings.queues
         record = await self._coordination.groups.reset(self.group, queue[0], life, count, {queue[1]: position})
+        owned.generation = record.positions[queue[0]].generations[queue[1]]
         await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
 
     def _own_queue(self, topic: str, queue: int) -> _Owned:
@@ -326,8 +383,18 @@ class PullConsumer:
         if self._loop is None or self._closing is not None:
             raise ClosedError("the consumer is closed", operation="poll", object=self.group)
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
+        if self._loop is None:
+            await self.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:
+    """The cell with all below ``position`` settled, unless it was reset meanwhile."""
+    return cell if cell.generation != generation else replace(cell, settled=Settled(max(position, cell.settled.floor)))

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.consumers.feed import Feed
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import GroupMixed, PullConsumer
 from penstock.coordinator.cell import State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.commands import caught_up
 from penstock.coordinator.keys import queue_key
 from penstock.log import InvalidArgument, Message, TopicSettings
-from penstock.log.errors import ClosedError
+from penstock.log.errors import ClosedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
 
 SOON = timedelta(seconds=20)
@@ -190,6 +192,102 @@ def test_a_group_with_messages_tracked_by_themselves_cannot_be_pulled() -> None:
                 await polled(consumer, 1)
             with pytest.raises(GroupMixed):
                 await consumer.close()
+
+    run(work())
+
+
+def test_what_was_fetched_before_an_error_is_handed_out_first_so_that_no_commit_passes_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 8)
+            consumer = await opened(lake)
+            while len(consumer.assignment) < 2:
+                await consumer.poll(1, timeout=NOW)
+            for queue in (0, 1):
+                await consumer.seek("orders", queue, 0)
+            fetch, asked = Feed.fetch, list[int]()
+
+            async def failing(feed: Feed, queue: int, start: int, **how: int) -> Any:
+                asked.append(queue)
+                if len(set(asked)) == 2 and queue == asked[-1] != asked[0]:
+                    raise StoreUnavailable("no answer", operation="fetch", object=str(queue))
+                return await fetch(feed, queue, start, **how)
+
+            monkeypatch.setattr(Feed, "fetch", failing)
+            found = await consumer.poll(timeout=NOW)
+            assert [message.offset for message in found] == [0, 1, 2, 3]
+            with pytest.raises(StoreUnavailable):
+                await consumer.poll(timeout=NOW)
+            monkeypatch.undo()
+            await consumer.commit()
+            assert [consumer.committed("orders", queue) for queue in (asked[0], asked[1])] == [4, 0]
+            assert len(await polled(consumer, 4)) == 4
+            await consumer.close()
+
+    run(work())
+
+
+def test_a_poll_that_is_given_up_hands_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 8)
+            consumer = await opened(lake)
+            while len(consumer.assignment) < 2:
+                await consumer.poll(1, timeout=NOW)
+            for queue in (0, 1):
+                await consumer.seek("orders", queue, 0)
+            fetch, second = Feed.fetch, asyncio.Event()
+            asked: list[int] = []
+
+            async def hanging(feed: Feed, queue: int, start: int, **how: int) -> Any:
+                asked.append(queue)
+                if len(asked) == 2:
+                    second.set()
+                    await asyncio.Event().wait()
+                return await fetch(feed, queue, start, **how)
+
+            monkeypatch.setattr(Feed, "fetch", hanging)
+            polling = asyncio.ensure_future(consumer.poll(timeout=SOON))
+            await second.wait()
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            await consumer.commit()
+            assert [consumer.committed("orders", queue) for queue in (0, 1)] == [0, 0]
+            assert sorted(await polled(consumer, 8)) == list(range(8))
+            await consumer.close()
+
+    run(work())
+
+
+def test_what_was_handed_out_before_a_reset_is_not_committed_after_it() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 10, queues=1)
+            consumer = await opened(lake)
+            await polled(consumer, 10)
+            owned = consumer._owned["orders", 0]
+            await lake.reset_offsets("orders", "audit", 6)
+            record = await lake.coordination.groups.get("audit")
+            carrying_out = asyncio.ensure_future(owned.keeper.change(lambda cell: caught_up(cell, record, "orders", 0)))
+            await asyncio.gather(carrying_out, consumer.commit())
+            assert owned.keeper.cell.settled.floor == 6
+            await consumer.commit()
+            assert owned.keeper.cell.settled.floor == 6
+            assert await polled(consumer, 4) == [6, 7, 8, 9]
+            await consumer.close()
+
+    run(work())
+
+
+def test_queues_that_do_not_exist_are_not_waited_for() -> None:
+    async def work() -> None:
+        async with lake_of(MemoryStore()) as lake:
+            await filled(lake, 1, queues=2)
+            with pytest.raises(InvalidArgument, match=r"no such queue.*orders") as caught:
+                await opened(lake, queues={"orders": [1, 2]})
+            assert (caught.value.expected, caught.value.observed) == ("queues below 2", "2")
 
     run(work())
 
