@@ -16,7 +16,9 @@ from .living import WorkerSeen, WorkerState
 from .operators import Operators
 from .parked import ParkedGroup
 from .retry import RetryPolicy, Schedule
+from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
+from .upkeep import Upkeep
 
 __all__ = [
     "ATTEMPTS_DEFAULT",
@@ -32,15 +34,18 @@ __all__ = [
     "Operators",
     "OwnershipLost",
     "ParkedGroup",
+    "Part",
     "QueueStanding",
     "RetryPolicy",
     "Schedule",
     "TableMismatch",
     "TableNotFound",
+    "Upkeep",
     "WorkerSeen",
     "WorkerState",
     "check_coordination",
     "create_table",
     "open_coordination",
     "open_table",
+    "run_roles",
 ]

@@ -11,6 +11,7 @@ a full producer raises `BackPressureError`; ``await producer.wait_for_room()`` w
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +30,35 @@ from penstock.coordinator import (
     GroupSettings,
     Operators,
     ParkedGroup,
+    Part,
     RetryPolicy,
+    Upkeep,
     WorkerSeen,
     check_coordination,
     open_coordination,
+    run_roles,
 )
-from penstock.log import ClosedError, InvalidArgument, ObjectStore, Position, Producer, Reader, Runtime, TopicSettings, open_store
+from penstock.log import (
+    ClosedError,
+    InvalidArgument,
+    ObjectStore,
+    PenstockError,
+    Position,
+    Producer,
+    Reader,
+    Runtime,
+    TopicSettings,
+    open_store,
+)
 from penstock.log import Lake as LogLake
 
 __all__ = ["Lake", "Producer", "PushConsumer", "Reader", "TopicSettings", "connect"]
 
 _PUSH = PushOptions()
 
+log = logging.getLogger("penstock.maintenance")
+
+_MAINTAINING_ENDS_S = 5.0
 _SECRETS = ("access_key_id", "secret_access_key", "session_token")
 
 
@@ -50,6 +68,7 @@ def connect(
     store: ObjectStore | None = None,
     read_only: bool = False,
     coordination: str | None = None,
+    maintenance: bool = True,
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
 ) -> Lake:
@@ -65,13 +84,15 @@ def connect(
             observed=f"both, and the URL is {os.fspath(url)}" if url is not None else "options beside a store",
         )
     check_coordination(coordination, store)
-    return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, options=options)
+    return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, maintenance=maintenance, options=options)
 
 
 class Lake(LogLake):
     """Topics, producers, readers and consumer groups of one root, on the running event loop.
 
     ``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
+    With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, from some seconds after its first
+    write on.
     """
 
     def __init__(
@@ -81,9 +102,13 @@ class Lake(LogLake):
         runtime: Runtime | None = None,
         read_only: bool = False,
         coordination: str | None = None,
+        maintenance: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(store, runtime=runtime, read_only=read_only)
+        self._maintains = maintenance
+        self._stop_maintaining = asyncio.Event()
+        self._maintaining: asyncio.Task[None] | None = None
         self._table_url = coordination
         # A table in the same cloud takes the same credentials; whatever else is in the options is about the store.
         self._table_options = {name: value for name, value in (options or {}).items() if name in _SECRETS}
@@ -105,6 +130,33 @@ class Lake(LogLake):
                 label=f"{socket.gethostname()}/{os.getpid()}",
             )
         return self._coordination
+
+    async def _writable(self, operation: str) -> None:
+        await super()._writable(operation)
+        if self._maintains and self._maintaining is None:
+            self._maintaining = asyncio.ensure_future(self._maintain())
+
+    async def _maintain(self) -> None:
+        """Play the role of maintenance, as far as it falls to this process. Nobody waits for it: what fails is logged."""
+        coordination = self.coordination
+        upkeep = Upkeep(self, coordination.cells, coordination.groups, on_step=_log_step)
+        part = Part(topics=upkeep.topics, play=upkeep.play)
+        await run_roles(
+            coordination.cells,
+            coordination.worker,
+            coordination.watch,
+            self.runtime,
+            part,
+            self._stop_maintaining,
+            report=lambda topic, error: _log_step(topic, "role", error),
+        )
+
+    async def _end_maintaining(self) -> None:
+        self._stop_maintaining.set()
+        if self._maintaining is not None:
+            await asyncio.wait((self._maintaining,), timeout=_MAINTAINING_ENDS_S)
+            self._maintaining.cancel()  # every step may be broken off
+            await asyncio.gather(self._maintaining, return_exceptions=True)
 
     # --- Consumers --------------------------------------------------------------------------------------------------------------
 
@@ -278,7 +330,13 @@ class Lake(LogLake):
 
     async def _close(self) -> None:
         try:
+            await self._end_maintaining()
             if self._coordination is not None:
                 await self._coordination.close()
         finally:
             await super()._close()
+
+
+def _log_step(topic: str, step: str, result: object) -> None:
+    if isinstance(result, PenstockError):
+        log.warning("maintenance of topic %s: %s failed, and is tried again: %s", topic, step, result)

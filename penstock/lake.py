@@ -51,6 +51,7 @@ def connect(
     store: ObjectStore | None = None,
     read_only: bool = False,
     coordination: str | None = None,
+    maintenance: bool = True,
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
 ) -> Lake:
@@ -59,9 +60,21 @@ def connect(
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
     `penstock.log.stores.MemoryStore` that several lakes share. ``coordination`` names the table of consumer groups, the same for all that
     use the lake: ``dynamodb://table?region=…``, ``sqlite:///path``, ``store`` (the lake's own object store); default: SQLite beside a lake in a
-    folder, else ``store`` (see `penstock.coordinator.open_table`). Raises `InvalidArgument` for an unknown scheme or option.
+    folder, else ``store`` (see `penstock.coordinator.open_table`). With ``maintenance``, a process that has written to the lake and keeps it
+    open takes its share in publishing to the Delta tables, compaction, retention, trimming and collection, in the background; with
+    ``maintenance=False`` that is left to others, such as `penstock maintain`. Raises `InvalidArgument` for an unknown scheme or option.
     """
-    return Lake(aio.connect(url, store=store, read_only=read_only, coordination=coordination, options=options, runtime=runtime))
+    return Lake(
+        aio.connect(
+            url,
+            store=store,
+            read_only=read_only,
+            coordination=coordination,
+            maintenance=maintenance,
+            options=options,
+            runtime=runtime,
+        )
+    )
 
 
 class Lake:

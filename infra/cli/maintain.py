@@ -9,13 +9,15 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from ...log import Lake, PenstockError
+from ...aio import Lake
+from ...coordinator.upkeep import OnStep
+from ...log import PenstockError
 from ...log.table.maintenance import MaintenanceOptions
 from . import output
 from .endings import exit_code
-from .session import Session, command_options
+from .session import Session, group_options
 from .stored import run_async
-from .upkeep import Report, maintain_forever, maintain_once
+from .upkeep import maintain_forever, maintain_once
 from .values import Duration
 
 _QUIET = {"caught_up", "floor", "lag_ms"}
@@ -33,13 +35,15 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
     help="Between commits to a topic's Delta table.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
-@command_options
+@group_options
 @click.pass_obj
 def command(session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, verbose: bool) -> int:
     """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
     expired, trim the log, collect what nothing needs.
 
-    Any number of these may run; one is enough. The step under way is ended in order.
+    The role is leased: with others that maintain the lake, in processes that have it open too, the topics are shared evenly, and those
+    of one that died are taken over. What consumer groups have blocked, parked or waiting is spared by retention for 14 days. The step under
+    way is ended in order.
     """
     errors: list[PenstockError] = []
 
@@ -78,7 +82,7 @@ class _Stopper:
             self._set()
 
 
-async def _until(stopper: _Stopper, lake: Lake, topics: Sequence[str], report: Report, publish_interval: timedelta) -> None:
+async def _until(stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta) -> None:
     await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from ...aio import Lake as AsyncLake
     from ...lake import Lake
-    from ...log import Lake as AsyncLake
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _NUDGE = signal.SIGURG
@@ -157,14 +157,13 @@ class Session:
         """Open the lake for synchronous calls."""
         from ...lake import connect
 
-        return connect(self.lake_url, read_only=read_only, coordination=self.coordination)
+        return connect(self.lake_url, read_only=read_only, coordination=self.coordination, maintenance=False)
 
     def open_async(self, *, read_only: bool = False) -> AsyncLake:
         """Open the lake on the running event loop."""
-        from ...log import Lake, Runtime, open_store
+        from ...aio import connect
 
-        runtime = Runtime()
-        return Lake(open_store(self.lake_url, runtime=runtime), runtime=runtime, read_only=read_only)
+        return connect(self.lake_url, read_only=read_only, coordination=self.coordination, maintenance=False)
 
 
 def command_options(command: F) -> F:

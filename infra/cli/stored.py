@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...log import DataDamaged, Lake, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
+from ...aio import Lake
+from ...log import DataDamaged, NewerFormatError, PenstockError, TopicNotFound, TopicRecord
 from ...log.paths import TOPICS, TopicPaths, topic_name
 from ...log.portal import Portal
 from ...log.stores import ObjectStore

@@ -1,0 +1,133 @@
+"""The maintenance of topics as a role: whoever plays it publishes, compacts, retains, trims and collects, sparing what groups need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+from ..log.errors import DataDamaged, NewerFormatError, PenstockError
+from ..log.header import Action
+from ..log.lake import Lake
+from ..log.paths import TOPICS, TopicPaths, topic_name
+from ..log.settings import TopicRecord
+from ..log.table.maintenance import Maintenance, MaintenanceOptions
+from ..log.topics import read_record
+from .cells import Cells
+from .guards import retention_guards
+from .records import Groups
+
+OnStep: TypeAlias = Callable[[str, str, object], None]
+"""Called with topic, step, and the step's result or error."""
+
+_LOOK_S = 30.0
+"""Between looks whether the topic was altered or deleted."""
+_DELETED_S = 3600.0
+"""Between rounds over what a deleted topic left."""
+
+
+class Upkeep:
+    """Maintains topics of one lake. Any number of processes may do so at once; one is enough."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        cells: Cells,
+        groups: Groups,
+        *,
+        options: MaintenanceOptions | None = None,
+        on_step: OnStep = lambda topic, step, result: None,
+    ) -> None:
+        self._lake = lake
+        self._cells = cells
+        self._groups = groups
+        self._options = options or MaintenanceOptions()
+        self._on_step = on_step
+
+    async def topics(self) -> Collection[str]:
+        """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported."""
+        found = []
+        for folder in await self._lake.store.list_folders(TOPICS):
+            try:
+                if await read_record(self._lake.store, TopicPaths.of(topic_name(folder))) is not None:
+                    found.append(topic_name(folder))
+            except (DataDamaged, NewerFormatError) as error:
+                self._on_step(folder, "look", error)
+        return found
+
+    async def once(self, name: str) -> None:
+        """Every step of a topic once."""
+        record = await self._record(name)
+        if record is not None:
+            await self._maintenance(name, record).run_once()
+
+    async def play(self, name: str, stop: asyncio.Event) -> None:
+        """Maintain a topic until ``stop`` is set; the step under way is ended first. Faults of the store are reported and outlived."""
+        running: _Running | None = None
+        try:
+            while not stop.is_set():
+                try:
+                    record = await self._record(name)
+                except PenstockError as error:
+                    self._on_step(name, "look", error)
+                else:
+                    if running is not None and running.record != record:
+                        await running.end()
+                        running = None
+                    if running is None and record is not None:
+                        running = _Running(record, self._maintenance(name, record))
+                await _pause(stop, _LOOK_S)
+        finally:
+            if running is not None:
+                await running.end()
+
+    async def _record(self, name: str) -> TopicRecord | None:
+        found = await read_record(self._lake.store, TopicPaths.of(name))
+        return None if found is None else found[0]
+
+    def _maintenance(self, name: str, record: TopicRecord) -> Maintenance:
+        async def append(actions: Sequence[Action]) -> None:
+            if not record.deleted:  # nothing follows the entry that deleted it, and nothing can be linked any more
+                await (await self._lake.topic(name, writable=True)).act(*actions)
+
+        async def guards() -> Mapping[int, int]:
+            return await retention_guards(self._cells, self._groups, name)
+
+        return Maintenance(
+            self._lake.store,
+            TopicPaths.of(name),
+            record,
+            self._lake.runtime,
+            append,
+            self._options,
+            retention_guards=guards,
+            on_step=lambda step, result: self._on_step(name, step, result),
+        )
+
+
+class _Running:
+    """One topic's maintenance, in the background."""
+
+    def __init__(self, record: TopicRecord, maintenance: Maintenance) -> None:
+        self.record = record
+        self._stop = asyncio.Event()
+        run: Awaitable[None] = _rounds(maintenance, self._stop) if record.deleted else maintenance.run_forever(self._stop)
+        self._task = asyncio.ensure_future(run)
+
+    async def end(self) -> None:
+        """End it in order. Raises what ended it before, which is a bug."""
+        self._stop.set()
+        await self._task
+
+
+async def _rounds(maintenance: Maintenance, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        await maintenance.run_once()
+        await _pause(stop, _DELETED_S)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
+            await stop.wait()
