@@ -71,7 +71,7 @@ def _repeat(folder: str, send: Callable[[penstock.Producer, int], object], count
     """Each from the first call to the last acknowledgement, the first (which warms up) left out."""
     with tempfile.TemporaryDirectory(dir=folder) as root:
         store = CountingStore(LocalStore(root))
-        with penstock.connect(store=store) as lake:
+        with penstock.connect(store=store, maintenance=False) as lake:
             lake.create_topic("bench", message_type="FIFO", queues=QUEUES)
             with lake.producer("bench") as producer:
                 send(producer, min(count, 20_000))

@@ -63,7 +63,7 @@ def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -
         store = Deafened(counting, TopicPaths.of(share.topic), producer=share.name, sequence=half_way, heard=stuck)
     size_bytes = sum(len(record.body) for record in records)
     batch_bytes = max(_BATCH_BYTES[0], min(size_bytes // _BATCHES_MIN, _BATCH_BYTES[1]))
-    with penstock.connect(store=store) as lake:
+    with penstock.connect(store=store, maintenance=False) as lake:
         producer = lake.producer(share.topic, name=share.name, batch_bytes=batch_bytes)
         already = bisect_right(sequences, producer.last_sequence)
         done = threading.Event()

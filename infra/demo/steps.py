@@ -90,7 +90,7 @@ def check_installed(*, spark: bool = True) -> None:
 async def stream(place: Place, capture: Capture, *, producers: int, listener: Listener) -> Streamed:
     """Create a topic of a name that is free, produce the capture into it, and publish it meanwhile."""
     store = CountingStore(open_store(place.url))
-    async with aio.connect(store=store) as lake:
+    async with aio.connect(store=store, maintenance=False) as lake:
         # Tables that an earlier run left would hide what this one does not do.
         taken = {*await lake.topics(), *await store.list_folders(f"{TARGETS}/")}
         topic = next(name for n in count(1) if (name := TOPIC if n == 1 else f"{TOPIC}-{n}") not in taken)

@@ -187,7 +187,7 @@ def run(
     url: str, options: dict[str, str], folder: Path, *, seed: int, seconds: float, deeds: int = 0
 ) -> tuple[Verdict, Counter[str]]:
     """One run on an empty place, and what its check found."""
-    with penstock.connect(url, options=options) as lake:
+    with penstock.connect(url, options=options, maintenance=False) as lake:
         lake.create_topic(TOPIC, message_type="FIFO", queues=QUEUES)
         chaos = Chaos(folder, url, options, seed)
         follower = Follower(lake)

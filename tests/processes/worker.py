@@ -61,7 +61,7 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     if job.journal:
-        with penstock.connect(job.url, options=job.options) as lake:
+        with penstock.connect(job.url, options=job.options, maintenance=False) as lake:
             produce(lake, job, stop)
     else:
         asyncio.run(maintain(job, stop))
@@ -131,7 +131,7 @@ def write(journal: int, lines: list[str]) -> None:
 
 async def maintain(job: Job, stop: threading.Event) -> None:
     """Publish and keep up at short intervals; a step that fails is tried again."""
-    async with penstock.aio.connect(job.url, options=job.options) as lake:
+    async with penstock.aio.connect(job.url, options=job.options, maintenance=False) as lake:
         topic = await lake.topic(TOPIC, writable=True)
 
         async def append(actions: Sequence[Action]) -> None:
