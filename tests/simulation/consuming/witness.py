@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cell_codec import decode_cell
+from penstock.coordinator.commands import caught_up
 from penstock.coordinator.group_codec import decode_group
 from penstock.coordinator.groups import CommandKind, GroupRecord
 from penstock.coordinator.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
@@ -50,6 +51,17 @@ class Witness(MemoryTable):
             return True
         heartbeat = decode_heartbeat(found.data[_ID_BYTES:], where=member)
         return heartbeat.fenced or not any(f"{heartbeat.worker}/{one.number}" == member for one in heartbeat.members)
+
+    def is_behind(self, line: Line) -> bool:
+        """Whether its owner has not carried out yet what was ordered."""
+        record, cell = self._records.get(line[0]), self.cells.get(line)
+        return record is not None and cell is not None and caught_up(cell, record, line[1], line[2]) is not cell
+
+    def judge_end(self) -> None:
+        """When everybody has left."""
+        for line, cell in self.cells.items():
+            if cell.owner and not self.is_over(cell.owner):
+                self._blame(f"{line}: in the end it is still {cell.owner}'s")
 
     def _blame(self, what: str) -> None:
         self._history.wrong.append(f"C9 {self._loop.now:.3f} s: {what}")

@@ -131,6 +131,9 @@ class Consuming:
         await self.table.settled()
         await self._as("looker", self._look)
         while left := self.unsettled():
+            for machine in self.machines:
+                if machine.life is not None and machine.life.done():
+                    machine.life.result()
             if self.now_s - began_s > self.plot.quiet_s:
                 raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
             await asyncio.sleep(0.5)
@@ -139,6 +142,7 @@ class Consuming:
             await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
         await self.store.settled()
         await self.table.settled()
+        self.witness.judge_end()
         self.store.plan = self.table.plan = None
         await self._as("auditor", self._audit)
         self.counts["simulated seconds"] += round(self.now_s)
@@ -159,6 +163,8 @@ class Consuming:
                 if cell is None:
                     left += [f"{group}/{queue}: nobody took it"] if count else []
                     continue
+                if self.witness.is_behind((group, TOPIC, queue)):
+                    left.append(f"{group}/{queue}: an order was not carried out: {cell}")
                 if cell.dead_letters.assigned:
                     left.append(f"{group}/{queue}: {cell.dead_letters}")
                 for offset in range(cell.settled.floor if not cell.tries and not cell.markers else 0, count):
