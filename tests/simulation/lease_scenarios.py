@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from tests.simulation.faults import RandomFaults, ScriptedFaults
 from tests.simulation.kernel import Kernel
-from tests.simulation.leases import Fleet, Habits, Take
+from tests.simulation.lease_ledger import Take
+from tests.simulation.leases import Fleet, Habits
 from tests.simulation.table import CALM_NETWORK, CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
 
 LATENCIES = {"sqlite": SQLITE_MS, "dynamodb": DYNAMODB_MS, "s3": CELLS_ON_S3_MS}
