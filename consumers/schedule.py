@@ -203,7 +203,9 @@ class Schedule:
         else:
             lane.ready.extendleft(reversed(rest))
         if mode is Mode.USUAL and lane.ready:
-            self._start(lane, step.runs_now)
+            # What was counted once more in this step runs when that is durable.
+            counted = any(message.offset in step.tries for message in lane.ready) if step.tries else False
+            self._start(lane, step.runs if counted else step.runs_now)
         elif lane.ready:
             self._held = True
         elif self._by_group and lane.run is None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from penstock.consumers.lanes import Failure
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule import Schedule
 from penstock.coordinator.cell import QueueCell, State, Tries
 from penstock.coordinator.groups import DeliveryOrder, GroupSettings
+from penstock.coordinator.offsets import OffsetSet
 from penstock.log.messages import MessageView
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,3 +44,24 @@ def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     step = schedule.plan(1_001, cell)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
     assert schedule.missing(1_001) == []
+
+
+def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
+    """Another batch that ends in the same step must not take it along."""
+    messages = [MessageView("orders", 0, n, f"m{n}", None, None, (), {}, b"", EPOCH, EPOCH, None, "p") for n in range(4)]
+    settings = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
+    cell = QueueCell()
+    schedule = Schedule(settings, cell, limits=Limits(batch_of="queue", run_messages=2))
+    schedule.load(messages, OffsetSet(), 4)
+    step = schedule.plan(0, cell)
+    cell = step.apply(cell)
+    failed, done = step.runs
+    failed.failure, failed.ended = Failure("somewhere", blamed=False), True
+    done.done, done.ended = 2, True
+    schedule.report(failed)
+    schedule.report(done)
+
+    step = schedule.plan(1, cell)
+    assert step.runs_now == []
+    assert {offset: tries.attempts for offset, tries in step.tries.items()} == {0: 2, 1: 2}
+    assert sorted(one.offset for run in step.runs for one in run.messages) == [0, 1]
