@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from penstock.coordinator.keys import QUEUES
 from tests.simulation.faults import Call, Fault, ScriptedFaults, Where, single_faults
 from tests.simulation.lease_mutants import LEASE_MUTANTS
 from tests.simulation.lease_scenarios import calm, skirmish
@@ -46,6 +47,19 @@ def test_no_single_fault_of_any_request_goes_wrong(calls: list[Call]) -> None:
     wrong: list[str] = []
     for where, fault in random.Random("a sample of single faults").sample(script, SAMPLE):
         wrong += _played(where, fault)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REQUEST, Fault.LATE_APPLY])
+def test_a_write_of_a_queue_s_cell_that_nobody_can_tell_of_leaves_no_queue_behind(fault: Fault, calls: list[Call]) -> None:
+    """Its time-out is longer than the lease here, so the hold ends in doubt while its owner lives on: it must take the queue again."""
+    first, last = (next(call.process for call in order if call.verb == "put") for order in (calls, calls[::-1]))
+    wrong: list[str] = []
+    for process in {first, last}:
+        writes = sum(call.process == process and call.key.startswith(QUEUES) and call.verb == "put" for call in calls)
+        for occurrence in range(1, min(writes, 10) + 1):
+            where = Where(process=process, verb="put", key=lambda key: key.startswith(QUEUES), occurrence=occurrence)
+            wrong += _played(where, fault)
     assert not wrong, "\n".join(wrong)
 
 
