@@ -73,6 +73,11 @@ class Heard:
         return [one.body.decode() for one in self.done]
 
 
+def failing(body: bytes, result: Callable[[], object], *, attempts: int = 1) -> Callable[[MessageView], object]:
+    """Answers ``result()`` for one message until it was delivered more often."""
+    return lambda message: result() if message.body == body and message.delivery_attempt <= attempts else SUCCESS
+
+
 def fill(lake: penstock.Lake, groups: str, *, topic: str = "orders", queues: int = 1, tags: str = "") -> None:
     """A FIFO topic with a message for each letter of ``groups``, whose body is the letter and its number: a0, b0, a1, …
 
