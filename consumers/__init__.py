@@ -1,21 +1,29 @@
 """Consumers: push, simple, pull and broadcast, with retries, dead letters and filters.
 
-Made by ``lake.push_consumer`` of `penstock.connect`, or of `penstock.aio.connect` for asynchronous callers.
+Made by ``lake.push_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect`, or of `penstock.aio.connect` for
+asynchronous callers.
 """
 
+from .broadcast import BroadcastConsumer
 from .metrics import MemoryMetrics, Metrics
+from .pull import GroupMixed, PullConsumer
 from .push import PushConsumer, PushOptions
+from .redrive import RedriveReport
 from .results import BatchResult, ConsumeResult, RetryAfter
 from .statistics import ConsumerStatistics, QueueStatistics
 
 __all__ = [
     "BatchResult",
+    "BroadcastConsumer",
     "ConsumeResult",
     "ConsumerStatistics",
+    "GroupMixed",
     "MemoryMetrics",
     "Metrics",
+    "PullConsumer",
     "PushConsumer",
     "PushOptions",
     "QueueStatistics",
+    "RedriveReport",
     "RetryAfter",
 ]

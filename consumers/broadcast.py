@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import TracebackType
@@ -15,7 +16,16 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import check_group_name
 from ..coordinator.progress import MemberProgress, open_progress
 from ..log.backoff import Backoff
-from ..log.errors import DataDamaged, InvalidArgument, OffsetOutOfRange, PenstockError, RetryError, UnknownOutcome
+from ..log.errors import (
+    ClosedError,
+    DataDamaged,
+    InvalidArgument,
+    OffsetOutOfRange,
+    PenstockError,
+    RetryError,
+    UnknownOutcome,
+    unforeseen,
+)
 from ..log.lake import Lake
 from ..log.messages import MessageView, views
 from ..log.reader import Reader
@@ -54,13 +64,7 @@ class BroadcastConsumer:
         save_every: timedelta = SAVE_EVERY,
     ) -> None:
         check_group_name(group)
-        if not isinstance(member, str) or not _MEMBER.fullmatch(member):
-            raise InvalidArgument(
-                "bad member name",
-                operation="broadcast",
-                expected="1 to 64 letters, digits, '_', '-' and '.'",
-                observed=repr(member),
-            )
+        check_member_name(member)
         self.group, self.member = group, member
         self._lake = lake
         self._coordination = coordination
@@ -71,6 +75,9 @@ class BroadcastConsumer:
         self._progress: dict[str, MemberProgress] = {}
         self._next: dict[tuple[str, int], int] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._handling: set[object] = set()
+        """Threads and tasks that are inside the listener now."""
+        self._queues: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -81,9 +88,9 @@ class BroadcastConsumer:
 
     async def start(self) -> None:
         """Take over the member's name. Raises before anything runs when a topic does not exist."""
-        for name, subscription in self._subscriptions.items():
-            topic = await self._lake.topic(name)
-            offsets = await Reader(topic).resolve(subscription.start)
+        topics = {name: await self._lake.topic(name) for name in self._subscriptions}
+        for name, topic in topics.items():
+            offsets = await Reader(topic).resolve(self._subscriptions[name].start)
             progress = await open_progress(
                 self._coordination.cells,
                 self._lake.runtime,
@@ -93,21 +100,47 @@ class BroadcastConsumer:
                 life=topic.tail.state.created_entry,
                 start=tuple(offsets[queue] for queue in range(topic.settings.queues)),
             )
-            self._feeds[name], self._progress[name] = Feed(topic), progress
+            self._progress[name] = progress
             self._next |= {(name, queue): offset for queue, offset in enumerate(progress.progress.offsets)}
+        if self._closing is not None:
+            raise ClosedError("the consumer was closed while it was being opened", operation="broadcast", object=self.group)
+        self._feeds = {name: Feed(topic) for name, topic in topics.items()}
         if not is_coroutine_function(self._listener):
             self._threads = ThreadPoolExecutor(max(1, len(self._next)), thread_name_prefix=f"penstock-{self.group}")
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Let the handlers that run come to their end (at most for ``timeout``), and save the progress. Raises why it ended by itself."""
+        """Let the handlers that run come to their end, and save the progress. Raises why it ended by itself.
+
+        What still runs after ``timeout`` is left alone, and comes again when the name is opened next.
+        """
+        self.check_outside()
         self._stopping.set()
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
-        await asyncio.wait((self._closing,), timeout=None if timeout is None else timeout.total_seconds())
-        if not self._closing.done() and self._loop is not None:
-            self._loop.cancel()
+        if timeout is not None:
+            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+            if not self._closing.done():
+                for task in self._queues:
+                    task.cancel()
         await asyncio.shield(self._closing)
+
+    def check_outside(self) -> None:
+        """Raise `InvalidArgument` inside the listener, which would wait for itself."""
+        if threading.get_ident() in self._handling or _current_task() in self._handling:
+            raise InvalidArgument(
+                "a listener cannot close its own consumer: that waits for the listener's end",
+                operation="close",
+                object=self.group,
+                hint="tell another thread or task to close it",
+            )
+
+    async def ended(self) -> None:
+        """Wait until it was closed, or ended by itself. Raises why."""
+        assert self._loop is not None, "it was started"
+        await asyncio.wait((self._loop,))
+        if self.error is not None:
+            raise self.error
 
     @property
     def closed(self) -> bool:
@@ -126,21 +159,24 @@ class BroadcastConsumer:
             raise self.error
 
     async def _run(self) -> None:
-        queues = [asyncio.ensure_future(self._follow(topic, queue)) for topic, queue in self._next]
-        saving = asyncio.ensure_future(self._save_often())
+        self._queues = [asyncio.ensure_future(self._follow(topic, queue)) for topic, queue in self._next]
+        tasks = [*self._queues, asyncio.ensure_future(self._save_often())]
         try:
-            await asyncio.wait((*queues, saving), return_when=asyncio.FIRST_EXCEPTION)
-            for task in (*queues, saving):
-                if task.done():
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in tasks:
+                if task.done() and not task.cancelled():
                     task.result()
             await self._save()
         except PenstockError as error:
             log.error("member %s of broadcasting group %s ends: %s", self.member, self.group, error)  # noqa: TRY400 - it says all
             self.error = error
+        except Exception as error:
+            log.exception("member %s of broadcasting group %s ends", self.member, self.group)
+            self.error = unforeseen(error, operation="broadcast")
         finally:
-            for task in (*queues, saving):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*queues, saving, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for feed in self._feeds.values():
                 await feed.close()
             if self._threads is not None:
@@ -180,9 +216,9 @@ class BroadcastConsumer:
     async def _handle(self, message: MessageView) -> None:
         try:
             if self._threads is None:
-                result = await self._listener(message)
+                result = await self._listening(message)
             else:
-                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._listener, message)
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._listen, message)
             failure = judge(result, 1).failure
         except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
             failure = raised(error, 1).failure
@@ -196,6 +232,22 @@ class BroadcastConsumer:
                 message.offset,
                 failure.reason,
             )
+
+    async def _listening(self, message: MessageView) -> object:
+        task = _current_task()
+        self._handling.add(task)
+        try:
+            return await self._listener(message)
+        finally:
+            self._handling.discard(task)
+
+    def _listen(self, message: MessageView) -> object:
+        thread = threading.get_ident()
+        self._handling.add(thread)
+        try:
+            return self._listener(message)
+        finally:
+            self._handling.discard(thread)
 
     async def _unless_stopping(self, work: Any) -> None:  # noqa: ANN401 - any awaitable
         waiting = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
@@ -223,8 +275,31 @@ class BroadcastConsumer:
             count = len(progress.progress.offsets)
             await progress.save(tuple(self._next[topic, queue] for queue in range(count)))
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
+        if self._loop is None:
+            await self.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def check_member_name(member: object) -> None:
+    """Raise `InvalidArgument` for what cannot be a member's name."""
+    if not isinstance(member, str) or not _MEMBER.fullmatch(member):
+        raise InvalidArgument(
+            "bad member name",
+            operation="broadcast",
+            expected="1 to 64 letters, digits, '_', '-' and '.'",
+            observed=repr(member),
+        )
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs in this thread
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Any, Literal, TypeAlias
@@ -11,15 +11,20 @@ from typing import Any, Literal, TypeAlias
 from ..coordinator import Coordination, DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
 from ..log import InvalidArgument, Lake, Position, ReadOnlyError, TagFilter
 from ..log.paths import check_topic_name
+from .broadcast import BroadcastConsumer
 from .membership import Subscription
 from .metrics import MemoryMetrics, Metrics
+from .pull import PullConsumer
 from .push import PushConsumer, PushOptions
 
 Topics: TypeAlias = str | Mapping[str, str | None]
 """A topic, or several with the tags that are taken of each."""
 
 _DEFAULTS = PushOptions()
-_OPERATION = "push_consumer"
+Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
+"""Of the only topic, or by topic."""
+
+_OPERATION = "subscribe"
 
 
 def push_consumer(
@@ -44,8 +49,7 @@ def push_consumer(
     metrics: Metrics | None = None,
 ) -> PushConsumer:
     """A consumer that is not started yet; see `penstock.Lake.push_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
-    if lake.read_only:
-        raise ReadOnlyError("the lake was opened with read_only=True, and a consumer writes how far it is", operation=_OPERATION)
+    _check_writable(lake)
     subscriptions = subscribed(topics, filter, start)
     check_listener(listener, batch=batch is not None)
     stated = settings_stated(
@@ -69,6 +73,63 @@ def push_consumer(
         stated=stated,
         options=options,
     )
+
+
+def pull_consumer(
+    lake: Lake,
+    coordination: Callable[[], Coordination],
+    topics: Topics,
+    *,
+    group: str,
+    queues: Queues | None = None,
+    filter: str | None = None,
+    start: Position = "earliest",
+) -> PullConsumer:
+    """A consumer that is not started yet; see `penstock.Lake.pull_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
+    _check_writable(lake)
+    subscriptions = subscribed(topics, filter, start)
+    assigned = None if queues is None else assignment(queues, list(subscriptions))
+    return PullConsumer(lake, coordination(), group=group, subscriptions=subscriptions, stated={}, queues=assigned)
+
+
+def broadcast_consumer(
+    lake: Lake,
+    coordination: Callable[[], Coordination],
+    topics: Topics,
+    *,
+    group: str,
+    member: str,
+    listener: Callable[..., Any],
+    filter: str | None = None,
+    start: Position = "earliest",
+) -> BroadcastConsumer:
+    """A consumer that is not started yet; see `penstock.Lake.broadcast_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
+    _check_writable(lake)
+    subscriptions = subscribed(topics, filter, start)
+    check_listener(listener, batch=False)
+    return BroadcastConsumer(lake, coordination(), group=group, member=member, subscriptions=subscriptions, listener=listener)
+
+
+def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
+    """The queues that are asked for, by topic. Raises `InvalidArgument`; whether the topics have them is not known here."""
+    by_topic = {topics[0]: queues} if isinstance(queues, Sequence) and len(topics) == 1 else queues
+    if not isinstance(by_topic, Mapping) or not by_topic or not by_topic.keys() <= set(topics):
+        raise InvalidArgument(
+            "queues are asked for by topic, of topics that the consumer subscribes to",
+            operation=_OPERATION,
+            expected="{topic: [numbers]}, or [numbers] of the only topic",
+            observed=repr(queues),
+        )
+    for topic, numbers in by_topic.items():
+        valid = isinstance(numbers, Sequence) and not isinstance(numbers, str) and len(numbers) > 0
+        if not valid or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in numbers):
+            raise InvalidArgument("queues are whole numbers from 0", operation=_OPERATION, object=topic, observed=repr(numbers))
+    return {topic: sorted(set(numbers)) for topic, numbers in by_topic.items()}
+
+
+def _check_writable(lake: Lake) -> None:
+    if lake.read_only:
+        raise ReadOnlyError("the lake was opened with read_only=True, and a consumer writes how far it is", operation=_OPERATION)
 
 
 def settings_stated(

@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     )
 
     from . import aio as aio
-    from .ends import Producer, PushConsumer, Reader
+    from .consumer_ends import PushConsumer
+    from .ends import Producer, Reader
     from .lake import Lake, connect
 
 __version__ = "0.1.0"
@@ -133,7 +134,8 @@ __all__ = [
 _MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
 _PLACES = {
     ".lake": {"Lake", "connect"},
-    ".ends": {"Producer", "PushConsumer", "Reader"},
+    ".consumer_ends": {"PushConsumer"},
+    ".ends": {"Producer", "Reader"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".coordinator": {
         "DeadLetterPolicy",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,9 +14,6 @@ from penstock.log.portal import Portal
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from penstock.consumers import ConsumerStatistics
-    from penstock.consumers import PushConsumer as AsyncPushConsumer
 
 
 class Producer:
@@ -152,71 +147,6 @@ class Reader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-class PushConsumer:
-    """A member of a consumer group that runs a listener for every message; see `penstock.Lake.push_consumer`.
-
-    Use it in a ``with`` block, or close it: that lets running handlers end, and hands its queues over.
-    """
-
-    def __init__(self, core: AsyncPushConsumer, portal: Portal) -> None:
-        self._core = core
-        self._portal = portal
-
-    @property
-    def group(self) -> str:
-        """The consumer group."""
-        return self._core.group
-
-    @property
-    def error(self) -> PenstockError | None:
-        """Why it ended by itself; None while it runs, and when it was closed."""
-        return self._core.error
-
-    def statistics(self) -> ConsumerStatistics:
-        """How the queues stand that it owns."""
-        return self._core.statistics()
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it has ended: closed by another thread, or by itself. False when that takes longer than ``timeout``.
-
-        Raises why it ended by itself.
-        """
-        if self._portal.stopped:
-            return True
-
-        async def wait() -> bool:
-            ending = asyncio.ensure_future(self._core.ended())
-            await asyncio.wait((ending,), timeout=None if timeout is None else timeout.total_seconds())
-            if not ending.done():
-                ending.cancel()
-                return False
-            ending.result()
-            return True
-
-        return self._portal.run(wait)
-
-    def drain(self) -> None:
-        """Begin to close without waiting for the end: nothing more is taken, and what was not started goes back."""
-        self._portal.run(self._core.drain)
-
-    def close(self, timeout: timedelta | None = None) -> None:
-        """Take nothing more, wait for the handlers that run, settle what they did, and hand the queues over.
-
-        What still runs after ``timeout`` is left alone: its result counts no more, and the message runs again, here or elsewhere. Closing again
-        waits for the same end, at most as long as it says itself. Raises what ended the consumer by itself, and `InvalidArgument` inside one of
-        its handlers.
-        """
-        if not self._portal.stopped:
-            self._core.check_outside()
-            self._portal.run(lambda: self._core.close(timeout=timeout))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        close_after(self.close, error)
 
 
 def close_after(close: Callable[[], None], error: BaseException | None) -> None:

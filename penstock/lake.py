@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from types import EllipsisType, TracebackType
 from typing import Any, Literal, Self
@@ -13,14 +13,9 @@ from penstock.consumers import Metrics, PushOptions
 from penstock.consumers import PushConsumer as AsyncPushConsumer
 from penstock.consumers.subscribe import Topics
 from penstock.coordinator import (
-    ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
     DeliveryOrder,
-    GroupDescription,
-    GroupSettings,
-    ParkedGroup,
     RetryPolicy,
-    WorkerSeen,
 )
 from penstock.log import (
     ClosedError,
@@ -40,7 +35,9 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.portal import Portal
 
 from . import aio
-from .ends import Producer, PushConsumer, Reader, close_after
+from .consumer_ends import PushConsumer
+from .ends import Producer, Reader, close_after
+from .group_operations import GroupOperations
 
 _PUSH = PushOptions()
 
@@ -77,12 +74,12 @@ def connect(
     )
 
 
-class Lake:
+class Lake(GroupOperations):
     """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
 
     def __init__(self, lake: aio.Lake) -> None:
+        super().__init__(lake, Portal())
         self._lake = lake
-        self._portal = Portal()
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[AsyncPushConsumer] = weakref.WeakSet()
         os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
@@ -234,98 +231,6 @@ class Lake:
         )
         self._consumers.add(core)
         return PushConsumer(core, self._portal)
-
-    # --- Consumer groups --------------------------------------------------------------------------------------------------------
-
-    def create_group(
-        self,
-        name: str,
-        *,
-        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
-        retry: RetryPolicy | None = None,
-        max_attempts: int | None = ATTEMPTS_DEFAULT,
-        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
-        filters: Mapping[str, str] | None = None,
-    ) -> GroupSettings:
-        """Make a consumer group; fine when it exists with these settings. A consumer makes its group by itself, too.
-
-        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
-        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h); after ``max_attempts`` deliveries (None:
-        any number) it goes to the dead-letter queue, or with ``dead_letter_policy="park"`` its message group stands still until an operator
-        releases or skips it. ``filters`` are tags by topic, as ``{"orders": "paid || refunded"}``.
-
-        Raises `GroupExists`, showing both, when it has other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
-        """
-        return self._portal.run(
-            lambda: self._lake.create_group(
-                name,
-                delivery_order=delivery_order,
-                retry=retry,
-                max_attempts=max_attempts,
-                dead_letter_policy=dead_letter_policy,
-                filters=filters,
-            )
-        )
-
-    def alter_group(self, name: str, **changes: object) -> GroupSettings:
-        """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
-
-        Raises `GroupNotFound`, and `InvalidArgument` for anything else.
-        """
-        return self._portal.run(lambda: self._lake.alter_group(name, **changes))
-
-    def delete_group(self, name: str, *, force: bool = False) -> None:
-        """Delete a consumer group; one of its name that is made later begins anew.
-
-        Raises `GroupInUse` when a member lives. To be sure of one that seems dead it is watched for its lease and a quarter more. With
-        ``force`` nobody looks, and members that live end with an error. Raises `GroupNotFound`.
-        """
-        self._portal.run(lambda: self._lake.delete_group(name, force=force))
-
-    def groups(self) -> dict[str, GroupSettings]:
-        """The settings of all consumer groups, by name."""
-        return self._portal.run(self._lake.groups)
-
-    def describe_group(self, name: str) -> GroupDescription:
-        """Settings, members, and for every queue who owns it, how far it is and what holds it up. Raises `GroupNotFound`."""
-        return self._portal.run(lambda: self._lake.describe_group(name))
-
-    def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
-        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
-        return self._portal.run(lambda: self._lake.workers(watch=watch))
-
-    # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
-
-    def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """Let a group go on from another place on a topic (backtrack), while its consumers run. Gives the offset of each queue.
-
-        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only these.
-        Members carry it out within seconds: what is in flight is fenced, nothing before the new offsets is handed out again, and nothing
-        after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is not kept.
-        """
-        return self._portal.run(lambda: self._lake.reset_offsets(topic, group, to, queues=queues))
-
-    def parked(
-        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
-    ) -> list[ParkedGroup]:
-        """The message groups that are parked, with the message that each stands at; only of a topic, of a queue, or of this name."""
-        return self._portal.run(lambda: self._lake.parked(group, topic=topic, queue=queue, message_group=message_group))
-
-    def release(
-        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
-    ) -> list[ParkedGroup]:
-        """Try parked messages again, with no strike against them. Chosen as by `parked`; gives those it was ordered for.
-
-        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a message group is
-        named that is not parked.
-        """
-        return self._portal.run(lambda: self._lake.release(group, topic=topic, queue=queue, message_group=message_group))
-
-    def skip(
-        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
-    ) -> list[ParkedGroup]:
-        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
-        return self._portal.run(lambda: self._lake.skip(group, topic=topic, queue=queue, message_group=message_group))
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 

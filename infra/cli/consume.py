@@ -26,7 +26,7 @@ from .session import OutputFailed, Session, group_options
 from .values import Duration, Position
 
 if TYPE_CHECKING:
-    from ...ends import PushConsumer
+    from ...consumer_ends import PushConsumer
 
 log = logging.getLogger("penstock.cli")
 

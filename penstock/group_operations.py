@@ -1,0 +1,144 @@
+"""What operators do with consumer groups, for synchronous callers; the work is done on the lake's event-loop thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from penstock.consumers.redrive import RedriveReport
+from penstock.coordinator import (
+    ATTEMPTS_DEFAULT,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupDescription,
+    GroupSettings,
+    ParkedGroup,
+    RetryPolicy,
+    WorkerSeen,
+)
+from penstock.log import MessageView, Position
+from penstock.log.portal import Portal
+
+from .group_lake import GroupLake
+
+
+class GroupOperations:
+    """The part of a lake that is about consumer groups and their dead letters."""
+
+    def __init__(self, lake: GroupLake, portal: Portal) -> None:
+        self._groups = lake
+        self._portal = portal
+
+    # --- Consumer groups --------------------------------------------------------------------------------------------------------
+
+    def create_group(
+        self,
+        name: str,
+        *,
+        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = ATTEMPTS_DEFAULT,
+        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
+        filters: Mapping[str, str] | None = None,
+    ) -> GroupSettings:
+        """Make a consumer group; fine when it exists with these settings. A consumer makes its group by itself, too.
+
+        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
+        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h); after ``max_attempts`` deliveries (None:
+        any number) it goes to the dead-letter queue, or with ``dead_letter_policy="park"`` its message group stands still until an operator
+        releases or skips it. ``filters`` are tags by topic, as ``{"orders": "paid || refunded"}``.
+
+        Raises `GroupExists`, showing both, when it has other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        """
+        return self._portal.run(
+            lambda: self._groups.create_group(
+                name,
+                delivery_order=delivery_order,
+                retry=retry,
+                max_attempts=max_attempts,
+                dead_letter_policy=dead_letter_policy,
+                filters=filters,
+            )
+        )
+
+    def alter_group(self, name: str, **changes: object) -> GroupSettings:
+        """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
+
+        Raises `GroupNotFound`, and `InvalidArgument` for anything else.
+        """
+        return self._portal.run(lambda: self._groups.alter_group(name, **changes))
+
+    def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Delete a consumer group; one of its name that is made later begins anew.
+
+        Raises `GroupInUse` when a member lives. To be sure of one that seems dead it is watched for its lease and a quarter more. With
+        ``force`` nobody looks, and members that live end with an error. Raises `GroupNotFound`.
+        """
+        self._portal.run(lambda: self._groups.delete_group(name, force=force))
+
+    def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all consumer groups, by name."""
+        return self._portal.run(self._groups.groups)
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """Settings, members, and for every queue who owns it, how far it is and what holds it up. Raises `GroupNotFound`."""
+        return self._portal.run(lambda: self._groups.describe_group(name))
+
+    def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
+        return self._portal.run(lambda: self._groups.workers(watch=watch))
+
+    # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
+
+    def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic (backtrack), while its consumers run. Gives the offset of each queue.
+
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only these.
+        Members carry it out within seconds: what is in flight is fenced, nothing before the new offsets is handed out again, and nothing
+        after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is not kept.
+        """
+        return self._portal.run(lambda: self._groups.reset_offsets(topic, group, to, queues=queues))
+
+    def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The message groups that are parked, with the message that each stands at; only of a topic, of a queue, or of this name."""
+        return self._portal.run(lambda: self._groups.parked(group, topic=topic, queue=queue, message_group=message_group))
+
+    def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them. Chosen as by `parked`; gives those it was ordered for.
+
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a message group is
+        named that is not parked.
+        """
+        return self._portal.run(lambda: self._groups.release(group, topic=topic, queue=queue, message_group=message_group))
+
+    def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
+        return self._portal.run(lambda: self._groups.skip(group, topic=topic, queue=queue, message_group=message_group))
+
+    # --- Dead letters -----------------------------------------------------------------------------------------------------------
+
+    def redrive(
+        self,
+        group: str,
+        *,
+        limit: int | None = None,
+        where: Callable[[MessageView], bool] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> RedriveReport:
+        """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``; consumers may run meanwhile.
+
+        Each goes back once, however often this is repeated, and as the message it was: id, message group, tag, keys, body and properties. Every
+        group that reads the topic gets it. ``where`` chooses by the dead letter; what it leaves out, and what cannot be sent now (the report
+        says why), may go back later.
+
+        Raises `TopicNotFound` when the group has no dead letters, `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves it out),
+        and what sending raises; what was sent before stays sent.
+        """
+        return self._portal.run(lambda: self._groups.redrive(group, limit=limit, where=where, damaged=damaged))
