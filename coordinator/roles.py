@@ -93,7 +93,8 @@ async def run_roles(
 
     Nothing is written in the first ``patience_s``, so that a process which opens a lake for a moment takes no part. At most one process plays a
     role for a topic, but for those that were paused: so two at once must be harmless. One that dies is replaced when its lease has run out,
-    which takes 75 s where nothing is consumed. Faults of the table, and plays that end or raise, are reported, and tried again.
+    which takes 75 s where nothing is consumed. Faults of the table, and plays that end or raise, are reported, and tried again. When it is
+    cancelled the plays are broken off.
     """
     await _pause(stop, patience_s)
     while not stop.is_set():
@@ -141,11 +142,16 @@ class _Player:
                 await self._round(ownership)
                 with suppress(RetryError, UnknownOutcome):
                     await ownership.rest()
+            await asyncio.gather(*(playing.end() for playing in self._plays.values()))
+        except asyncio.CancelledError:
+            for playing in self._plays.values():
+                playing.break_off()
+            raise
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-            await asyncio.gather(*(playing.end() for playing in self._plays.values()))
+            await asyncio.gather(*(playing.end() for playing in self._plays.values()), return_exceptions=True)
             if not member.ended.is_set():
                 await ownership.leave()
 
@@ -195,6 +201,10 @@ class _Playing:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def break_off(self) -> None:
+        """End it where it is; the role is still to be given back."""
+        self._task.cancel()
 
     async def end(self) -> None:
         """Let it end in order, and give the role back."""

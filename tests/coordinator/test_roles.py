@@ -225,6 +225,30 @@ def test_a_sleeper_that_lost_its_lease_ends_its_plays_and_comes_again() -> None:
     lake_.stage.play(script)
 
 
+def test_when_cancelled_it_breaks_off_and_gives_the_roles_back() -> None:
+    """While it is waiting for its plays to end, too: a process that ends has no time for a long step."""
+    lake_ = lake("orders", "refunds")
+    lake_.ends_in_s = 3600
+
+    async def script() -> None:
+        player = lake_.open("a")
+        await until(lake_.all_played, PATIENCE_S + 2)
+        player.stop.set()
+        await asyncio.sleep(5)
+        assert not player.task.done()
+        player.task.cancel()
+        since_s = lake_.stage.now_s
+        await asyncio.wait([player.task])
+        assert player.task.cancelled()
+        assert lake_.stage.now_s - since_s < 1
+        lake_.playing.clear()
+        other = lake_.open("b")
+        await until(lake_.all_played, PATIENCE_S + 2)
+        other.crash()
+
+    lake_.stage.play(script)
+
+
 def test_without_the_right_to_write_it_is_said_and_tried_again() -> None:
     lake_ = lake("orders")
 
