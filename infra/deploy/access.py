@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from ...consumers.redriven import REDRIVES
 from ...coordinator.groups import check_group_name
-from ...coordinator.keys import MEMBERS, QUEUES, ROLES, WORKERS, group_key
+from ...coordinator.keys import MEMBERS, PLAYERS, QUEUES, ROLES, WORKERS, group_key
 from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
 
@@ -98,8 +98,9 @@ def cell_access(role: Role, groups: Sequence[str] = ()) -> Access:
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case Role.MAINTENANCE:
             # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues.
-            written = (*_WORKER_CELLS, group_key(ANY), ROLES + ANY)
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY) | Access(put=written, delete=_WORKER_CELLS)
+            roles = (ROLES + ANY, PLAYERS + ANY)
+            written = (*_WORKER_CELLS, group_key(ANY), *roles)
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles) | Access(put=written, delete=_WORKER_CELLS)
 
 
 def as_objects(cells: Access) -> Access:

@@ -481,6 +481,7 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/queues/*/*",
         "${local.lake}coordination/members/*/*",
         "${local.lake}coordination/roles/*",
+        "${local.lake}coordination/players/*",
       ]
     }
   }
@@ -497,6 +498,7 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/workers/*",
         "${local.lake}coordination/groups/*",
         "${local.lake}coordination/roles/*",
+        "${local.lake}coordination/players/*",
       ]
     }
   }
@@ -517,6 +519,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.prefix}coordination/queues/*/*",
           "${local.prefix}coordination/members/*/*",
           "${local.prefix}coordination/roles/*",
+          "${local.prefix}coordination/players/*",
         ]
       }
     }
@@ -539,6 +542,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}queues/*/*",
           "${local.cells}members/*/*",
           "${local.cells}roles/*",
+          "${local.cells}players/*",
         ]
       }
     }
@@ -571,6 +575,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}workers/*",
           "${local.cells}groups/*",
           "${local.cells}roles/*",
+          "${local.cells}players/*",
         ]
       }
     }

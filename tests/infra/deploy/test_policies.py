@@ -57,7 +57,7 @@ UNPROVED = {
     # To redrive takes a producer's policy too.
     Role.CONSUMER: ("roles/", "members/", "redrives/"),
     # Whoever makes the first group says whose the table is; here that is a consumer.
-    Role.MAINTENANCE: ("roles/", "members/", "workers/", "lake"),
+    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 

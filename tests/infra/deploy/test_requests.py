@@ -11,10 +11,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
+from penstock.aio import Lake
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
 from penstock.infra.deploy.policies import policy
-from penstock.log import Lake, Message, Runtime, TopicSettings, open_store
+from penstock.log import Message, Runtime, TopicSettings, open_store
 from penstock.log.limits import MIB
 from penstock.log.paths import TopicPaths
 from tests.infra.deploy.iam import Bucket, Request, allows
