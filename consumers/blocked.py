@@ -29,6 +29,8 @@ class Blocked:
         """(when, group) of those that wait; some are out of date."""
         self._active: dict[Lane, None] = {}
         """Those that may go on, as far as their time is concerned."""
+        self._reading: list[Lane] = []
+        """Those for which the queue is being read again; they may run meanwhile."""
         self._retained = 0
         """Messages in memory."""
         self._has_out = any(marker.tries.state is State.OUT for marker in cell.markers.values())
@@ -60,7 +62,8 @@ class Blocked:
     def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
         """From where the queue is to be read again, for the groups that may go on; None: nothing is wanted."""
         self._activate(now_ms)
-        return min((lane.known_to or 0 for lane in self._active if self._wants_more(lane, now_ms, next_fresh)), default=None)
+        self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
+        return min((lane.known_to or 0 for lane in self._reading), default=None)
 
     def wants_solo(self, now_ms: int) -> bool:
         """Whether a suspect is to run with nothing else in flight in the process."""
@@ -99,8 +102,8 @@ class Blocked:
         """Take what was read again, all of the queue from ``start`` up to ``limit``."""
         lanes = {
             lane.hash: lane
-            for lane in self._active
-            if lane.known_to is not None and start <= lane.known_to < limit and not lane.run
+            for lane in (*self._reading, *self._active)
+            if lane.known_to is not None and start <= lane.known_to < limit and self._lanes.get(lane.hash) is lane
         }
         full: set[int] = set()
         for message in messages if lanes else ():

@@ -11,8 +11,9 @@ import pytest
 
 from penstock.consumers.lanes import Failure, Run
 from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.rows import group_hash
 from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell, State, Tries
+from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.offsets import OffsetSet
@@ -237,3 +238,23 @@ def test_nothing_is_to_run_alone_before_it_is_in_memory() -> None:
     assert schedule.wants_solo(0)
     step = schedule.plan(0, cell, Mode.SOLO)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
+
+
+def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then() -> None:
+    """Else each reading of a long queue would bring it no more than its first rows."""
+    cell = QueueCell().with_granted(OffsetSet.of([(0, 9)])).taken_by("w1")
+    cell = cell.with_markers({group_hash("a"): Marker(0, 1, Tries(State.WAITING))}, OffsetSet.of([(0, 9)])).taken_by("w2")
+    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
+    schedule.recalled([message(0, "a"), message(1, "a")], 0, 2)
+    first = schedule.plan(0, cell)
+    assert [[one.offset for one in run.messages] for run in first.runs] == [[0]]
+    schedule.plan(0, first.apply(cell))
+    schedule.recalled([message(offset, "a") for offset in range(2, 9)], 2, 9)
+    assert schedule.blocked.retained == 9
+    run = first.runs[0]
+    run.done, run.ended = 1, True
+    schedule.report(run)
+    second = schedule.plan(0, first.apply(cell))
+    assert [[one.offset for one in run.messages] for run in second.runs] == [list(range(1, 9))]
+    assert schedule.blocked.recall_from(0, schedule.next_fresh) is None
