@@ -144,10 +144,20 @@ class Blocked:
             lane.marker = marker
             if marker.tries.state is State.OUT:
                 continue
-            if lane.known_from is None or marker.head < lane.known_from:
-                self._forget(lane)
-                lane.known_from, lane.known_to = None, marker.head
+            self._take_back(lane, marker)
             self._changed(lane)
+
+    def _take_back(self, lane: Lane, marker: Marker) -> None:
+        """Know again what was given out, and is not any more, as far as it was kept."""
+        back = [message for message in lane.given if message.offset >= marker.head]
+        known_from = back[0].offset if back and back[0].offset == marker.head else lane.known_from
+        if known_from is None or marker.head < known_from or marker.tries.state is State.PARKED:
+            self._forget(lane)
+            lane.known_to = marker.head
+        else:
+            self._retained += len(back) - len(lane.given)
+            lane.ready.extendleft(reversed(back))
+        lane.given, lane.known_from = [], None
 
     def expiries_ms(self) -> list[int]:
         """When groups that were handed out by handle come back."""
@@ -245,6 +255,7 @@ class Blocked:
         self._retained -= len(messages)
         self._has_out = True
         lane.known_from = messages[-1].offset + 1
+        self._keep(lane, messages)
         out = Tries(State.OUT, attempts, marker.tries.strikes, due_ms)
         self._set(lane, Marker(messages[0].offset, max(marker.limit, lane.known_from), out), step)
         return messages
@@ -258,8 +269,18 @@ class Blocked:
         assert lane.marker is not None, "a blocked group has a marker"
         self._has_out = True
         lane.known_from = message.offset + 1
+        self._keep(lane, [message])
         self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
         step.behind.append(message.offset)
+
+    def _keep(self, lane: Lane, messages: list[MessageView]) -> None:
+        """All that is out from some message on, as long as there is room."""
+        if self._retained + len(messages) <= self._limits.retained:
+            lane.given += messages
+            self._retained += len(messages)
+        else:
+            self._retained -= len(lane.given)
+            lane.given = []
 
     def goes_on(self, key: int) -> bool:
         """Whether a group's next fresh message may be given out with those that just were: none is between, and none was before."""
@@ -348,8 +369,8 @@ class Blocked:
         return lane.marker.tries.state is State.WAITING and lane.marker.tries.due_ms == due_ms
 
     def _forget(self, lane: Lane) -> None:
-        self._retained -= len(lane.ready)
-        lane.ready = deque()
+        self._retained -= len(lane.ready) + len(lane.given)
+        lane.ready, lane.given = deque(), []
 
 
 def _company(lane: Lane) -> int:

@@ -150,14 +150,17 @@ class QueueHander(QueueLife[Ready]):
             self._woken.set()
         return asked.given
 
-    async def settle(self, handle: ReceiptHandle, change: Callable[[QueueCell], QueueCell]) -> None:
-        """Return once a change is durable. Raises `ReceiptRefused`, and `OwnershipLost`, after which it may be so or not."""
-        if self.ended.is_set():
-            raise self._lost()
+    def settle(self, handle: ReceiptHandle, change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
+        """Done once a change is durable; they are made in the order of calls. Raises `ReceiptRefused`, and `OwnershipLost`, after which it
+        may be so or not.
+        """
         settling = _Settling(handle, change, asyncio.get_running_loop().create_future())
-        self._settling.append(settling)
-        self._woken.set()
-        await settling.done
+        if self.ended.is_set():
+            settling.done.set_exception(self._lost())
+        else:
+            self._settling.append(settling)
+            self._woken.set()
+        return settling.done
 
     def give_back(self, messages: Sequence[MessageView]) -> None:
         """Make messages visible again that were handed out to nobody."""

@@ -65,7 +65,7 @@ class Run:
 class Lane:
     """The messages of one message group that this owner has in memory, in order; and its marker while it is blocked."""
 
-    __slots__ = ("batch_max", "batches", "group", "hash", "known_from", "known_to", "marker", "ready", "run")
+    __slots__ = ("batch_max", "batches", "given", "group", "hash", "known_from", "known_to", "marker", "ready", "run")
 
     def __init__(self, group: str | None, key: int = 0, *, batches: bool = False, marker: Marker | None = None) -> None:
         self.group = group
@@ -81,6 +81,8 @@ class Lane:
         """With a marker: all the group's messages from its head up to here are in ``run`` and ``ready``; None: all there are."""
         self.known_from: int | None = None
         """With messages given out by handle: the offset behind them; from there on it is known what there is."""
+        self.given: list[MessageView] = []
+        """Those, if they are kept in case they come back."""
         self.batch_max = 0
         """A batch failed and nobody said where: none is larger than this until one succeeds; 0: no such limit."""
 

@@ -104,6 +104,13 @@ class HandedOut(Tracked):
     def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
         self.set(message.offset, tries, step)
         self._has_out = True
+        if len(self.messages) < self._retained:  # it may come back
+            self.messages[message.offset] = message
+
+    def adopt(self, cell: QueueCell) -> None:
+        super().adopt(cell)
+        for offset in [offset for offset in self.messages if offset not in self.tries]:
+            del self.messages[offset]
 
 
 class Ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from ..coordinator.balance import Queue
-from ..coordinator.cell import QueueCell
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupRecord
 from ..coordinator.handing import acknowledged, changed_visibility
 from ..coordinator.handles import ForeignReceipt, ReceiptHandle
-from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.keeper import Change, OwnershipLost, QueueKeeper
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
 from ..log.errors import ClosedError, InvalidArgument, LimitExceeded, PenstockError
@@ -249,10 +248,7 @@ class SimpleConsumer:
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
-        settling = [self._settle(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles]
-        for error in await asyncio.gather(*settling, return_exceptions=True):
-            if error is not None:
-                raise error
+        await self._settle([(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
 
     async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
         """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
@@ -264,7 +260,7 @@ class SimpleConsumer:
         _check_duration("the invisible duration", duration, timedelta(0), INVISIBLE_MAX, "change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
-        await self._settle(handle, partial(changed_visibility, handle=handle, due_ms=now_ms + _ms(duration), now_ms=now_ms))
+        await self._settle([(handle, partial(changed_visibility, handle=handle, due_ms=now_ms + _ms(duration), now_ms=now_ms))])
         return receipt
 
     def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
@@ -287,17 +283,23 @@ class SimpleConsumer:
             )
         return handle
 
-    async def _settle(self, handle: ReceiptHandle, change: Callable[[QueueCell], QueueCell]) -> None:
-        """Through the queue's owner if it is here, else beside it."""
-        hander = self._owner.queues.get((handle.topic, handle.queue))
-        tried = False
-        if hander is not None:
-            try:
-                await hander.settle(handle, change)
-                return
-            except OwnershipLost:
-                tried = True
-        await self._receipts.change(queue_key(self.group, handle.topic, handle.queue), change, tried=tried)
+    async def _settle(self, changes: Sequence[tuple[ReceiptHandle, Change]]) -> None:
+        """Through the queues' owners where they are here, else beside them. Raises the first error, when all are through."""
+        queues = self._owner.queues
+        asked = [
+            hander.settle(handle, change) if (hander := queues.get((handle.topic, handle.queue))) is not None else None
+            for handle, change in changes
+        ]
+        await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
+        done = [
+            self._receipts.change(queue_key(self.group, handle.topic, handle.queue), change, tried=one is not None)
+            if one is None or isinstance(one.exception(), OwnershipLost)
+            else one
+            for (handle, change), one in zip(changes, asked, strict=True)
+        ]
+        for error in await asyncio.gather(*done, return_exceptions=True):
+            if error is not None:
+                raise error
 
     # --- Checks -----------------------------------------------------------------------------------------------------------------
 

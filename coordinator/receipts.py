@@ -49,8 +49,8 @@ class Receipts:
         self._waiting: dict[str, list[_Waiting]] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
 
-    async def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: bool = False) -> None:
-        """Return once the change is durable; ``tried`` says that it may be already.
+    def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: bool = False) -> asyncio.Future[None]:
+        """Done once the change is durable; changes of one cell are made in the order of calls. ``tried`` says that it may be made already.
 
         Raises what ``change`` raises of `ReceiptRefused`, what the table raises, and `UnknownOutcome` when that does not tell.
         """
@@ -58,7 +58,7 @@ class Receipts:
         self._waiting.setdefault(key, []).append(waiting)
         if key not in self._writing:
             self._writing[key] = asyncio.ensure_future(self._write_all(key))
-        await waiting.done
+        return waiting.done
 
     async def _write_all(self, key: str) -> None:
         try:

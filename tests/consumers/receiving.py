@@ -1,0 +1,147 @@
+"""SimpleConsumers in virtual time: processes with a lake each, over one simulated store and one simulated table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from penstock.consumers.membership import Subscription
+from penstock.consumers.simple import SimpleConsumer, SimpleOptions
+from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.cell_codec import decode_cell
+from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.keys import queue_key
+from penstock.coordinator.operators import Operators
+from penstock.log import Lake, Message, MessageView, ProducerOptions, TopicSettings
+from tests.simulation.faults import FaultPlan
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.process import SimProcess
+from tests.simulation.table import CALM_NETWORK
+
+AT_ONCE = ProducerOptions(linger=timedelta(0))
+TEN = timedelta(seconds=10)
+NOW = timedelta(0)
+
+
+class Member:
+    """A process with a lake open, and at most one consumer."""
+
+    def __init__(self, scene: Scene, process: SimProcess) -> None:
+        self.scene, self.process = scene, process
+        self.lake = Lake(scene.store.client(process), runtime=process.runtime)
+        self.coordination = Coordination(scene.table.client(process), self.lake.runtime)
+        self.operators = Operators(self.lake, self.coordination)
+        self._consumer: SimpleConsumer | None = None
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return await self.process.run(work)
+
+    async def consume(
+        self,
+        topics: Sequence[str] = ("orders",),
+        *,
+        group: str = "audit",
+        filter: str | None = None,
+        options: SimpleOptions | None = None,
+        **stated: object,
+    ) -> SimpleConsumer:
+        consumer = SimpleConsumer(
+            self.lake,
+            self.coordination,
+            group=group,
+            subscriptions={topic: Subscription(filter) for topic in topics},
+            stated=stated,
+            options=options,
+        )
+        await self.run(consumer.start())
+        self._consumer = consumer
+        return consumer
+
+    @property
+    def consumer(self) -> SimpleConsumer:
+        assert self._consumer is not None, "it consumes"
+        return self._consumer
+
+    async def receive(self, most: int = 32, *, invisible: timedelta = TEN, wait: timedelta = TEN) -> list[MessageView]:
+        found: list[MessageView] = await self.run(self.consumer.receive(most, invisible, wait))
+        return found
+
+    async def ack(self, *receipts: MessageView | str) -> None:
+        await self.run(self.consumer.ack(*receipts))
+
+    async def send(self, *bodies: str, topic: str = "orders", queue: int | None = None, tag: str | None = None) -> None:
+        """Messages whose bodies begin with their message group, each durable before the next; ``-`` stands for none."""
+        producer = await self.run(self.lake.producer(topic, options=AT_ONCE))
+
+        async def send() -> None:
+            for body in bodies:
+                group = None if body.startswith("-") else body[0]
+                await producer.send(Message(body.encode(), message_group=group, tag=tag), queue=queue)
+            await producer.close()
+
+        await self.run(send())
+
+
+class Scene:
+    """`play` a script on it."""
+
+    def __init__(
+        self, seed: int | str = "simple", *, queues: int = 1, plan: FaultPlan | None = None, message_type: str = "FIFO"
+    ) -> None:
+        self.kernel = Kernel(seed)
+        self.store = self.kernel.store(network=Network(very_slow=0.0))
+        self.table = self.kernel.table(plan=plan, network=CALM_NETWORK)
+        self._settings = TopicSettings(queues=queues, message_type=message_type)  # type: ignore[arg-type]  # the name of one
+
+    @property
+    def now_s(self) -> float:
+        return self.kernel.loop.now
+
+    def member(self, name: str = "one") -> Member:
+        return Member(self, self.kernel.process(name))
+
+    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            founder = self.member("founder")
+            await founder.run(founder.lake.create_topic("orders", self._settings))
+            await script()
+
+        self.kernel.run(main())
+
+    async def cell(self, queue: int = 0, *, group: str = "audit", topic: str = "orders") -> QueueCell:
+        """As it stands in the table."""
+        key = queue_key(group, topic, queue)
+        stored = await self.table.memory.get(key)
+        assert stored is not None
+        return decode_cell(stored.data[16:], where=key)
+
+    def writes(self, part: str = "queues/") -> int:
+        """How many writes of such cells were sent."""
+        return sum(call.verb == "put" and part in call.key for call in self.table.calls)
+
+    async def letters(self, group: str = "audit") -> list[MessageView]:
+        """The dead letters, as they come to be durable."""
+        reader = self.member("reader")
+
+        async def read() -> list[MessageView]:
+            found = await reader.lake.reader(f"%DLQ%{group}")
+            return [message async for message in found.messages()]
+
+        letters: list[MessageView] = await reader.run(read())
+        return letters
+
+
+def bodies(messages: Sequence[MessageView]) -> list[str]:
+    return [message.body.decode() for message in messages]
+
+
+def attempts(messages: Sequence[MessageView]) -> Mapping[str, int]:
+    return {message.body.decode(): message.delivery_attempt for message in messages}
+
+
+async def sleep(seconds: float) -> None:
+    """In virtual time."""
+    await asyncio.sleep(seconds)

@@ -1,0 +1,440 @@
+"""SimpleConsumer: what a receive gives and when, what becomes of what it gave, and what holds it up."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from penstock.consumers.dead_letters import REASON, RECONSUME_TIMES
+from penstock.consumers.simple import SimpleOptions
+from penstock.coordinator.cell import State
+from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
+from penstock.log import Message
+from penstock.log.errors import ClosedError, PenstockError
+from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies, sleep
+
+ORDERS = ["ORDERLY", "CONCURRENT"]
+
+
+# --- Waiting --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_receive_ends_with_the_first_message_and_not_before_its_time_without_one() -> None:
+    scene = Scene(queues=4)
+
+    async def script() -> None:
+        one, other = scene.member(), scene.member("producer")
+        await one.consume()
+        began_s = scene.now_s
+        assert await one.receive(wait=timedelta(seconds=5)) == []
+        assert scene.now_s - began_s == pytest.approx(5, abs=0.01)
+        began_s = scene.now_s
+        assert await one.receive(wait=NOW) == []
+        assert scene.now_s == began_s
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=20)))
+        await sleep(10)
+        await other.send("a1")
+        sent_s = scene.now_s
+        assert bodies(await waiting) == ["a1"]
+        assert scene.now_s - sent_s < 1.1, "at most the tail's pause in silence, and a write"
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=20)))
+        await one.send("b1")
+        sent_s = scene.now_s
+        assert bodies(await waiting) == ["b1"]
+        assert scene.now_s - sent_s < 0.2, "what this process sends it knows at once"
+
+    scene.play(script)
+
+
+def test_several_receives_wait_at_once_and_none_is_given_what_another_was() -> None:
+    scene = Scene(queues=2, message_type="NORMAL")
+
+    async def script() -> None:
+        one = scene.member()
+        await one.consume(delivery_order="CONCURRENT")
+        waiting = [
+            asyncio.ensure_future(one.receive(1, invisible=timedelta(hours=1), wait=timedelta(seconds=20))) for _ in range(5)
+        ]
+        await sleep(5)
+        await one.send(*(f"-{n}" for n in range(4)))
+        await asyncio.wait(waiting)
+        assert sorted(bodies([message for one in waiting for message in one.result()])) == ["-0", "-1", "-2", "-3"]
+        assert sorted(len(one.result()) for one in waiting) == [0, 1, 1, 1, 1]
+
+    scene.play(script)
+
+
+def test_a_receive_takes_from_all_queues_and_begins_with_another_each_time() -> None:
+    scene = Scene(queues=8, message_type="NORMAL")
+
+    async def script() -> None:
+        one = scene.member()
+        for queue in range(8):
+            await one.send(*(f"-{queue}.{n}" for n in range(10)), queue=queue)
+        await one.consume(delivery_order="CONCURRENT")
+        await sleep(5)
+        first = await one.receive(25)
+        assert len(first) == 25
+        assert len({message.queue for message in first}) == 3
+        seen = Counter(message.queue for message in first)
+        for _ in range(7):
+            seen.update(message.queue for message in await one.receive(5))
+        assert len(seen) == 8, "no queue waits until the others are empty"
+
+    scene.play(script)
+
+
+def test_a_receive_that_is_given_up_gives_back_what_was_on_its_way() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2")
+        consumer = await one.consume()
+        await sleep(2)
+        for pause_s in (0.0005, 0.002, 0.004, 0.008):  # before the write, amid it, behind it
+            receiving = one.process.spawn(consumer.receive(2, timedelta(hours=1)))
+            await sleep(pause_s)
+            receiving.cancel()
+            await asyncio.wait([receiving])
+        found = await one.receive()
+        assert bodies(found) == ["a1", "a2"]
+        assert (await scene.cell()).markers != {}
+        await one.ack(*found)
+
+    scene.play(script)
+
+
+# --- Order ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_message_group_of_what_is_out_waits() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2", "b1", "a3", "c1")
+        await one.consume()
+        (a1,) = await one.receive(1)
+        assert bodies(await one.receive()) == ["b1", "c1"], "RocketMQ would hand out nothing of the queue"
+        began_s = scene.now_s
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=8)))
+        await sleep(1)
+        await one.ack(a1)
+        assert bodies(await waiting) == ["a2", "a3"]
+        assert scene.now_s - began_s < 1.2
+        assert (await scene.cell()).settled.floor == 5, "nothing that is out holds the floor"
+
+    scene.play(script)
+
+
+def test_of_a_concurrent_group_nothing_waits() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2", "a3")
+        await one.consume(delivery_order="CONCURRENT")
+        assert [bodies(await one.receive(1)) for _ in range(3)] == [["a1"], ["a2"], ["a3"]]
+
+    scene.play(script)
+
+
+def test_what_is_acknowledged_never_comes_back_whatever_expires_beside_it() -> None:
+    """RocketMQ hands A2 out again with A1, though acknowledged, and takes it to the dead-letter queue at last."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "b1", "a2")
+        await one.consume(max_attempts=3)
+        seen: Counter[str] = Counter()
+        for _ in range(3):
+            found = await one.receive(wait=timedelta(seconds=15))
+            seen.update(bodies(found))
+            await one.ack(*(message for message in found if message.body == b"b1"))
+        await sleep(12)
+        last = await one.receive()
+        assert (bodies(last), attempts(last)) == (["a2"], {"a2": 4})
+        await one.ack(*last)
+        assert seen == {"a1": 3, "a2": 3, "b1": 1}
+        assert bodies(await scene.letters()) == ["a1"]
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_messages_without_a_message_group_are_one_line_in_an_orderly_group_only(order: str) -> None:
+    scene = Scene(message_type="NORMAL")
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("-1", "-2")
+        await one.consume(delivery_order=order)
+        assert bodies(await one.receive(1)) == ["-1"]
+        assert bodies(await one.receive(1, wait=NOW)) == ([] if order == "ORDERLY" else ["-2"])
+
+    scene.play(script)
+
+
+# --- Ends of a delivery ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_expiry_is_a_failed_attempt_and_the_last_one_makes_a_dead_letter(order: str, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2")
+        await one.consume(delivery_order=order, max_attempts=3)
+        await sleep(1)
+        times: list[float] = []
+        for attempt in (1, 2, 3):
+            found = await one.receive(1, wait=timedelta(seconds=20))
+            times.append(scene.now_s)
+            assert attempts(found) == {"a1": attempt}
+            if order == "CONCURRENT" and attempt == 1:
+                await one.ack(*await one.receive(1))
+        assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx([10, 10], abs=0.1)
+        await sleep(12)
+        (letter,) = await scene.letters()
+        assert letter.body == b"a1"
+        assert letter.properties[RECONSUME_TIMES] == "2"
+        assert letter.properties[REASON] == "it was received, and not acknowledged in time"
+        rest = await one.receive(wait=timedelta(seconds=12))
+        assert bodies(rest) == (["a2"] if order == "ORDERLY" else [])
+
+    with caplog.at_level(logging.WARNING, "penstock.consumers"):
+        scene.play(script)
+    lines = [record.getMessage() for record in caplog.records]
+    late = "group audit, orders queue 0: offset 0 was not acknowledged in time at attempt {}, and may be received again now"
+    assert [line for line in lines if "in time at" in line] == [late.format(1), late.format(2)]
+    assert len([line for line in lines if "offset 0 was given up after 3 attempts" in line]) == 1
+
+
+def test_a_parked_message_group_waits_for_an_operator() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2", "b1")
+        await one.consume(max_attempts=1, dead_letter_policy="park")
+        await sleep(2)
+        await one.receive(1)
+        await sleep(12)
+        (b1,) = await one.receive()
+        await one.ack(b1)
+        assert b1.body == b"b1"
+        assert await one.receive() == []
+        await one.run(one.operators.release("audit"))
+        found = await one.receive(wait=timedelta(seconds=20))
+        assert attempts(found) == {"a1": 2}
+        await one.ack(*found)
+        assert bodies(await one.receive()) == ["a2"]
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_extension_is_no_retry_and_an_end_at_once_is(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1")
+        consumer = await one.consume(delivery_order=order)
+        (first,) = await one.receive()
+        for _ in range(3):
+            await sleep(8)
+            assert await one.run(consumer.change_invisible_duration(first, TEN)) == first
+        assert await one.receive(wait=timedelta(seconds=5)) == []
+        assert await one.run(consumer.change_invisible_duration(first.receipt_handle, NOW)) == first.receipt_handle
+        (again,) = await one.receive(wait=timedelta(seconds=1))
+        assert again.delivery_attempt == 2
+        with pytest.raises(ReceiptExpired):
+            await one.ack(first)
+        await one.ack(again)
+        with pytest.raises(AlreadySettled):
+            await one.run(consumer.change_invisible_duration(again, NOW))
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_too_late_is_refused_and_the_message_comes_again(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1")
+        await one.consume(delivery_order=order)
+        (first,) = await one.receive()
+        await sleep(11)
+        with pytest.raises(ReceiptExpired):
+            await one.ack(first)
+        assert attempts(await one.receive()) == {"a1": 2}
+
+    scene.play(script)
+
+
+def test_a_hundred_acknowledgements_at_once_are_few_writes() -> None:
+    scene = Scene(message_type="NORMAL")
+
+    async def script() -> None:
+        one = scene.member()
+        producer = await one.run(one.lake.producer("orders", options=AT_ONCE))
+        for n in range(100):
+            one.process.call(lambda n=n: producer.send(Message(b"%d" % n)))
+        await one.run(producer.close())
+        await one.consume(delivery_order="CONCURRENT", options=SimpleOptions(receive_max=100))
+        found = await one.receive(100)
+        while len(found) < 100:
+            found += await one.receive(100)
+        before = scene.writes()
+        await asyncio.gather(*(one.ack(message) for message in found))
+        assert scene.writes() - before <= 5
+        assert (await scene.cell()).tries == {}
+
+    scene.play(script)
+
+
+# --- Filters, resets ------------------------------------------------------------------------------------------------------------------
+
+
+def test_filtered_messages_advance_the_floor_and_are_not_given_when_a_message_group_is_read_again() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", tag="paid")
+        await one.send("a2", tag="lost")
+        await one.send("a3", tag="paid")
+        await one.send("b1", "b2", tag="lost")
+        await one.consume(filter="paid")
+        await sleep(2)
+        assert bodies(await one.receive()) == ["a1", "a3"]
+        await sleep(1)
+        assert (await scene.cell()).settled.floor == 5
+        await sleep(10)  # they expire, and are read again from the log
+        found = await one.receive()
+        assert attempts(found) == {"a1": 2, "a3": 2}
+        await one.ack(*found)
+        assert await one.receive(wait=timedelta(seconds=3)) == []
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_reset_fences_what_is_out(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "a2", "b1")
+        await one.consume(delivery_order=order)
+        out = await one.receive()
+        await one.ack(out[0])
+        await one.run(one.operators.reset("orders", "audit", 0, None))
+        again = await one.receive(wait=timedelta(seconds=20))
+        assert attempts(again) == {"a1": 1, "a2": 1, "b1": 1}
+        with pytest.raises(PenstockError) as refused:
+            await one.ack(out[1])
+        assert refused.value.kind == "receipt_outdated"
+        await one.ack(*again)
+
+    scene.play(script)
+
+
+# --- Back-pressure, the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ten_thousand_message_groups_out_at_once_fill_the_cell_and_nothing_is_lost() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        producer = await one.run(one.lake.producer("orders", options=AT_ONCE))
+        for n in range(10_000):
+            one.process.call(lambda n=n: producer.send(Message(b"%d" % n, message_group=f"g{n}")))
+        await one.run(producer.close())
+        await one.consume(options=SimpleOptions(receive_max=1_000))
+        settled: set[int] = set()
+        largest = 0
+        while len(settled) < 10_000:
+            out = []
+            while more := await one.receive(1_000, invisible=timedelta(hours=1), wait=timedelta(seconds=1)):
+                out += more
+            largest = max(largest, len(out))
+            assert len((await scene.cell()).markers) == len(out)
+            assert {int(message.body) for message in out}.isdisjoint(settled)
+            await one.ack(*out)
+            settled |= {int(message.body) for message in out}
+        assert 1_500 < largest < 3_000, "the cell's room"
+        assert (await scene.cell()).settled.floor == 10_000
+
+    scene.play(script)
+
+
+def test_closing_ends_who_waits_and_leaves_what_is_out() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, other = scene.member(), scene.member("other")
+        await one.send("a1", "b1")
+        consumer = await one.consume()
+        out = await one.receive()
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
+        await sleep(1)
+        await one.run(consumer.close())
+        await asyncio.wait([waiting])
+        assert isinstance(waiting.exception(), ClosedError)
+        for call in (consumer.receive(), consumer.ack(out[0]), consumer.change_invisible_duration(out[0], NOW)):
+            with pytest.raises(ClosedError, match="the consumer is closed"):
+                await one.run(call)
+        await one.run(consumer.close())
+        cell = await scene.cell()
+        assert cell.owner == ""
+        assert {marker.tries.state for marker in cell.markers.values()} == {State.OUT}
+        await other.consume()
+        await other.ack(out[0])
+        assert attempts(await other.receive(wait=timedelta(seconds=20))) == {"b1": 2}
+
+    scene.play(script)
+
+
+def test_a_consumer_that_ends_by_itself_says_why_to_who_waits() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.consume()
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
+        await sleep(1)
+        await one.run(one.operators.delete("audit", force=True))
+        await asyncio.wait([waiting])
+        assert isinstance(waiting.exception(), PenstockError)
+        assert "consumer group" in str(waiting.exception())
+        with pytest.raises(PenstockError, match="consumer group"):
+            await one.receive()
+
+    scene.play(script)
+
+
+def test_settings_that_contradict_the_groups_are_refused_with_both() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.run(one.operators.create("audit", GroupSettings()))
+        with pytest.raises(PenstockError, match=r"has another delivery order .*ORDERLY.*CONCURRENT"):
+            await one.consume(delivery_order="CONCURRENT")
+
+    scene.play(script)
