@@ -145,7 +145,7 @@ class Membership:
             if self.leaving:
                 self._failure = None
                 return Change(await self._coordination.groups.get(self._group), may_leave=True)
-            log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error)
+            log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
         except (RetryError, UnknownOutcome) as error:
             log.warning("group %s: %s", self._group, error)
         else:
