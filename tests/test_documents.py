@@ -9,12 +9,22 @@ from io import StringIO
 from tests.tree import ROOT
 
 
-def test_the_readme_s_example_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(example.splitlines()) <= 10
+def readme(number: int, count: int = 2) -> str:
+    """What one of the README's examples prints."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(examples) == count
+    assert len(examples[number].splitlines()) <= 20
     shown = StringIO()
     with redirect_stdout(shown):
-        exec(compile(example, "README.md", "exec"), {})
-    steps = [line.split(" ", 2) for line in shown.getvalue().splitlines()]
+        exec(compile(examples[number], "README.md", "exec"), {})
+    return shown.getvalue()
+
+
+def test_the_readme_s_producer_and_reader_run() -> None:
+    steps = [line.split(" ", 2) for line in readme(0).splitlines()]
     assert [offset for _, offset, _ in steps] == ["0", "1", "2"]
     assert [text for *_, text in steps] == [f"{{'order': 7, 'step': '{step}'}}" for step in ("created", "paid", "shipped")]
+
+
+def test_the_readme_s_consumer_runs_in_order() -> None:
+    assert readme(1) == "[('created', 1), ('paid', 1), ('paid', 2), ('shipped', 1)]\n"
