@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from ..coordinator.cell import Marker, QueueCell, State, Tries
 from ..coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
@@ -17,6 +18,7 @@ from ..log.messages import MessageView
 from .blocked import Blocked
 from .lanes import Failure, Lane, Run
 from .limits import Limits, Mode
+from .open_lanes import OpenLanes
 from .step import Failed, Letter, Step
 from .tracked import Tracked
 
@@ -31,10 +33,7 @@ class Schedule:
         self._limits = limits
         self._chance = chance
         """Of the jitter of this owner's retries."""
-        self._lanes: dict[str | None, Lane] = {}
-        self._common = Lane(None, batches=limits.batch_of is not None)
-        """CONCURRENT: of all messages. ORDERLY with batches of the queue: of all groups that are not blocked."""
-        self._by_group = self._orderly and limits.batch_of != "queue"
+        self._lanes = OpenLanes(limits, orderly=self._orderly)
         self.blocked = Blocked(cell, limits)
         self._tracked = Tracked(cell, retained=limits.retained)
         self._reported: dict[Run, None] = {}
@@ -140,7 +139,10 @@ class Schedule:
         elif mode is Mode.QUIET:
             self._held = True
         elif mode is Mode.SOLO:
-            self._run_solo(now_ms, step)
+            if self._tracked.wants_solo:
+                self._run_suspects(step)
+            else:
+                self.blocked.run_solo(now_ms, step)
         else:
             self._go_on(now_ms, step)
         for run in (*step.runs_now, *step.runs):
@@ -152,17 +154,13 @@ class Schedule:
         self._tracked.fall_due(now_ms)
         if self._held:
             self._held = False
-            for lane in (*self._lanes.values(), self._common):
-                self._start(lane, step.runs)
-            while self._common.ready and not self._orderly:
-                self._common.run = None
-                self._start(self._common, step.runs)
+            self._lanes.start_all(step.runs)
         if self._tracked.suspects:
-            if not (self._waves or self._tracked.wants_solo or self._common.ready or self._common.run):
+            if not (self._waves or self._tracked.wants_solo) and self._lanes.common_is_idle:
                 self._run_suspects(step)
         elif not self._waves:
             for message in self._tracked.take_due(now_ms, step):
-                step.runs.append(Run(self._common, [message]))
+                step.runs.append(Run(self._lanes.common, [message]))
                 self.in_memory += 1
             self._grant(step)
         self.blocked.run_due(now_ms, step, self.next_fresh)
@@ -205,11 +203,11 @@ class Schedule:
         if mode is Mode.USUAL and lane.ready:
             # What was counted once more in this step runs when that is durable.
             counted = any(message.offset in step.tries for message in lane.ready) if step.tries else False
-            self._start(lane, step.runs if counted else step.runs_now)
+            self._lanes.start(lane, step.runs if counted else step.runs_now)
         elif lane.ready:
             self._held = True
-        elif self._by_group and lane.run is None:
-            self._lanes.pop(lane.group, None)
+        elif lane.run is None:
+            self._lanes.drop(lane)
 
     def _failed(self, lane: Lane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
         head, delivered = rest[0], rest if lane.batches else rest[:1]
@@ -225,7 +223,7 @@ class Schedule:
             tries = Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms)
             gives_up = failure.rejected or (most is not None and strikes >= most)
         step.failed.append(Failed(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest)))
-        if not self._orderly or (lane is self._common and not failure.blamed):
+        if not self._orderly or (lane is self._lanes.common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)
             return
         if gives_up:
@@ -243,18 +241,18 @@ class Schedule:
         if failure.blamed:
             again = rest[1:]
             if gives_up:
-                self._give_up(self._common, rest, tries, failure.reason, step)
+                self._give_up(self._lanes.common, rest, tries, failure.reason, step)
             else:
                 self.in_memory -= 1
                 self._tracked.wait(rest[0], tries, step)
-        self._common.ready.extendleft([self._tracked.run(message, step) for message in reversed(again)])
+        self._lanes.common.ready.extendleft([self._tracked.run(message, step) for message in reversed(again)])
         self._held = True
 
     def _block(self, lane: Lane, rest: list[MessageView], step: Step) -> Lane:
         """Put the group of the first message behind a marker, with all of it that is in memory."""
         group = rest[0].message_group
         suspects = self._tracked.take_suspects(lambda message: message.message_group == group)
-        if lane is self._common:
+        if lane is self._lanes.common:
             own = [message for message in (*rest, *lane.ready) if message.message_group == group]
             delivered = [self._tracked.run(message, step) for message in rest if message.message_group != group]
             lane.ready = deque([*delivered, *(message for message in lane.ready if message.message_group != group)])
@@ -262,9 +260,9 @@ class Schedule:
             lane = Lane(group, batches=lane.batches)
         else:
             own = [*rest, *lane.ready]
-            self._lanes.pop(group, None)
+            self._lanes.drop(lane)
         self.in_memory -= len(own)
-        lane.ready = deque(sorted([*own, *suspects], key=_offset))
+        lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
         step.behind += [message.offset for message in lane.ready]
         delivered = [message for message in (rest if lane.batches else rest[:1]) if message.message_group == group]
         delivered += [message for message in lane.ready if message.offset in self._tracked.tries]
@@ -281,7 +279,7 @@ class Schedule:
             return
         for message in self._tracked.take_suspects(lambda message: self._tracked.of(message).strikes >= most):
             self.in_memory += 1
-            self._give_up(self._lane(message), [message], self._tracked.of(message), _ENDED_ITS_PROCESS, step)
+            self._give_up(self._lanes.of(message), [message], self._tracked.of(message), _ENDED_ITS_PROCESS, step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             self._give_up(lane, [], lane.marker.tries, _ENDED_ITS_PROCESS, step)
@@ -314,20 +312,14 @@ class Schedule:
             self._tracked.forget((message,), step)
         lanes: dict[Lane, list[MessageView]] = {}
         for message in self._tracked.take_wave(self._limits.window, step):
-            lanes.setdefault(self._lane(message), []).append(message)
+            lanes.setdefault(self._lanes.of(message), []).append(message)
         for lane, messages in lanes.items():
-            size = 1 if lane is self._common and not lane.batches else len(messages)
+            size = 1 if lane is self._lanes.common and not lane.batches else len(messages)
             for at in range(0, len(messages), size):
                 lane.run = Run(lane, messages[at : at + size], wave=True)
                 step.runs.append(lane.run)
                 self._waves += 1
             self.in_memory += len(messages)
-
-    def _run_solo(self, now_ms: int, step: Step) -> None:
-        if self._tracked.wants_solo:
-            self._run_suspects(step)
-        else:
-            self.blocked.run_solo(now_ms, step)
 
     # --- Fresh messages
 
@@ -341,14 +333,14 @@ class Schedule:
                 self._grant_in_lanes(messages, touched, step)
             else:
                 step.granted += [message.offset for message in messages]
-                size = self._limits.run_messages if self._common.batches else 1
-                step.runs += [Run(self._common, messages[at : at + size]) for at in range(0, len(messages), size)]
+                size = self._limits.run_messages if self._lanes.common.batches else 1
+                step.runs += [Run(self._lanes.common, messages[at : at + size]) for at in range(0, len(messages), size)]
             self.next_fresh = limit
         for lane in touched:
-            self._start(lane, step.runs)
+            self._lanes.start(lane, step.runs)
 
     def _grant_in_lanes(self, messages: Sequence[MessageView], touched: dict[Lane, None], step: Step) -> None:
-        lanes, granted, blocked = self._lanes, step.granted, self.blocked
+        lanes, granted, blocked = self._lanes.known, step.granted, self.blocked
         for message in messages:
             group = message.message_group
             lane = lanes.get(group)
@@ -357,28 +349,11 @@ class Schedule:
                     step.listed.append(message.offset)
                     self.in_memory -= 1
                     continue
-                lane = self._lane(message)
+                lane = self._lanes.of(message)
             if lane.run is None:
                 touched[lane] = None
             lane.ready.append(message)
             granted.append(message.offset)
-
-    def _lane(self, message: MessageView) -> Lane:
-        if not self._by_group:
-            return self._common
-        lane = self._lanes.get(message.message_group)
-        if lane is None:
-            lane = self._lanes[message.message_group] = Lane(message.message_group, batches=self._common.batches)
-        return lane
-
-    def _start(self, lane: Lane, runs: list[Run]) -> None:
-        if lane.run is None and lane.ready:
-            most = lane.batch_max or self._limits.run_messages
-            if not lane.batches and len(self._lanes) < self._limits.few_lanes:
-                most *= self._limits.few_lanes
-            count = min(len(lane.ready), most)
-            lane.run = Run(lane, [lane.ready.popleft() for _ in range(count)])
-            runs.append(lane.run)
 
     def _stall(self, step: Step) -> None:
         """Move what has been running since the window was half as far to where it does not hold the floor."""
@@ -390,11 +365,11 @@ class Schedule:
             if head >= bound:
                 break
             rest = list(run.messages[run.taken :])
-            if not self._by_group:
+            if not self._lanes.by_group:
                 for message in rest:
                     self._tracked.set(message.offset, self._tracked.of(message), step)
                 continue
-            self._lanes.pop(lane.group, None)
+            self._lanes.drop(lane)
             self.in_memory -= len(rest) + len(lane.ready)
             step.behind += [message.offset for message in (*rest, *lane.ready)]
             self.blocked.add(lane, Marker(rest[0].offset, rest[-1].offset + 1, Tries(State.RUNNING)), running=rest, step=step)
@@ -412,7 +387,7 @@ class Schedule:
         if self.running:
             return
         behind = step.apply(cell).settled.limit
-        for lane in (*self._lanes.values(), self._common):
+        for lane in self._lanes:
             for message in lane.ready:
                 if message.offset in self._tracked.tries:
                     continue
@@ -426,7 +401,3 @@ class Schedule:
 
 
 _ENDED_ITS_PROCESS = "its process died each time it ran alone"
-
-
-def _offset(message: MessageView) -> int:
-    return message.offset
