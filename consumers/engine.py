@@ -130,8 +130,8 @@ class QueueEngine(QueueLife[Schedule]):
         worker = self._around.worker
         if mode is Mode.USUAL:
             await worker.awake()
-            if worker.quiet:
-                mode = Mode.QUIET
+            if worker.quiet or not self._around.member.may_start():
+                mode = Mode.QUIET  # what cannot be started any more would come back at once, again and again
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
         self._begin(step.runs_now)
         await self._write(step)
@@ -146,6 +146,9 @@ class QueueEngine(QueueLife[Schedule]):
                 self._counters.cell_writes.add()
         except BaseException:
             self._around.worker.finished(sum(len(run.messages) for run in step.runs))
+            for run in step.runs:
+                run.ended = True  # it was never handed out
+                self._around.returned(run)
             raise
         self._counters.failed_attempts.add(len(step.failed))
         for failed in step.failed:

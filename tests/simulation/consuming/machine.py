@@ -162,7 +162,7 @@ class Handlers:
         except asyncio.CancelledError:
             records.append(Ended(world.now_s, run, 0, Answer.CUT))
             raise
-        except RuntimeError:
+        except Exception:
             records.append(Ended(world.now_s, run, 0, Answer.FAILED if len(messages) == 1 else Answer.UNNAMED))
             raise
         answer = Answer.OK if done == len(messages) else Answer.FAILED
@@ -177,6 +177,8 @@ class Handlers:
 
     async def _one(self, message: MessageView) -> object:
         world = self._world
+        if world.behave is not None:
+            return await world.behave(self._process, message)
         place: Place = (message.topic, message.queue, message.offset)
         rng = world.kernel.rng(f"message/{self._group}/{message.body!r}")
         tempers = world.plot.tempers

@@ -57,12 +57,6 @@ class Witness(MemoryTable):
         record, cell = self._records.get(line[0]), self.cells.get(line)
         return record is not None and cell is not None and caught_up(cell, record, line[1], line[2]) is not cell
 
-    def judge_end(self) -> None:
-        """When everybody has left."""
-        for line, cell in self.cells.items():
-            if cell.owner and not self.is_over(cell.owner):
-                self._blame(f"{line}: in the end it is still {cell.owner}'s")
-
     def _blame(self, what: str) -> None:
         self._history.wrong.append(f"C9 {self._loop.now:.3f} s: {what}")
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from penstock.coordinator.operators import Operators
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicNotFound
 from penstock.log.gathering import ProducerOptions
 from penstock.log.lake import Lake
-from penstock.log.messages import Message, MessageType
+from penstock.log.messages import Message, MessageType, MessageView
 from penstock.log.reader import Position
 from penstock.log.settings import TopicSettings
 from tests.simulation.consuming.judge import judge
@@ -74,6 +74,8 @@ class Consuming:
         self._known: dict[int, int] = {}
         """How many messages every queue has, as far as was read."""
         self._groups_of: dict[tuple[int, int], str | None] = {}
+        self.behave: Callable[[SimProcess, MessageView], Awaitable[object]] | None = None
+        """What handlers do with a message, instead of what is in its temper."""
         self.quiet = False
         self.runs = itertools.count(1)
 
@@ -142,7 +144,6 @@ class Consuming:
             await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
         await self.store.settled()
         await self.table.settled()
-        self.witness.judge_end()
         self.store.plan = self.table.plan = None
         await self._as("auditor", self._audit)
         self.counts["simulated seconds"] += round(self.now_s)

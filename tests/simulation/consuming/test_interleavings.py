@@ -1,0 +1,107 @@
+"""Interleavings that break a careless consumer, one by one, moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock.consumers.results import ConsumeResult
+from penstock.log.messages import MessageView
+from tests.simulation.consuming.plot import TOPIC, GroupPlan
+from tests.simulation.consuming.stage import FAILURE, GROUP, SUCCESS, Stage
+from tests.simulation.process import SimProcess
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
+
+
+async def _at_once(_: SimProcess, __: MessageView) -> ConsumeResult:
+    return SUCCESS
+
+
+def test_a_queue_that_was_consumed_to_its_end_is_read_again_after_a_reset() -> None:
+    """Its owner waits for the next message, and nobody sends one."""
+    stage = Stage()
+
+    async def script() -> None:
+        await stage.send("a", "b", "c")
+        stage.start()
+        await stage.until("done", lambda: stage.is_settled(3))
+        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, 1))
+        await stage.until("done again", lambda: stage.cell().generation == 1 and stage.is_settled(3))
+
+    stage.play(script, behave=_at_once)
+    assert [stage.started(offset) for offset in range(3)] == [1, 2, 2]
+
+
+def test_a_reset_waits_for_the_handler_that_still_runs() -> None:
+    """In this process nothing of its message group starts before it has returned; other groups do."""
+    stage = Stage()
+
+    async def behave(_: SimProcess, message: MessageView) -> ConsumeResult:
+        if message.body == b"slow" and stage.started(0) == 1:
+            await asyncio.sleep(8)
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send("slow", "after", group="g")
+        await stage.send("other", group="h")
+        stage.start()
+        await stage.until("started", lambda: stage.started(0) == 1)
+        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, "earliest"))
+        await stage.until("the other one again", lambda: stage.started(2) == 2, within_s=5)
+        assert stage.started(0) == 1
+        await stage.until("done", lambda: stage.is_settled(3))
+
+    stage.play(script, behave=behave)
+    assert stage.started(0) == 2
+
+
+@pytest.mark.parametrize("queue_batches", [False, True])
+def test_a_new_session_waits_for_the_handlers_of_the_one_before(queue_batches: bool) -> None:
+    """The process stood still beyond its lease, was fenced, and takes its queue anew while the old handler goes on."""
+    plan = GroupPlan(batch="queue" if queue_batches else None)
+    stage = Stage(plan, timeout_s=100.0)
+
+    async def behave(_: SimProcess, message: MessageView) -> ConsumeResult:
+        if message.body == b"slow" and stage.started(0) == 1:
+            await asyncio.sleep(40)
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send("slow", group="g")
+        await stage.send("b", group="h")
+        await stage.send("c", group="g")
+        stage.start()
+        await stage.until("started", lambda: stage.started(0) == 1)
+        before = stage.cell().owner
+        stage.process().pause(12)
+        await stage.until("taken anew", lambda: stage.cell().owner not in ("", before), within_s=30)
+        await stage.until("done", lambda: stage.is_settled(3), within_s=60)
+
+    stage.play(script, behave=behave)
+    assert stage.started(0) == 2
+
+
+def test_an_owner_whose_lease_is_over_and_who_does_not_know_it_stands_still() -> None:
+    """Its machine slept, so timers are late: what it cannot start any more it must not try to start again and again."""
+    stage = Stage(GroupPlan(threads=1))
+
+    async def behave(_: SimProcess, message: MessageView) -> ConsumeResult:
+        await asyncio.sleep(1)
+        return SUCCESS
+
+    async def script() -> None:
+        for n in range(6):
+            await stage.send(f"{n}", group=f"g{n}")
+        stage.start()
+        await stage.until("started", lambda: stage.started(0) == 1)
+        gate = stage.hold(0, "put", "workers/")
+        await gate.reached()
+        stage.process().suspend(10)
+        await asyncio.sleep(10.5)
+        gate.release()
+        await stage.until("done", lambda: stage.is_settled(6), within_s=60)
+
+    world = stage.play(script, behave=behave)
+    assert world.kernel.loop.steps < 30_000
