@@ -20,10 +20,8 @@ from .blocked import Blocked
 from .lanes import Lane
 from .limits import Limits
 from .rows import group_hash
-from .step import Letter, Step
+from .step import ENDED_ITS_PROCESS, Letter, Step
 from .tracked import Tracked
-
-_ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,14 +277,14 @@ class Ready:
                 self._lane_of(group, step)
         else:
             for message in tracked.take_suspects(lambda message: message.offset in hopeless):
-                step.letters.append(Letter(message, tracked.of(message).attempts, _ENDED_ITS_PROCESS))
+                step.letters.append(Letter(message, tracked.of(message).attempts, ENDED_ITS_PROCESS))
                 tracked.forget((message,), step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
                 self.blocked.park(lane, lane.marker.tries, step)
             else:
-                step.letters.append(Letter(lane.ready[0], lane.marker.tries.attempts, _ENDED_ITS_PROCESS))
+                step.letters.append(Letter(lane.ready[0], lane.marker.tries.attempts, ENDED_ITS_PROCESS))
                 self.blocked.pass_over(lane, step)
 
     # --- Fresh messages

@@ -19,7 +19,7 @@ from .blocked import Blocked
 from .lanes import Failure, Lane, Run
 from .limits import Limits, Mode
 from .open_lanes import OpenLanes
-from .step import Failed, Letter, Step
+from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
 from .tracked import Tracked
 
 
@@ -279,10 +279,10 @@ class Schedule:
             return
         for message in self._tracked.take_suspects(lambda message: self._tracked.of(message).strikes >= most):
             self.in_memory += 1
-            self._give_up(self._lanes.of(message), [message], self._tracked.of(message), _ENDED_ITS_PROCESS, step)
+            self._give_up(self._lanes.of(message), [message], self._tracked.of(message), ENDED_ITS_PROCESS, step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
-            self._give_up(lane, [], lane.marker.tries, _ENDED_ITS_PROCESS, step)
+            self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
 
     def _give_up(self, lane: Lane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
         """Apply the dead-letter policy to the first of a lane."""
@@ -300,8 +300,6 @@ class Schedule:
         else:
             step.letters.append(Letter(lane.ready[0], tries.attempts, reason))
             self.blocked.pass_over(lane, step)
-
-    # --- Suspects
 
     def _run_suspects(self, step: Step) -> None:
         """Run some of the suspects, no more together than any of them may be; the next when these are done."""
@@ -398,6 +396,3 @@ class Schedule:
             self.in_memory -= len(lane.ready)
             lane.ready.clear()
         self._tracked.stop_all(self._limits.window, step)
-
-
-_ENDED_ITS_PROCESS = "its process died each time it ran alone"

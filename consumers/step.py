@@ -10,6 +10,9 @@ from ..log.messages import MessageView
 from .lanes import Run
 
 
+ENDED_ITS_PROCESS = "its process died each time it ran alone"
+
+
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A message that was given up."""
