@@ -9,7 +9,6 @@ from ..coordinator.offsets import OffsetSet
 from ..log.messages import MessageView
 from .lanes import Run
 
-
 ENDED_ITS_PROCESS = "its process died each time it ran alone"
 
 
