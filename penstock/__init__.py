@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
 
     from . import aio as aio
-    from .consumer_ends import PushConsumer
+    from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
     from .ends import Producer, Reader
     from .lake import Lake, connect
 
@@ -76,6 +76,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BackPressureError",
     "BatchResult",
+    "BroadcastConsumer",
     "CallError",
     "ClockSkewError",
     "ClosedError",
@@ -106,6 +107,7 @@ __all__ = [
     "PermissionDenied",
     "Producer",
     "ProducerFailedError",
+    "PullConsumer",
     "PushConsumer",
     "ReadOnlyError",
     "Reader",
@@ -134,7 +136,7 @@ __all__ = [
 _MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
 _PLACES = {
     ".lake": {"Lake", "connect"},
-    ".consumer_ends": {"PushConsumer"},
+    ".consumer_ends": {"BroadcastConsumer", "PullConsumer", "PushConsumer"},
     ".ends": {"Producer", "Reader"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".coordinator": {

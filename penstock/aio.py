@@ -16,10 +16,10 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
-from penstock.consumers import Metrics, PushConsumer, PushOptions
-from penstock.consumers.subscribe import Topics, push_consumer
+from penstock.consumers import BroadcastConsumer, Metrics, PullConsumer, PushConsumer, PushOptions
+from penstock.consumers.subscribe import Queues, Topics, broadcast_consumer, pull_consumer, push_consumer
 from penstock.coordinator import (
     DeadLetterPolicy,
     DeliveryOrder,
@@ -45,13 +45,32 @@ from penstock.log import (
 
 from .group_lake import GroupLake
 
-__all__ = ["Lake", "Producer", "PushConsumer", "Reader", "TopicSettings", "connect"]
+__all__ = ["BroadcastConsumer", "Lake", "Producer", "PullConsumer", "PushConsumer", "Reader", "TopicSettings", "connect"]
 
 _PUSH = PushOptions()
 
 log = logging.getLogger("penstock.maintenance")
 
 _MAINTAINING_ENDS_S = 5.0
+
+
+class Consumer(Protocol):
+    """What a lake knows of its consumers: it closes them before it closes itself."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody closes it, or did."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether it was closed, to the end."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+ConsumerT = TypeVar("ConsumerT", bound=Consumer)
 
 
 def connect(
@@ -101,7 +120,7 @@ class Lake(GroupLake):
         self._maintains = maintenance
         self._stop_maintaining = asyncio.Event()
         self._maintaining: asyncio.Task[None] | None = None
-        self._consumers: list[PushConsumer] = []
+        self._consumers: list[Consumer] = []
         self._closing_consumers: asyncio.Task[None] | None = None
 
     async def _writable(self, operation: str) -> None:
@@ -165,9 +184,7 @@ class Lake(GroupLake):
         The arguments are those of `penstock.Lake.push_consumer`. A coroutine function runs on this loop, ``threads`` at once; an ordinary
         function in threads. Raises at once what is wrong with the call, and when it is awaited what topic or group do not fit.
         """
-        self._check_open()
-        if self._closing_consumers is not None:
-            raise ClosedError("the lake is being closed", object=self.url)
+        self._check_consuming()
         consumer = push_consumer(
             self,
             lambda: self.coordination,
@@ -188,6 +205,62 @@ class Lake(GroupLake):
             batch_messages=batch_messages,
             metrics=metrics,
         )
+        return self._known(consumer)
+
+    def pull_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        queues: Queues | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+    ) -> PullConsumer:
+        """Read as a member of a consumer group, at the caller's pace: ``async with lake.pull_consumer(…) as consumer``, or await it.
+
+        The arguments are those of `penstock.Lake.pull_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
+        or group do not fit.
+        """
+        self._check_consuming()
+        return self._known(
+            pull_consumer(self, lambda: self.coordination, topic, group=group, queues=queues, filter=filter, start=start)
+        )
+
+    def broadcast_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        member: str,
+        listener: Callable[..., Any],
+        filter: str | None = None,
+        start: Position = "earliest",
+    ) -> BroadcastConsumer:
+        """Run ``listener`` for every message, in every member: ``async with lake.broadcast_consumer(…) as consumer``, or await it.
+
+        The arguments are those of `penstock.Lake.broadcast_consumer`. A coroutine function runs on this loop, an ordinary function in threads.
+        Raises at once what is wrong with the call, and when it is awaited `TopicNotFound`.
+        """
+        self._check_consuming()
+        return self._known(
+            broadcast_consumer(
+                self,
+                lambda: self.coordination,
+                topic,
+                group=group,
+                member=member,
+                listener=listener,
+                filter=filter,
+                start=start,
+            )
+        )
+
+    def _check_consuming(self) -> None:
+        self._check_open()
+        if self._closing_consumers is not None:
+            raise ClosedError("the lake is being closed", object=self.url)
+
+    def _known(self, consumer: ConsumerT) -> ConsumerT:
         self._consumers = [one for one in self._consumers if not one.done] + [consumer]
         return consumer
 

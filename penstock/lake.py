@@ -9,9 +9,10 @@ from datetime import timedelta
 from types import EllipsisType, TracebackType
 from typing import Any, Literal, Self
 
+from penstock.consumers import BroadcastConsumer as AsyncBroadcastConsumer
 from penstock.consumers import Metrics, PushOptions
 from penstock.consumers import PushConsumer as AsyncPushConsumer
-from penstock.consumers.subscribe import Topics
+from penstock.consumers.subscribe import Queues, Topics
 from penstock.coordinator import (
     DeadLetterPolicy,
     DeliveryOrder,
@@ -35,7 +36,7 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.portal import Portal
 
 from . import aio
-from .consumer_ends import PushConsumer
+from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
 from .ends import Producer, Reader, close_after
 from .group_operations import GroupOperations
 
@@ -81,7 +82,7 @@ class Lake(GroupOperations):
         super().__init__(lake, Portal())
         self._lake = lake
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
-        self._consumers: weakref.WeakSet[AsyncPushConsumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[AsyncPushConsumer | AsyncBroadcastConsumer] = weakref.WeakSet()
         os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
 
     @property
@@ -231,6 +232,56 @@ class Lake(GroupOperations):
         )
         self._consumers.add(core)
         return PushConsumer(core, self._portal)
+
+    def pull_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        queues: Queues | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+    ) -> PullConsumer:
+        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
+
+        The queues are shared evenly among the group's members and may come and go (subscribe); ``queues``, numbers of the topic or
+        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from the
+        offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. What was handed out and not
+        committed comes again, after a crash or with the queue's next owner.
+
+        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for what is wrong with the call, and when the group has
+        another filter; `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked by
+        themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        """
+        return PullConsumer(
+            self._portal.run(lambda: self._lake.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
+            self._portal,
+        )
+
+    def broadcast_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        member: str,
+        listener: Callable[..., Any],
+        filter: str | None = None,
+        start: Position = "earliest",
+    ) -> BroadcastConsumer:
+        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
+
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing: opened again, it goes on there, after
+        a crash up to a second before. A name belongs to whoever opened it last; the former one ends with `FencedError`. The messages of a queue
+        are run one after the other, different queues side by side. A message whose listener fails or raises is logged, and not tried again.
+
+        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for what is wrong with the call,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        core = self._portal.run(
+            lambda: self._lake.broadcast_consumer(topic, group=group, member=member, listener=listener, filter=filter, start=start)
+        )
+        self._consumers.add(core)
+        return BroadcastConsumer(core, self._portal)
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
