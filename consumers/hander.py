@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from ..coordinator.cell import QueueCell
+from ..coordinator.cell import QueueCell, State
 from ..coordinator.groups import GroupRecord
 from ..coordinator.handing import Expiry, expired, returned, without_caught_up
 from ..coordinator.handles import ReceiptHandle, ReceiptRefused
@@ -139,6 +139,12 @@ class QueueHander(QueueLife[Ready]):
             return 0
         asked = sum(one.most for one in self._asked)
         return max(0, self.schedule.available(self._clock.wall_ms()) - asked)
+
+    @property
+    def out(self) -> int:
+        """How many messages tracked by themselves, and message groups, are out."""
+        cell = self.keeper.cell
+        return sum(one.state is State.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())))
 
     def ask(self, most: int, invisible_ms: int) -> asyncio.Future[list[MessageView]]:
         """At most so many messages, once it is durable that they are out. Cancelled too late, they come back at once."""

@@ -25,8 +25,8 @@ from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics, Sample
 from .older import OlderHandlers
 from .queue_life import QueueLife
-from .standing import standing
-from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
+from .queue_owner import queue_statistics
+from .statistics import ConsumerStatistics, TopicCounters, consumer_samples
 
 log = logging.getLogger("penstock.consumers")
 
@@ -326,7 +326,7 @@ class PushConsumer:
         """How its queues stand."""
         return ConsumerStatistics(
             group=self.group,
-            queues=tuple(_statistics(engine) for engine in list(self._engines.values())),
+            queues=tuple(queue_statistics(engine, _in_flight(engine)) for engine in list(self._engines.values())),
             topic_queues=tuple(self._membership.queues.items()),
         )
 
@@ -345,23 +345,5 @@ class PushConsumer:
         await self.close()
 
 
-def _statistics(engine: QueueEngine) -> QueueStatistics:
-    cell, schedule = engine.keeper.cell, engine.schedule
-    following, stands = engine.next_offset, standing(cell)
-    unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following
-    return QueueStatistics(
-        topic=engine.topic,
-        queue=engine.queue,
-        lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + len(cell.tries) + len(cell.markers),
-        inflight_messages=sum(len(run.messages) - run.done for run in list(schedule.running)),
-        ready_messages=max(0, following - schedule.next_fresh),
-        oldest_unsettled_ms=engine.ages.stored_ms(stands.first_unsettled) if unsettled else None,
-        oldest_ready_ms=engine.ages.stored_ms(schedule.next_fresh) if ready else None,
-        cached_messages=schedule.in_memory,
-        cached_bytes=round(schedule.in_memory * engine.bytes_per_message),
-        waiting_messages=stands.waiting_messages,
-        blocked_groups=stands.blocked_groups,
-        parked_groups=stands.parked_groups,
-        cell_bytes=engine.keeper.size_bytes,
-        fetching_paused=schedule.room() <= 0,
-    )
+def _in_flight(engine: QueueEngine) -> int:
+    return sum(len(run.messages) - run.done for run in list(engine.schedule.running))

@@ -6,31 +6,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from ..coordinator.cell import QueueCell
 from ..coordinator.commands import caught_up
-from ..coordinator.groups import DeliveryOrder, GroupRecord, GroupSettings
+from ..coordinator.groups import DeliveryOrder, GroupRecord
 from ..coordinator.handing import Expiry, Lapse, expired, last_expiry_ms
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.offsets import OffsetSet
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
 from ..log.errors import DataDamaged, OffsetOutOfRange, PenstockError, ReopenError, RetryError, unforeseen
-from ..log.messages import MessageView, views
+from ..log.messages import views
 from ..log.runtime import Runtime
 from ..log.tags import TagFilter
-from .blocked import Blocked
 from .burial import Burial
 from .dead_letters import DeadLetterWriter
 from .feed import Feed
 from .limits import Limits
+from .queue_schedule import QueueSchedule
+from .standing import Ages, standing
 from .statistics import TopicCounters
 
 log = logging.getLogger("penstock.consumers")
@@ -41,32 +42,6 @@ _RECALL_ROWS = 5_000
 _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
-
-
-class QueueSchedule(Protocol):
-    """What of a queue may be handed on next: the part that rows come into."""
-
-    settings: GroupSettings
-    blocked: Blocked
-    in_memory: int
-    next_load: int
-    next_fresh: int
-
-    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None: ...
-
-    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None: ...
-
-    def expired(self, earliest: int) -> None: ...
-
-    def adopt(self, cell: QueueCell) -> None: ...
-
-    def room(self) -> int: ...
-
-    def missing(self, now_ms: int) -> list[int]: ...
-
-    def next_due_ms(self) -> int | None: ...
-
-    def next_expiry_ms(self) -> int | None: ...
 
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
@@ -116,6 +91,7 @@ class QueueLife(Generic[ScheduleT]):
         """Of those fetched last."""
         self.starving = False
         """Whether it would fetch if there were room."""
+        self.ages = Ages()
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
@@ -336,6 +312,8 @@ class QueueLife(Generic[ScheduleT]):
 
     def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
         limit = start + rows.num_rows
+        self.ages.forget(standing(self.keeper.cell).first_unsettled)
+        self.ages.note(start, rows.column("store_timestamp")[0].value // 1000)
         keep = TagFilter.parse(self._record.settings.filter_of(self.topic))
         kept = keep.apply(rows)
         filtered = OffsetSet()

@@ -11,6 +11,8 @@ from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import QueueKeeper
 from .membership import Membership
 from .queue_life import QueueLife
+from .standing import standing
+from .statistics import QueueStatistics
 
 LifeT = TypeVar("LifeT", bound=QueueLife[Any])
 
@@ -94,3 +96,26 @@ class QueueOwner(Generic[LifeT]):
         for life in self.queues.values():
             if life.starving:
                 life.feed()
+
+
+def queue_statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
+    """How a queue stands of which so many messages are in flight."""
+    cell, schedule = life.keeper.cell, life.schedule
+    following, stands = life.next_offset, standing(cell)
+    unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following
+    return QueueStatistics(
+        topic=life.topic,
+        queue=life.queue,
+        lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + len(cell.tries) + len(cell.markers),
+        inflight_messages=in_flight,
+        ready_messages=max(0, following - schedule.next_fresh),
+        oldest_unsettled_ms=life.ages.stored_ms(stands.first_unsettled) if unsettled else None,
+        oldest_ready_ms=life.ages.stored_ms(schedule.next_fresh) if ready else None,
+        cached_messages=schedule.in_memory,
+        cached_bytes=round(schedule.in_memory * life.bytes_per_message),
+        waiting_messages=stands.waiting_messages,
+        blocked_groups=stands.blocked_groups,
+        parked_groups=stands.parked_groups,
+        cell_bytes=life.keeper.size_bytes,
+        fetching_paused=schedule.room() <= 0,
+    )

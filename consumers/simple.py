@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
@@ -20,7 +20,7 @@ from ..coordinator.handles import ForeignReceipt, ReceiptHandle
 from ..coordinator.keeper import Change, OwnershipLost, QueueKeeper
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
-from ..log.errors import ClosedError, InvalidArgument, LimitExceeded, PenstockError
+from ..log.errors import ClosedError, InvalidArgument, LimitExceeded, PenstockError, unforeseen
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView
@@ -28,9 +28,9 @@ from .dead_letters import DeadLetterWriter
 from .hander import QueueHander, SimpleSurroundings
 from .limits import Limits
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics
-from .queue_owner import QueueOwner
-from .statistics import TopicCounters
+from .metrics import MemoryMetrics, Metrics, Sample
+from .queue_owner import QueueOwner, queue_statistics
+from .statistics import ConsumerStatistics, TopicCounters, consumer_samples
 
 log = logging.getLogger("penstock.consumers")
 
@@ -102,6 +102,7 @@ class SimpleConsumer:
         """The queue that was asked last: the next receive begins behind it."""
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] = lambda: None
         self.error: PenstockError | None = None
         """Why it ended by itself."""
 
@@ -114,23 +115,33 @@ class SimpleConsumer:
         except BaseException:
             await self._membership.end()
             raise
+        self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
 
-    async def close(self) -> None:
+    async def close(self, *, timeout: timedelta | None = None) -> None:
         """Give the queues back, and leave the group. Receives that wait end with `ClosedError`.
 
         What was received stays invisible until its time is over, and can be acknowledged by its handle through another consumer of the group.
-        Raises what ended the consumer by itself before.
+        After ``timeout`` it waits no longer for the table, and others take the queues when the lease is over. Raises what ended it by itself.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
             self._notify()
+        if timeout is not None:
+            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+            if not self._closing.done() and self._loop is not None:
+                self._loop.cancel()
         await asyncio.shield(self._closing)
 
     @property
     def closed(self) -> bool:
         """Whether somebody closes it, or did."""
         return self._closing is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether it was closed, to the end."""
+        return self._closing is not None and self._closing.done()
 
     async def _close(self) -> None:
         if self._loop is not None:
@@ -146,13 +157,19 @@ class SimpleConsumer:
         except PenstockError as error:
             log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
             self.error = error
+        except Exception as error:
+            log.exception("the consumer of group %s ends", self.group)
+            self.error = unforeseen(error, operation="consume")
         finally:
+            self._unwatch()
             await self._owner.end()
             self._notify()
 
     def _begin(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> QueueHander:
         topic, number = queue
         counters = TopicCounters.of(self._options.metrics, topic=topic, group=self.group)
+        if keeper.taken_from:
+            counters.take_overs.add()
         writer = DeadLetterWriter(self._lake, self.group, topic, number, may_write=lambda: not keeper.ended.is_set())
         around = SimpleSurroundings(
             group=self.group,
@@ -323,7 +340,25 @@ class SimpleConsumer:
         _check_duration("the invisible duration", invisible, INVISIBLE_MIN, INVISIBLE_MAX, "receive")
         _check_duration("the await duration", awaited, timedelta(0), INVISIBLE_MAX, "receive")
 
+    # --- What operators see -------------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> ConsumerStatistics:
+        """How its queues stand; in flight is what is out."""
+        return ConsumerStatistics(
+            group=self.group,
+            queues=tuple(queue_statistics(hander, hander.out) for hander in list(self._owner.queues.values())),
+            topic_queues=tuple(self._membership.queues.items()),
+        )
+
+    def _samples(self) -> list[Sample]:
+        return list(consumer_samples(self.statistics(), now_ms=self._clock.wall_ms()))
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
+        if self._loop is None:
+            await self.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,0 +1,38 @@
+"""What the life of a queue asks of its schedule, whatever that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ..coordinator.cell import QueueCell
+from ..coordinator.groups import GroupSettings
+from ..coordinator.offsets import OffsetSet
+from ..log.messages import MessageView
+from .blocked import Blocked
+
+
+class QueueSchedule(Protocol):
+    """What of a queue may be handed on next: the part that rows come into."""
+
+    settings: GroupSettings
+    blocked: Blocked
+    in_memory: int
+    next_load: int
+    next_fresh: int
+
+    def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None: ...
+
+    def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None: ...
+
+    def expired(self, earliest: int) -> None: ...
+
+    def adopt(self, cell: QueueCell) -> None: ...
+
+    def room(self) -> int: ...
+
+    def missing(self, now_ms: int) -> list[int]: ...
+
+    def next_due_ms(self) -> int | None: ...
+
+    def next_expiry_ms(self) -> int | None: ...
