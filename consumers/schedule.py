@@ -123,6 +123,7 @@ class Schedule:
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
         """What to do next. Whoever asks must carry it out, or give up the queue."""
         self._floor = cell.settled.floor
+        self._tracked.fall_due(now_ms)
         step = Step()
         reported, self._reported = self._reported, {}
         for run in reported:
@@ -151,7 +152,6 @@ class Schedule:
 
     def _go_on(self, now_ms: int, step: Step) -> None:
         self._stall(step)
-        self._tracked.fall_due(now_ms)
         if self._held:
             self._held = False
             self._lanes.start_all(step.runs)
