@@ -197,8 +197,10 @@ class Session:
             self._adopt(changed.stored)
         except InternalError:
             raise
-        except (TimeoutError, PenstockError) as error:
-            # No right, no room, no answer: any of them may pass before the lease has run out.
+        except TimeoutError:
+            self._trouble = TimeoutError("the table did not answer in time")
+        except PenstockError as error:
+            # No right, no room: any of them may pass before the lease has run out.
             self._trouble = error
         else:
             self._adopt(stored)
