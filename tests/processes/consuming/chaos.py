@@ -1,6 +1,6 @@
 """Eight workers and four producers, killed, paused and rolled at random, operators meanwhile; then all is drained and checked.
 
-    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--place local|versitygw|dynoxide] [--only restart]
+    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--place local|versitygw|dynoxide] [--only restart] [--lease 3]
 
 What is done to whom follows from the seed; when, from the progress that the journals show. So a seed does not repeat a run to the
 letter, and does repeat its kind.
@@ -68,7 +68,7 @@ class Plan:
     messages: int = 200_000
     groups: int = 1_000
     queues: int = 8
-    lease_s: float = 2.0
+    lease_s: float = 3.0
     seconds: float = 60.0
     deck: dict[str, int] = field(default_factory=lambda: {**DECK, "roll": 1})
     killers: bool = True
@@ -384,18 +384,18 @@ def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> I
 
 @contextmanager
 def place(kind: str, folder: Path) -> Iterator[Ground]:
-    """An empty lake, with its cells in SQLite beside it, in the same bucket, or in DynamoDB."""
+    """An empty lake: a folder with cells in SQLite, a bucket that holds the cells too, or a bucket with cells in DynamoDB."""
     with ExitStack() as stack:
-        if kind == "versitygw":
-            s3 = stack.enter_context(versitygw_server(folder / "server"))
-            yield Ground(s3.url("lake"), s3.credentials)
-        elif kind == "dynoxide":
-            dynamodb = stack.enter_context(dynoxide_server(folder / "server"))
-            url = dynamodb.url("penstock-cells")
-            asyncio.run(create_table(url, options=dynamodb.credentials))
-            yield Ground(str(folder / "lake"), dynamodb.credentials, url)
-        else:
+        if kind == "local":
             yield Ground(str(folder / "lake"), {})
+            return
+        s3 = stack.enter_context(versitygw_server(folder / "server"))
+        ground = Ground(s3.url("lake"), s3.credentials)
+        if kind == "dynoxide":
+            dynamodb = stack.enter_context(dynoxide_server(folder / "cells"))
+            ground = ground._replace(coordination=dynamodb.url("penstock-cells"))
+            asyncio.run(create_table(dynamodb.url("penstock-cells"), options=dynamodb.credentials))
+        yield ground
 
 
 def report(outcome: Outcome, say: Callable[[str], None]) -> None:
@@ -422,12 +422,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--place", choices=["local", "versitygw", "dynoxide"], action="append")
     parser.add_argument("--only", choices=[*DECK, "roll"], action="append", help="do nothing else")
+    parser.add_argument("--lease", type=float, default=Plan().lease_s, help="in seconds")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
     parser.add_argument("--keep", type=Path, help="an empty folder for journals, lake and server")
     chosen = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     places = chosen.place or ["local", "versitygw"]
-    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places))
+    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places), lease_s=chosen.lease)
     if chosen.only:
         plan = replace(plan, deck=dict.fromkeys(chosen.only, 4), killers=False)
     failed = False

@@ -3,7 +3,7 @@
 For each consumer group:
 
 - nothing is lost: every message was answered SUCCESS, after the last reset to before it too; poison is a dead letter once (once more for
-  each reset to before it), and nothing else is;
+  each reset to before it), and nothing else is; but for what waited or was blocked before the offset of a reset;
 - an epoch is one process's, and no delivery (epoch, attempt) is made twice; a later one has a higher attempt;
 - what succeeded is not run again but after a reset, or when its process was killed, stood still or lost its lease meanwhile, and then
   no more of it than can be in flight;
@@ -132,6 +132,11 @@ class _Group:
         queue, offset = place
         return [one for one in self._resets[queue] if one.offset <= offset and one.at_s < before_s]
 
+    def _passed_over(self, place: Place, before_s: float = float("inf")) -> bool:
+        """Whether an operator ordered to go on behind it: then what of it was not done need not be."""
+        queue, offset = place
+        return any(one.offset > offset and one.at_s < before_s for one in self._resets[queue])
+
     def _what_it_was_given(self) -> Iterator[str]:
         groups = {(row.queue, row.offset): row.group for row in self._history.rows}
         for one in self._handled:
@@ -223,7 +228,9 @@ class _Group:
                 continue
             starts[place] += 1
             while settled < number[place] and (
-                lane[settled] in done or self._given_up(lane[settled], one.at_s, starts[lane[settled]], lane[settled] in rejected)
+                lane[settled] in done
+                or self._passed_over(lane[settled], one.at_s)
+                or self._given_up(lane[settled], one.at_s, starts[lane[settled]], lane[settled] in rejected)
             ):
                 settled += 1
             if settled < number[place]:
@@ -266,7 +273,9 @@ class _Group:
         for place, body in self._bodies.items():
             if self._history.fates.of(body).is_poison:
                 continue
-            if place not in last:
+            if place not in last and self._passed_over(place):
+                self._found.counts["passed over by a reset"] += 1
+            elif place not in last:
                 yield f"{body} at {place} never succeeded"
             elif any(reset.at_s > last[place] for reset in self._covering(place)):
                 yield f"{body} at {place} was not run again after a reset to before it"
@@ -282,7 +291,8 @@ class _Group:
             self._found.counts["poison"] += fate.is_poison
             self._found.counts["killers"] += fate is Fate.KILLER
             most = (1 + len(self._covering(place))) if fate.is_poison else 0
-            if not fate.is_poison <= counts[place] <= most:
+            least = fate.is_poison and not self._passed_over(place)
+            if not least <= counts[place] <= most:
                 yield f"{body} ({fate}) at {place} is a dead letter {counts[place]} times; {most} may be"
         self._found.counts["dead letters"] += counts.total()
 
