@@ -116,9 +116,9 @@ class PushConsumer:
     async def start(self) -> None:
         """Join the group. Raises before anything runs when topic, group or settings do not fit."""
         try:
+            self._check_open()
             record = await self._membership.begin()
-            if self._closing is not None:
-                raise ClosedError("the consumer was closed while it was being opened", operation="consume", object=self.group)
+            self._check_open()
         except BaseException:
             await self._membership.end()
             raise
@@ -134,6 +134,10 @@ class PushConsumer:
         self._older = OlderHandlers(self._executor, orderly=orderly)
         self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise ClosedError("the consumer was closed before it had begun", operation="consume", object=self.group)
 
     async def drain(self) -> None:
         """Begin to close, and start nothing more: on return handlers of what was on its way may still begin, no others."""

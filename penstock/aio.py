@@ -274,6 +274,9 @@ class Lake(GroupLake):
         """
         if self._closing_consumers is None:
             self._closing_consumers = asyncio.ensure_future(self._close_consumers())
+        elif self._closing_consumers.done():
+            await super().close()  # somebody was told what the consumers said
+            return
         try:
             await asyncio.shield(self._closing_consumers)
         finally:

@@ -131,7 +131,7 @@ def command(
             delivery_order=delivery_order,
             filter=tags,
             start=start,
-            threads=threads or (1 if isinstance(handle, Printing) else _DEFAULTS.threads),
+            threads=_threads(threads or (1 if isinstance(handle, Printing) else _DEFAULTS.threads), most),
             batch=batch,
             batch_messages=batch_messages,
             consume_timeout=timeout,
@@ -248,6 +248,11 @@ class _Work:
         if not queues and now_s < self._started_s + _QUEUES_COME_S:
             return False
         return now_s >= self._active_s + idle_s
+
+
+def _threads(threads: int, most: int | None) -> int:
+    """More than there may be messages would wait in vain."""
+    return threads if most is None else min(threads, most)
 
 
 def _served(metrics: MemoryMetrics, port: int | None) -> AbstractContextManager[object]:

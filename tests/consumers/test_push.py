@@ -58,6 +58,15 @@ def test_what_is_not_success_is_a_failure_that_is_logged_with_its_reason_and_run
         )
         assert reason in line
     assert len(lines) == 2
+    facts = next(vars(record)["fields"] for record in caplog.records if hasattr(record, "fields"))
+    assert {name: facts[name] for name in ("group", "topic", "queue", "offset", "message_group", "attempt")} == {
+        "group": "billing",
+        "topic": "orders",
+        "queue": 0,
+        "offset": 0,
+        "message_group": "a",
+        "attempt": 1,
+    }
     told = [record for record in caplog.records if "returned None, which counts as a failure" in record.getMessage()]
     assert len(told) == (reason == "the listener returned None"), "once, however often it happens"
 

@@ -210,6 +210,31 @@ def test_a_lake_that_is_closed_closes_its_consumers_first(lake: penstock.Lake) -
         assert letters(again) == ["b0"]
 
 
+def test_a_lake_tells_once_what_ended_a_consumer_that_nobody_closed(lake: penstock.Lake) -> None:
+    fill(lake, "a")
+    heard = Heard()
+    consumer = lake.push_consumer("orders", group="billing", listener=heard)
+    heard.until_done(1)
+    lake.delete_group("billing", force=True)
+    wait_until(lambda: consumer.error, "it ends")
+    with pytest.raises(penstock.PenstockError) as raised:
+        lake.close()
+    assert raised.value is consumer.error
+    lake.close()
+
+
+def test_a_consumer_that_was_closed_is_not_begun() -> None:
+    async def main() -> None:
+        async with aio.connect("memory://") as lake:
+            await lake.create_topic("orders", TopicSettings(queues=1))
+            consumer = lake.push_consumer("orders", group="billing", listener=Heard())
+            await consumer.close()
+            with pytest.raises(penstock.ClosedError, match="closed before it had begun"):
+                await consumer
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S), debug=True)
+
+
 def test_a_listener_cannot_close_its_consumer_or_its_lake(lake: penstock.Lake) -> None:
     fill(lake, "ab")
     opened: list[Any] = []
