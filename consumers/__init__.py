@@ -1,7 +1,7 @@
 """Consumers: push, simple, pull and broadcast, with retries, dead letters and filters.
 
-Made by ``lake.push_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect`, or of `penstock.aio.connect` for
-asynchronous callers.
+Made by ``lake.push_consumer``, ``simple_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect`, or of
+`penstock.aio.connect` for asynchronous callers.
 """
 
 from .broadcast import BroadcastConsumer
@@ -10,6 +10,7 @@ from .pull import GroupMixed, PullConsumer
 from .push import PushConsumer, PushOptions
 from .redrive import RedriveReport
 from .results import BatchResult, ConsumeResult, RetryAfter
+from .simple import SimpleConsumer, SimpleOptions
 from .statistics import ConsumerStatistics, QueueStatistics
 
 __all__ = [
@@ -26,4 +27,6 @@ __all__ = [
     "QueueStatistics",
     "RedriveReport",
     "RetryAfter",
+    "SimpleConsumer",
+    "SimpleOptions",
 ]

@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from ..coordinator.cell import QueueCell
 from ..log.messages import MessageView
 from .failures import FailureLog
@@ -17,7 +15,6 @@ from .lanes import Run
 from .limits import Mode
 from .queue_life import QueueLife, Surroundings
 from .schedule import Schedule
-from .standing import Ages, standing
 from .step import Step
 
 log = logging.getLogger("penstock.consumers")
@@ -47,18 +44,12 @@ class QueueEngine(QueueLife[Schedule]):
     _around: PushSurroundings
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
-        self.ages = Ages()
         return Schedule(self._record.settings, cell, limits=self._around.limits, chance=self._around.runtime.random.random())
 
     def _abandon(self) -> None:
         for run in self.schedule.running:
             run.cancelled = True
         self._around.abandoned(self, list(self.schedule.running))
-
-    def _load(self, schedule: Schedule, rows: pa.RecordBatch, start: int) -> None:
-        self.ages.forget(standing(self.keeper.cell).first_unsettled)
-        self.ages.note(start, rows.column("store_timestamp")[0].value // 1000)
-        super()._load(schedule, rows, start)
 
     # --- From outside -----------------------------------------------------------------------------------------------------------
 
@@ -108,11 +99,14 @@ class QueueEngine(QueueLife[Schedule]):
             await self._expire(now_ms)
             await self._recall(now_ms)
             if self._draining:
-                if await self._step(Mode.DRAIN) and not self.schedule.running:
-                    await self._burial.finish(_BURIAL_S)
-                    await self.keeper.release()
-                    self._counters.hand_overs.add()
-                    return
+                drained = await self._step(Mode.DRAIN)
+                if not self.schedule.running:
+                    if drained:
+                        await self._burial.finish(_BURIAL_S)
+                        await self.keeper.release()
+                        self._counters.hand_overs.add()
+                        return
+                    self._woken.set()  # that was written; nothing else would say so
             elif self._around.worker.quiet:
                 await self._step(Mode.QUIET)
             elif self.schedule.wants_solo(now_ms):

@@ -258,6 +258,7 @@ class QueueLife(Generic[ScheduleT]):
         self._obeyed = record
         if cell.generation != before.generation:
             self._abandon()
+            self.ages = Ages()
             self.schedule = self._new_schedule(cell)
             self._anew.set()
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)

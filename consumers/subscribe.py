@@ -16,11 +16,13 @@ from .membership import Subscription
 from .metrics import MemoryMetrics, Metrics
 from .pull import PullConsumer
 from .push import PushConsumer, PushOptions
+from .simple import SimpleConsumer, SimpleOptions
 
 Topics: TypeAlias = str | Mapping[str, str | None]
 """A topic, or several with the tags that are taken of each."""
 
 _DEFAULTS = PushOptions()
+_SIMPLE = SimpleOptions()
 Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
 """Of the only topic, or by topic."""
 
@@ -73,6 +75,32 @@ def push_consumer(
         stated=stated,
         options=options,
     )
+
+
+def simple_consumer(
+    lake: Lake,
+    coordination: Callable[[], Coordination],
+    topics: Topics,
+    *,
+    group: str,
+    delivery_order: DeliveryOrder | str | None = None,
+    filter: str | None = None,
+    start: Position = "earliest",
+    max_attempts: int | EllipsisType | None = ...,
+    dead_letter_policy: DeadLetterPolicy | str | None = None,
+    receive_max: int = _SIMPLE.receive_max,
+    cache_messages: int = _SIMPLE.cache_messages,
+    cache_bytes: int = _SIMPLE.cache_bytes,
+    metrics: Metrics | None = None,
+) -> SimpleConsumer:
+    """A consumer that is not started yet; see `penstock.Lake.simple_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
+    _check_writable(lake)
+    subscriptions = subscribed(topics, filter, start)
+    stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
+    options = SimpleOptions(
+        receive_max=receive_max, cache_messages=cache_messages, cache_bytes=cache_bytes, metrics=metrics or MemoryMetrics()
+    )
+    return SimpleConsumer(lake, coordination(), group=group, subscriptions=subscriptions, stated=stated, options=options)
 
 
 def pull_consumer(

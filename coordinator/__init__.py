@@ -11,6 +11,7 @@ from .groups import (
     GroupNotFound,
     GroupSettings,
 )
+from .handles import AlreadySettled, ForeignReceipt, ReceiptAhead, ReceiptExpired, ReceiptOutdated, ReceiptRefused
 from .keeper import OwnershipLost
 from .living import WorkerSeen, WorkerState
 from .operators import Operators
@@ -22,10 +23,12 @@ from .upkeep import Upkeep
 
 __all__ = [
     "ATTEMPTS_DEFAULT",
+    "AlreadySettled",
     "CellTable",
     "Coordination",
     "DeadLetterPolicy",
     "DeliveryOrder",
+    "ForeignReceipt",
     "GroupDescription",
     "GroupExists",
     "GroupInUse",
@@ -36,6 +39,10 @@ __all__ = [
     "ParkedGroup",
     "Part",
     "QueueStanding",
+    "ReceiptAhead",
+    "ReceiptExpired",
+    "ReceiptOutdated",
+    "ReceiptRefused",
     "RetryPolicy",
     "Schedule",
     "TableMismatch",

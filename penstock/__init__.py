@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
+        AlreadySettled,
         DeadLetterPolicy,
         DeliveryOrder,
+        ForeignReceipt,
         GroupExists,
         GroupInUse,
         GroupNotFound,
         GroupSettings,
         OwnershipLost,
+        ReceiptAhead,
+        ReceiptExpired,
+        ReceiptOutdated,
+        ReceiptRefused,
         RetryPolicy,
         Schedule,
         TableMismatch,
@@ -70,10 +76,12 @@ if TYPE_CHECKING:
     from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
     from .ends import Producer, Reader
     from .lake import Lake, connect
+    from .simple_end import SimpleConsumer
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadySettled",
     "BackPressureError",
     "BatchResult",
     "BroadcastConsumer",
@@ -85,6 +93,7 @@ __all__ = [
     "DeadLetterPolicy",
     "DeliveryOrder",
     "FencedError",
+    "ForeignReceipt",
     "ForkedError",
     "GroupExists",
     "GroupInUse",
@@ -112,6 +121,10 @@ __all__ = [
     "ReadOnlyError",
     "Reader",
     "Receipt",
+    "ReceiptAhead",
+    "ReceiptExpired",
+    "ReceiptOutdated",
+    "ReceiptRefused",
     "ReopenError",
     "RetryAfter",
     "RetryError",
@@ -119,6 +132,7 @@ __all__ = [
     "Schedule",
     "SendResult",
     "SequenceError",
+    "SimpleConsumer",
     "StorageFull",
     "StoreUnavailable",
     "TableMismatch",
@@ -138,15 +152,22 @@ _PLACES = {
     ".lake": {"Lake", "connect"},
     ".consumer_ends": {"BroadcastConsumer", "PullConsumer", "PushConsumer"},
     ".ends": {"Producer", "Reader"},
+    ".simple_end": {"SimpleConsumer"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".coordinator": {
+        "AlreadySettled",
         "DeadLetterPolicy",
         "DeliveryOrder",
+        "ForeignReceipt",
         "GroupExists",
         "GroupInUse",
         "GroupNotFound",
         "GroupSettings",
         "OwnershipLost",
+        "ReceiptAhead",
+        "ReceiptExpired",
+        "ReceiptOutdated",
+        "ReceiptRefused",
         "RetryPolicy",
         "Schedule",
         "TableMismatch",

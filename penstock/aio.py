@@ -18,8 +18,16 @@ from datetime import timedelta
 from types import EllipsisType
 from typing import Any, Literal, Protocol, TypeVar
 
-from penstock.consumers import BroadcastConsumer, Metrics, PullConsumer, PushConsumer, PushOptions
-from penstock.consumers.subscribe import Queues, Topics, broadcast_consumer, pull_consumer, push_consumer
+from penstock.consumers import (
+    BroadcastConsumer,
+    Metrics,
+    PullConsumer,
+    PushConsumer,
+    PushOptions,
+    SimpleConsumer,
+    SimpleOptions,
+)
+from penstock.consumers.subscribe import Queues, Topics, broadcast_consumer, pull_consumer, push_consumer, simple_consumer
 from penstock.coordinator import (
     DeadLetterPolicy,
     DeliveryOrder,
@@ -45,9 +53,20 @@ from penstock.log import (
 
 from .group_lake import GroupLake
 
-__all__ = ["BroadcastConsumer", "Lake", "Producer", "PullConsumer", "PushConsumer", "Reader", "TopicSettings", "connect"]
+__all__ = [
+    "BroadcastConsumer",
+    "Lake",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "Reader",
+    "SimpleConsumer",
+    "TopicSettings",
+    "connect",
+]
 
 _PUSH = PushOptions()
+_SIMPLE = SimpleOptions()
 
 log = logging.getLogger("penstock.maintenance")
 
@@ -206,6 +225,45 @@ class Lake(GroupLake):
             metrics=metrics,
         )
         return self._known(consumer)
+
+    def simple_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        receive_max: int = _SIMPLE.receive_max,
+        cache_messages: int = _SIMPLE.cache_messages,
+        cache_bytes: int = _SIMPLE.cache_bytes,
+        metrics: Metrics | None = None,
+    ) -> SimpleConsumer:
+        """Receive messages of a consumer group by asking for them: ``async with lake.simple_consumer(…) as consumer``, or await it.
+
+        The arguments are those of `penstock.Lake.simple_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
+        or group do not fit.
+        """
+        self._check_consuming()
+        return self._known(
+            simple_consumer(
+                self,
+                lambda: self.coordination,
+                topic,
+                group=group,
+                delivery_order=delivery_order,
+                filter=filter,
+                start=start,
+                max_attempts=max_attempts,
+                dead_letter_policy=dead_letter_policy,
+                receive_max=receive_max,
+                cache_messages=cache_messages,
+                cache_bytes=cache_bytes,
+                metrics=metrics,
+            )
+        )
 
     def pull_consumer(
         self,

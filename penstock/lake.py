@@ -10,7 +10,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Literal, Self
 
 from penstock.consumers import BroadcastConsumer as AsyncBroadcastConsumer
-from penstock.consumers import Metrics, PushOptions
+from penstock.consumers import Metrics, PushOptions, SimpleOptions
 from penstock.consumers import PushConsumer as AsyncPushConsumer
 from penstock.consumers.subscribe import Queues, Topics
 from penstock.coordinator import (
@@ -39,8 +39,10 @@ from . import aio
 from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
 from .ends import Producer, Reader, close_after
 from .group_operations import GroupOperations
+from .simple_end import SimpleConsumer
 
 _PUSH = PushOptions()
+_SIMPLE = SimpleOptions()
 
 
 def connect(
@@ -232,6 +234,51 @@ class Lake(GroupOperations):
         )
         self._consumers.add(core)
         return PushConsumer(core, self._portal)
+
+    def simple_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        receive_max: int = _SIMPLE.receive_max,
+        cache_messages: int = _SIMPLE.cache_messages,
+        cache_bytes: int = _SIMPLE.cache_bytes,
+        metrics: Metrics | None = None,
+    ) -> SimpleConsumer:
+        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
+
+        A message that was received is invisible to others for a while. Acknowledged in that time it never comes back; else that was a failed
+        attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while a message of a
+        message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A group may have push
+        consumers beside.
+
+        ``receive_max`` bounds what one ``receive`` may ask for, ``cache_messages`` and ``cache_bytes`` what is fetched ahead. ``filter``, ``start``,
+        ``metrics`` and what is stated of the group are as `push_consumer` says. Raises `InvalidArgument` for what is wrong with the call, and,
+        showing both, when the group has other settings than stated; `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        return SimpleConsumer(
+            self._portal.run(
+                lambda: self._lake.simple_consumer(
+                    topic,
+                    group=group,
+                    delivery_order=delivery_order,
+                    filter=filter,
+                    start=start,
+                    max_attempts=max_attempts,
+                    dead_letter_policy=dead_letter_policy,
+                    receive_max=receive_max,
+                    cache_messages=cache_messages,
+                    cache_bytes=cache_bytes,
+                    metrics=metrics,
+                )
+            ),
+            self._portal,
+        )
 
     def pull_consumer(
         self,
