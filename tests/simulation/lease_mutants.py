@@ -29,6 +29,8 @@ class LeaseMutant:
     patch: Patch
     seeds: tuple[int, ...] = ()
     """Of the skirmish, that catch it."""
+    far: bool = False
+    """Whether the table is far away in it."""
 
 
 def _unconditional_heartbeats(put: Callable[..., Any]) -> Callable[..., Any]:
@@ -85,7 +87,8 @@ LEASE_MUTANTS: dict[str, LeaseMutant] = {
     "from the answer": LeaseMutant(
         guard="a lease counts from the request",
         patch=attribute(Session, "_adopt", _counting_from_the_answer),
-        seeds=(11, 33),
+        far=True,
+        seeds=(4, 7, 8),
     ),
     "fence": LeaseMutant(
         guard="who takes from the dead fences them first",

@@ -14,6 +14,8 @@ from tests.simulation.table import CALM_NETWORK, CELLS_ON_S3_MS, DYNAMODB_MS, SQ
 
 LATENCIES = {"sqlite": SQLITE_MS, "dynamodb": DYNAMODB_MS, "s3": CELLS_ON_S3_MS}
 
+FAR_MS = {"put": (90, 130), "get": (60, 100), "delete": (90, 130), "keys": (100, 200)}
+
 
 def takes_since(fleet: Fleet, since_s: float) -> list[Take]:
     return [take for take in fleet.ledger.takes if take.at_s > since_s]
@@ -55,10 +57,14 @@ def attacked(seed: int) -> Fleet:
     return fleet
 
 
-def skirmish(seed: int) -> Fleet:
-    """A short attack on three machines whose clocks run at other rates, and which sleep a lot; then they must come to an even share."""
+def skirmish(seed: int, *, far: bool = False) -> Fleet:
+    """A short attack on three machines whose clocks run at other rates, and which sleep a lot; then they must come to an even share.
+
+    With ``far`` the table is far away, so that they often sleep while a heartbeat is on its way.
+    """
     rng = random.Random(f"skirmish/{seed}")
-    network = replace(TABLE_NETWORK, pause_s=(0.05, 5.0), late_s=(0.5, 10.0))
+    latency_ms = FAR_MS if far else DYNAMODB_MS
+    network = replace(TABLE_NETWORK, latency_ms=latency_ms, pause_s=(0.05, 5.0), late_s=(0.5, 10.0))
     plan = RandomFaults.swarm(Kernel(f"skirmish/{seed}").rng, rate=rng.choice([0.0, 0.05, 0.2]))
     habits = Habits(machines=3, queues={"orders": 6}, lease_s=1.0, drift=0.05, rest_s=0.1, work_s=(0.005, 0.1))
     fleet = Fleet(f"skirmish/{seed}", habits, plan=plan, network=network)

@@ -24,9 +24,9 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = LEASE_MUTANTS[name]
     seeds = dict.fromkeys((*mutant.seeds, *range(OTHERS)))
     with mutant.patch():
-        caught = next((seed for seed in seeds if skirmish(seed).wrong), None)
+        caught = next((seed for seed in seeds if skirmish(seed, far=mutant.far).wrong), None)
     assert caught is not None, f"it goes unnoticed that {mutant.guard}"
-    assert not skirmish(caught).wrong, "it goes wrong with every guard in place"
+    assert not skirmish(caught, far=mutant.far).wrong, "it goes wrong with every guard in place"
 
 
 @pytest.mark.parametrize("name", LEASE_MUTANTS)
