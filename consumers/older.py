@@ -52,7 +52,12 @@ class OlderHandlers:
                 self._lanes[run] = _lanes_of(engine, run)
 
     def time_out(self, before_s: float, reason: str) -> None:
-        """Give up those that were started before then."""
+        """Give up handlers that were started before then; what waits and was cancelled waits no more, as nothing of it is started."""
+        if any(run.cancelled for _, run in self._held):
+            cancelled = [(engine, run) for engine, run in self._held if run.cancelled]
+            self._held = [(engine, run) for engine, run in self._held if not run.cancelled]
+            for engine, run in cancelled:
+                self._executor.start(engine, (run,))
         for run in self._lanes:
             if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None:
                 run.time_out(reason)
