@@ -89,12 +89,14 @@ teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: chaos
-chaos: $(INSTALLED) servers ## real processes, killed and paused at random (MINUTES=2)
+chaos: $(INSTALLED) servers ## real processes, killed and paused at random: the log's, then consumers (MINUTES=2, ARGS="--seed 7")
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)
+	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
+	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),60) $(ARGS)
 
 ##@ Measurements
 

@@ -1,6 +1,6 @@
 """Eight workers and four producers, killed, paused and rolled at random, operators meanwhile; then all is drained and checked.
 
-    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--place local|versitygw|dynoxide] [--only restart] [--lease 3]
+    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--store local|versitygw|dynoxide] [--only restart] [--lease 3]
 
 What is done to whom follows from the seed; when, from the progress that the journals show. So a seed does not repeat a run to the
 letter, and does repeat its kind.
@@ -420,22 +420,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--place", choices=["local", "versitygw", "dynoxide"], action="append")
+    parser.add_argument("--store", choices=["local", "versitygw", "dynoxide"], action="append")
     parser.add_argument("--only", choices=[*DECK, "roll"], action="append", help="do nothing else")
-    parser.add_argument("--lease", type=float, default=Plan().lease_s, help="in seconds")
+    parser.add_argument("--lease", type=float, help="in seconds")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
     parser.add_argument("--keep", type=Path, help="an empty folder for journals, lake and server")
     chosen = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
-    places = chosen.place or ["local", "versitygw"]
-    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places), lease_s=chosen.lease)
+    places = chosen.store or ["local", "versitygw"]
+    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places))
+    if chosen.lease:
+        plan = replace(plan, lease_s=chosen.lease)
     if chosen.only:
         plan = replace(plan, deck=dict.fromkeys(chosen.only, 4), killers=False)
     failed = False
     for kind in places:
         how = "--short" if chosen.short else f"--minutes {chosen.minutes / len(places):g}"
+        how += f" --lease {chosen.lease:g}" if chosen.lease else ""
         only = "".join(f" --only '{deed}'" for deed in chosen.only or ())
-        print(f"replay: python -m tests.processes.consuming.chaos {how} --seed {seed} --place {kind}{only}", flush=True)
+        print(f"replay: python -m tests.processes.consuming.chaos {how} --seed {seed} --store {kind}{only}", flush=True)
         with ExitStack() as stack:
             folder = chosen.keep / kind if chosen.keep else Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
