@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -94,7 +93,7 @@ class Scene:
         self.kernel = Kernel(seed)
         self.store = self.kernel.store(network=Network(very_slow=0.0))
         self.table = self.kernel.table(plan=plan, network=CALM_NETWORK)
-        self._settings = TopicSettings(queues=queues, message_type=message_type)  # type: ignore[arg-type]  # the name of one
+        self.settings = TopicSettings(queues=queues, message_type=message_type)  # type: ignore[arg-type]  # the name of one
 
     @property
     def now_s(self) -> float:
@@ -106,10 +105,14 @@ class Scene:
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def main() -> None:
             founder = self.member("founder")
-            await founder.run(founder.lake.create_topic("orders", self._settings))
+            await founder.run(founder.lake.create_topic("orders", self.settings))
             await script()
 
         self.kernel.run(main())
+
+    async def let_pass(self, seconds: float) -> None:
+        """Wait, in virtual time."""
+        await self.kernel.let_pass(timedelta(seconds=seconds))
 
     async def cell(self, queue: int = 0, *, group: str = "audit", topic: str = "orders") -> QueueCell:
         """As it stands in the table."""
@@ -140,8 +143,3 @@ def bodies(messages: Sequence[MessageView]) -> list[str]:
 
 def attempts(messages: Sequence[MessageView]) -> Mapping[str, int]:
     return {message.body.decode(): message.delivery_attempt for message in messages}
-
-
-async def sleep(seconds: float) -> None:
-    """In virtual time."""
-    await asyncio.sleep(seconds)

@@ -12,12 +12,10 @@ import pytest
 
 from penstock.consumers.dead_letters import REASON, RECONSUME_TIMES
 from penstock.consumers.simple import SimpleOptions
-from penstock.coordinator.cell import State
-from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
 from penstock.log import Message
-from penstock.log.errors import ClosedError, PenstockError
-from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies, sleep
+from penstock.log.errors import PenstockError
+from tests.consumers.receiving import AT_ONCE, NOW, TEN, Scene, attempts, bodies
 
 ORDERS = ["ORDERLY", "CONCURRENT"]
 
@@ -38,7 +36,7 @@ def test_a_receive_ends_with_the_first_message_and_not_before_its_time_without_o
         assert await one.receive(wait=NOW) == []
         assert scene.now_s == began_s
         waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=20)))
-        await sleep(10)
+        await scene.let_pass(10)
         await other.send("a1")
         sent_s = scene.now_s
         assert bodies(await waiting) == ["a1"]
@@ -61,7 +59,7 @@ def test_several_receives_wait_at_once_and_none_is_given_what_another_was() -> N
         waiting = [
             asyncio.ensure_future(one.receive(1, invisible=timedelta(hours=1), wait=timedelta(seconds=20))) for _ in range(5)
         ]
-        await sleep(5)
+        await scene.let_pass(5)
         await one.send(*(f"-{n}" for n in range(4)))
         await asyncio.wait(waiting)
         assert sorted(bodies([message for one in waiting for message in one.result()])) == ["-0", "-1", "-2", "-3"]
@@ -78,7 +76,7 @@ def test_a_receive_takes_from_all_queues_and_begins_with_another_each_time() -> 
         for queue in range(8):
             await one.send(*(f"-{queue}.{n}" for n in range(10)), queue=queue)
         await one.consume(delivery_order="CONCURRENT")
-        await sleep(5)
+        await scene.let_pass(5)
         first = await one.receive(25)
         assert len(first) == 25
         assert len({message.queue for message in first}) == 3
@@ -97,10 +95,10 @@ def test_a_receive_that_is_given_up_gives_back_what_was_on_its_way() -> None:
         one = scene.member()
         await one.send("a1", "a2")
         consumer = await one.consume()
-        await sleep(2)
+        await scene.let_pass(2)
         for pause_s in (0.0005, 0.002, 0.004, 0.008):  # before the write, amid it, behind it
             receiving = one.process.spawn(consumer.receive(2, timedelta(hours=1)))
-            await sleep(pause_s)
+            await scene.let_pass(pause_s)
             receiving.cancel()
             await asyncio.wait([receiving])
         found = await one.receive()
@@ -125,7 +123,7 @@ def test_only_the_message_group_of_what_is_out_waits() -> None:
         assert bodies(await one.receive()) == ["b1", "c1"], "RocketMQ would hand out nothing of the queue"
         began_s = scene.now_s
         waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=8)))
-        await sleep(1)
+        await scene.let_pass(1)
         await one.ack(a1)
         assert bodies(await waiting) == ["a2", "a3"]
         assert scene.now_s - began_s < 1.2
@@ -159,7 +157,7 @@ def test_what_is_acknowledged_never_comes_back_whatever_expires_beside_it() -> N
             found = await one.receive(wait=timedelta(seconds=15))
             seen.update(bodies(found))
             await one.ack(*(message for message in found if message.body == b"b1"))
-        await sleep(12)
+        await scene.let_pass(12)
         last = await one.receive()
         assert (bodies(last), attempts(last)) == (["a2"], {"a2": 4})
         await one.ack(*last)
@@ -194,7 +192,7 @@ def test_an_expiry_is_a_failed_attempt_and_the_last_one_makes_a_dead_letter(orde
         one = scene.member()
         await one.send("a1", "a2")
         await one.consume(delivery_order=order, max_attempts=3)
-        await sleep(1)
+        await scene.let_pass(1)
         times: list[float] = []
         for attempt in (1, 2, 3):
             found = await one.receive(1, wait=timedelta(seconds=20))
@@ -203,7 +201,7 @@ def test_an_expiry_is_a_failed_attempt_and_the_last_one_makes_a_dead_letter(orde
             if order == "CONCURRENT" and attempt == 1:
                 await one.ack(*await one.receive(1))
         assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx([10, 10], abs=0.1)
-        await sleep(12)
+        await scene.let_pass(12)
         (letter,) = await scene.letters()
         assert letter.body == b"a1"
         assert letter.properties[RECONSUME_TIMES] == "2"
@@ -226,9 +224,9 @@ def test_a_parked_message_group_waits_for_an_operator() -> None:
         one = scene.member()
         await one.send("a1", "a2", "b1")
         await one.consume(max_attempts=1, dead_letter_policy="park")
-        await sleep(2)
+        await scene.let_pass(2)
         await one.receive(1)
-        await sleep(12)
+        await scene.let_pass(12)
         (b1,) = await one.receive()
         await one.ack(b1)
         assert b1.body == b"b1"
@@ -252,7 +250,7 @@ def test_an_extension_is_no_retry_and_an_end_at_once_is(order: str) -> None:
         consumer = await one.consume(delivery_order=order)
         (first,) = await one.receive()
         for _ in range(3):
-            await sleep(8)
+            await scene.let_pass(8)
             assert await one.run(consumer.change_invisible_duration(first, TEN)) == first
         assert await one.receive(wait=timedelta(seconds=5)) == []
         assert await one.run(consumer.change_invisible_duration(first.receipt_handle, NOW)) == first.receipt_handle
@@ -276,7 +274,7 @@ def test_too_late_is_refused_and_the_message_comes_again(order: str) -> None:
         await one.send("a1")
         await one.consume(delivery_order=order)
         (first,) = await one.receive()
-        await sleep(11)
+        await scene.let_pass(11)
         with pytest.raises(ReceiptExpired):
             await one.ack(first)
         assert attempts(await one.receive()) == {"a1": 2}
@@ -318,11 +316,11 @@ def test_filtered_messages_advance_the_floor_and_are_not_given_when_a_message_gr
         await one.send("a3", tag="paid")
         await one.send("b1", "b2", tag="lost")
         await one.consume(filter="paid")
-        await sleep(2)
+        await scene.let_pass(2)
         assert bodies(await one.receive()) == ["a1", "a3"]
-        await sleep(1)
+        await scene.let_pass(1)
         assert (await scene.cell()).settled.floor == 5
-        await sleep(10)  # they expire, and are read again from the log
+        await scene.let_pass(10)  # they expire, and are read again from the log
         found = await one.receive()
         assert attempts(found) == {"a1": 2, "a3": 2}
         await one.ack(*found)
@@ -348,93 +346,5 @@ def test_a_reset_fences_what_is_out(order: str) -> None:
             await one.ack(out[1])
         assert refused.value.kind == "receipt_outdated"
         await one.ack(*again)
-
-    scene.play(script)
-
-
-# --- Back-pressure, the end -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_ten_thousand_message_groups_out_at_once_fill_the_cell_and_nothing_is_lost() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one = scene.member()
-        producer = await one.run(one.lake.producer("orders", options=AT_ONCE))
-        for n in range(10_000):
-            one.process.call(lambda n=n: producer.send(Message(b"%d" % n, message_group=f"g{n}")))
-        await one.run(producer.close())
-        await one.consume(options=SimpleOptions(receive_max=1_000))
-        settled: set[int] = set()
-        largest = 0
-        while len(settled) < 10_000:
-            out = []
-            while more := await one.receive(1_000, invisible=timedelta(hours=1), wait=timedelta(seconds=1)):
-                out += more
-            largest = max(largest, len(out))
-            assert len((await scene.cell()).markers) == len(out)
-            assert {int(message.body) for message in out}.isdisjoint(settled)
-            await one.ack(*out)
-            settled |= {int(message.body) for message in out}
-        assert 1_500 < largest < 3_000, "the cell's room"
-        assert (await scene.cell()).settled.floor == 10_000
-
-    scene.play(script)
-
-
-def test_closing_ends_who_waits_and_leaves_what_is_out() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one, other = scene.member(), scene.member("other")
-        await one.send("a1", "b1")
-        consumer = await one.consume()
-        out = await one.receive()
-        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
-        await sleep(1)
-        await one.run(consumer.close())
-        await asyncio.wait([waiting])
-        assert isinstance(waiting.exception(), ClosedError)
-        for call in (consumer.receive(), consumer.ack(out[0]), consumer.change_invisible_duration(out[0], NOW)):
-            with pytest.raises(ClosedError, match="the consumer is closed"):
-                await one.run(call)
-        await one.run(consumer.close())
-        cell = await scene.cell()
-        assert cell.owner == ""
-        assert {marker.tries.state for marker in cell.markers.values()} == {State.OUT}
-        await other.consume()
-        await other.ack(out[0])
-        assert attempts(await other.receive(wait=timedelta(seconds=20))) == {"b1": 2}
-
-    scene.play(script)
-
-
-def test_a_consumer_that_ends_by_itself_says_why_to_who_waits() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one = scene.member()
-        await one.consume()
-        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
-        await sleep(1)
-        await one.run(one.operators.delete("audit", force=True))
-        await asyncio.wait([waiting])
-        assert isinstance(waiting.exception(), PenstockError)
-        assert "consumer group" in str(waiting.exception())
-        with pytest.raises(PenstockError, match="consumer group"):
-            await one.receive()
-
-    scene.play(script)
-
-
-def test_settings_that_contradict_the_groups_are_refused_with_both() -> None:
-    scene = Scene()
-
-    async def script() -> None:
-        one = scene.member()
-        await one.run(one.operators.create("audit", GroupSettings()))
-        with pytest.raises(PenstockError, match=r"has another delivery order .*ORDERLY.*CONCURRENT"):
-            await one.consume(delivery_order="CONCURRENT")
 
     scene.play(script)

@@ -13,7 +13,7 @@ from penstock.consumers.results import ConsumeResult
 from penstock.coordinator.cell import State
 from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView
-from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies, sleep
+from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies
 from tests.simulation.faults import Call, Fault
 
 ORDERS = ["ORDERLY", "CONCURRENT"]
@@ -52,11 +52,11 @@ def test_who_does_not_own_the_queue_acknowledges_and_the_owner_goes_on(order: st
         await one.consume(delivery_order=order)
         (a1,) = await one.receive(1, invisible=HOUR)
         await other.consume()
-        await sleep(5)
+        await scene.let_pass(5)
         epoch = (await scene.cell()).epoch
         began_s = scene.now_s
         waiting = asyncio.ensure_future(one.receive(2, invisible=HOUR, wait=SOON))
-        await sleep(1)
+        await scene.let_pass(1)
         await other.ack(a1.receipt_handle)
         with pytest.raises(AlreadySettled):
             await one.ack(a1)
@@ -75,7 +75,7 @@ def test_handles_outlive_a_planned_hand_over(order: str) -> None:
         one, other = scene.member("one"), scene.member("other")
         await one.send("a1", "a2", "b1", "a3")
         consumer = await one.consume(delivery_order=order)
-        await sleep(2)
+        await scene.let_pass(2)
         a1, a2, b1 = await one.receive(3, invisible=timedelta(seconds=60))
         await other.consume()
         await one.run(consumer.close())
@@ -102,7 +102,7 @@ def test_handles_outlive_the_death_of_the_process_that_received(order: str) -> N
         one, other = scene.member("one"), scene.member("other")
         await one.send("a1", "b1")
         await one.consume(delivery_order=order)
-        await sleep(2)
+        await scene.let_pass(2)
         a1, b1 = await one.receive(2, invisible=timedelta(seconds=30))
         received_s = scene.now_s
         one.process.crash()
@@ -126,7 +126,7 @@ def test_what_a_new_owner_reads_again_is_filtered_as_before() -> None:
         for body, tag in (("a1", "paid"), ("a2", "lost"), ("a3", "paid")):
             await one.send(body, tag=tag)
         consumer = await one.consume(filter="paid")
-        await sleep(2)
+        await scene.let_pass(2)
         assert bodies(await one.receive()) == ["a1", "a3"]
         await one.run(consumer.close())
         await other.consume(filter="paid")
@@ -145,7 +145,7 @@ def test_queues_are_shared_and_nothing_is_given_twice() -> None:
         one, other = scene.member("one"), scene.member("other")
         await one.consume()
         await other.consume()
-        await sleep(10)
+        await scene.let_pass(10)
         expected = {f"{group}{n}" for group in "abcdefghijklmnop" for n in range(5)}
         await one.send(*sorted(expected))
         seen: dict[str, list[str]] = {"one": [], "other": []}
@@ -187,10 +187,10 @@ def test_an_acknowledgement_whose_answer_was_lost_is_carried_out_once(acker: str
         one = members["one"]
         await one.send("a1", "b1")
         await one.consume()
-        await sleep(2)
+        await scene.let_pass(2)
         a1, b1 = await one.receive(2, invisible=HOUR)
         await members["other"].consume()
-        await sleep(5)
+        await scene.let_pass(5)
         plan.process = acker
         await members[acker].ack(a1)
         assert not plan.process, "the fault was met"
@@ -216,9 +216,9 @@ def test_a_push_consumer_leaves_what_is_out_until_its_time_is_over(order: str) -
         due_s = scene.now_s + 30
         await one.run(consumer.close())
         _, heard = await push(other, delivery_order=order)
-        await sleep(10)
+        await scene.let_pass(10)
         assert bodies([message for _, message in heard]) == (["b1"] if order == "ORDERLY" else ["a2", "b1"])
-        await sleep(due_s - scene.now_s + 5)
+        await scene.let_pass(due_s - scene.now_s + 5)
         late = {message.body.decode(): (at_s, message.delivery_attempt) for at_s, message in heard}
         assert late["a1"][0] == pytest.approx(due_s, abs=2.5)
         assert late["a1"][1] == 2
@@ -240,11 +240,11 @@ def test_a_push_consumer_goes_on_behind_what_is_acknowledged_elsewhere() -> None
         _, heard = await push(other)
         third = scene.member("third")
         await third.consume()
-        await sleep(10)
+        await scene.let_pass(10)
         assert heard == []
         began_s = scene.now_s
         await third.ack(a1)
-        await sleep(5)
+        await scene.let_pass(5)
         assert [message.body for _, message in heard] == [b"a2"]
         assert heard[0][0] - began_s < 2.5
         assert heard[0][1].delivery_attempt == 1
@@ -274,7 +274,7 @@ def test_a_simple_consumer_goes_on_where_a_push_consumer_died() -> None:
             options=PushOptions(),
         )
         await one.run(consumer.start())
-        await sleep(3)
+        await scene.let_pass(3)
         assert len((await scene.cell()).granted) == 3
         one.process.crash()
         await other.consume()
@@ -297,12 +297,12 @@ def test_parked_by_expiry_under_a_push_consumer() -> None:
         await one.receive(1, invisible=TEN)
         await one.run(consumer.close())
         _, heard = await push(other)
-        await sleep(20)
+        await scene.let_pass(20)
         assert [message.body for _, message in heard] == [b"b1"]
         (marker,) = (await scene.cell()).markers.values()
         assert (marker.tries.state, marker.tries.strikes) == (State.PARKED, 1)
         await other.run(other.operators.skip("audit"))
-        await sleep(20)
+        await scene.let_pass(20)
         assert bodies(await scene.letters()) == ["a1"]
         assert (await scene.cell()).markers == {}
 
@@ -318,9 +318,9 @@ def test_zero_by_who_does_not_own_the_queue_ends_the_delivery_at_once() -> None:
         await one.consume()
         (a1,) = await one.receive(1, invisible=HOUR)
         await other.consume()
-        await sleep(5)
+        await scene.let_pass(5)
         waiting = asyncio.ensure_future(one.receive(wait=SOON))
-        await sleep(1)
+        await scene.let_pass(1)
         await other.run(other.consumer.change_invisible_duration(a1, NOW))
         assert attempts(await waiting) == {"a1": 2}
 

@@ -1,0 +1,241 @@
+"""SimpleConsumer: what it refuses and in which words, what a full cell does, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.consumers.simple import SimpleOptions
+from penstock.coordinator.cell import State
+from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
+from penstock.log import InvalidArgument, Message
+from penstock.log.errors import ClosedError, PenstockError
+from tests.consumers.receiving import AT_ONCE, NOW, Scene, attempts
+
+# --- Back-pressure, the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_ten_thousand_message_groups_out_at_once_fill_the_cell_and_nothing_is_lost() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        producer = await one.run(one.lake.producer("orders", options=AT_ONCE))
+        for n in range(10_000):
+            one.process.call(lambda n=n: producer.send(Message(b"%d" % n, message_group=f"g{n}")))
+        await one.run(producer.close())
+        await one.consume(options=SimpleOptions(receive_max=1_000))
+        settled: set[int] = set()
+        largest = 0
+        while len(settled) < 10_000:
+            out = []
+            while more := await one.receive(1_000, invisible=timedelta(hours=1), wait=timedelta(seconds=1)):
+                out += more
+            largest = max(largest, len(out))
+            assert len((await scene.cell()).markers) == len(out)
+            assert {int(message.body) for message in out}.isdisjoint(settled)
+            await one.ack(*out)
+            settled |= {int(message.body) for message in out}
+        assert 1_500 < largest < 3_000, "the cell's room"
+        assert (await scene.cell()).settled.floor == 10_000
+
+    scene.play(script)
+
+
+def test_closing_ends_who_waits_and_leaves_what_is_out() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, other = scene.member(), scene.member("other")
+        await one.send("a1", "b1")
+        consumer = await one.consume()
+        out = await one.receive()
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
+        await scene.let_pass(1)
+        await one.run(consumer.close())
+        await asyncio.wait([waiting])
+        assert isinstance(waiting.exception(), ClosedError)
+        for call in (consumer.receive(), consumer.ack(out[0]), consumer.change_invisible_duration(out[0], NOW)):
+            with pytest.raises(ClosedError, match="the consumer is closed"):
+                await one.run(call)
+        await one.run(consumer.close())
+        cell = await scene.cell()
+        assert cell.owner == ""
+        assert {marker.tries.state for marker in cell.markers.values()} == {State.OUT}
+        await other.consume()
+        await other.ack(out[0])
+        assert attempts(await other.receive(wait=timedelta(seconds=20))) == {"b1": 2}
+
+    scene.play(script)
+
+
+def test_a_consumer_that_ends_by_itself_says_why_to_who_waits() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.consume()
+        waiting = asyncio.ensure_future(one.receive(wait=timedelta(seconds=60)))
+        await scene.let_pass(1)
+        await one.run(one.operators.delete("audit", force=True))
+        await asyncio.wait([waiting])
+        assert isinstance(waiting.exception(), PenstockError)
+        assert "consumer group" in str(waiting.exception())
+        with pytest.raises(PenstockError, match="consumer group"):
+            await one.receive()
+
+    scene.play(script)
+
+
+def test_settings_that_contradict_the_groups_are_refused_with_both() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.run(one.operators.create("audit", GroupSettings()))
+        with pytest.raises(PenstockError, match=r"has another delivery order .*ORDERLY.*CONCURRENT"):
+            await one.consume(delivery_order="CONCURRENT")
+
+    scene.play(script)
+
+
+# --- Refusals -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_messages": 0}, "max_messages must be a positive whole number (operation: receive; observed: 0)"),
+        ({"max_messages": True}, "max_messages must be a positive whole number (operation: receive; observed: True)"),
+        ({"max_messages": "32"}, "max_messages must be a positive whole number (operation: receive; observed: 32)"),
+        (
+            {"max_messages": 33},
+            (
+                "a receive gives fewer messages (operation: receive; expected: max_messages of at most 32; observed: 33). "
+                "open the consumer with a larger receive_max"
+            ),
+        ),
+        (
+            {"invisible_duration": timedelta(seconds=9.999)},
+            "the invisible duration is out of range (operation: receive; expected: a timedelta from 10 s to 12 h; observed: 9.999 s)",
+        ),
+        (
+            {"invisible_duration": timedelta(hours=12, milliseconds=1)},
+            "the invisible duration is out of range (operation: receive; expected: a timedelta from 10 s to 12 h; observed: 43200 s)",
+        ),
+        (
+            {"invisible_duration": 30},
+            "the invisible duration is out of range (operation: receive; expected: a timedelta from 10 s to 12 h; observed: 30)",
+        ),
+        (
+            {"await_duration": timedelta(seconds=-1)},
+            "the await duration is out of range (operation: receive; expected: a timedelta from 0 s to 12 h; observed: -1 s)",
+        ),
+    ],
+)
+def test_a_receive_out_of_range_is_refused_and_nothing_is_handed_out(given: dict[str, Any], message: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1")
+        consumer = await one.consume()
+        with pytest.raises(PenstockError) as refused:
+            await one.run(consumer.receive(**given))
+        assert str(refused.value) == message
+        assert attempts(await one.receive()) == {"a1": 1}
+
+    scene.play(script)
+
+
+def test_a_change_out_of_range_is_refused() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1")
+        consumer = await one.consume()
+        (a1,) = await one.receive()
+        for duration in (timedelta(milliseconds=-1), timedelta(hours=13), 5):
+            with pytest.raises(InvalidArgument, match=r"out of range .*expected: a timedelta from 0 s to 12 h"):
+                await one.run(consumer.change_invisible_duration(a1, duration))  # type: ignore[arg-type]
+        await one.ack(a1)
+
+    scene.play(script)
+
+
+def test_what_is_no_handle_of_the_group_is_refused() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, other = scene.member("one"), scene.member("other")
+        await one.send("a1")
+        await one.consume()
+        (a1,) = await one.receive()
+        await other.consume(group="billing")
+        expected = (
+            "the receipt handle is of another consumer group "
+            "(operation: ack; object: orders, queue 0, offset 0, attempt 1; expected: billing; observed: audit)"
+        )
+        with pytest.raises(ForeignReceipt, match=re.escape(expected)):
+            await other.ack(a1)
+        (theirs,) = await other.receive()
+        await other.ack(theirs)
+        with pytest.raises(InvalidArgument, match="the message has no receipt handle"):
+            await one.ack(a1._replace(receipt_handle=""))
+        with pytest.raises(InvalidArgument, match="this is not a receipt handle, or only a part of one"):
+            await one.ack(a1.receipt_handle[:-2])
+        await one.ack(a1)
+
+    scene.play(script)
+
+
+def test_a_handle_of_a_queue_that_nobody_received_from_is_refused() -> None:
+    scene = Scene(queues=2)
+
+    async def script() -> None:
+        one, other = scene.member("one"), scene.member("other")
+        await one.send("a1")
+        await one.consume()
+        (a1,) = await one.receive()
+        await other.run(other.lake.create_topic("bills", scene.settings))
+        await other.send("a1", topic="bills")
+        await other.consume(("bills",))
+        (foreign,) = await other.receive()
+        await one.ack(foreign)  # the group's, of a topic that this consumer does not subscribe to
+        await other.ack(a1)
+        bad = ReceiptHandle(group="audit", topic="none", queue=0, offset=0, generation=0, attempt=1)
+        with pytest.raises(ForeignReceipt, match="nothing was ever handed out of this queue"):
+            await one.ack(bad.encode())
+
+    scene.play(script)
+
+
+def test_of_several_acknowledgements_the_refused_one_is_told_and_the_others_are_made() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member()
+        await one.send("a1", "b1")
+        await one.consume()
+        await scene.let_pass(2)
+        a1, b1 = await one.receive()
+        await one.ack(a1)
+        with pytest.raises(AlreadySettled):
+            await one.ack(a1, b1)
+        assert (await scene.cell()).markers == {}
+
+    scene.play(script)
+
+
+@pytest.mark.parametrize("name", ["receive_max", "cache_messages", "cache_bytes"])
+def test_options_that_make_no_sense_are_refused(name: str) -> None:
+    for value in (0, -1, True, 1.5, "9"):
+        with pytest.raises(InvalidArgument, match=f"{name} must be a positive whole number"):
+            SimpleOptions(**{name: value})  # type: ignore[arg-type]
