@@ -117,7 +117,7 @@ def counting_late_answers(world: World) -> Iterator[None]:
 
 def sweep(seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
     """Each seed in the scenario that it stands for."""
-    return _map(_sweep_one, list(seeds), workers)
+    return map_runs(_sweep_one, list(seeds), workers)
 
 
 def _sweep_one(seed: int) -> Run:
@@ -142,7 +142,7 @@ def never_happened(runs: Iterable[Run]) -> list[str]:
 
 def teeth(mutant: str, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
     """The runs in which a mutant is caught."""
-    runs = _map(partial(_teeth_one, mutant), list(seeds), workers)
+    runs = map_runs(partial(_teeth_one, mutant), list(seeds), workers)
     return [run for run in runs if run.wrong]
 
 
@@ -165,7 +165,7 @@ def exhaustive(*, seed: int = 1, workers: int = 1, every: int = 1) -> list[Run]:
         for fault in Fault
         if possible(fault, call)
     ]
-    return _map(partial(_exhaustive_one, seed), scripts[::every], workers)
+    return map_runs(partial(_exhaustive_one, seed), scripts[::every], workers)
 
 
 def _exhaustive_one(seed: int, script: tuple[str, int, str]) -> Run:
@@ -182,7 +182,7 @@ def single_fault(seed: int, process: str, number: int, fault: str) -> tuple[Run,
     return judge(f"{fault} at call {number} of {process}", seed, again, make)
 
 
-def _map(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
+def map_runs(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
     if workers <= 1:
         return [one(item) for item in items]
     with ProcessPoolExecutor(workers) as pool:

@@ -37,11 +37,11 @@ def both(*patches: Patch) -> Patch:
 
 
 def everywhere(original: Any, replacement: Any) -> Patch:
-    """Replace a function in every module of the log that knows it."""
+    """Replace a function in every module of the project that knows it."""
 
     @contextmanager
     def patch() -> Iterator[None]:
-        modules = [module for name, module in list(sys.modules.items()) if name.startswith("penstock.log")]
+        modules = [module for name, module in list(sys.modules.items()) if name.startswith("penstock.")]
         places = [(module, name) for module in modules for name, value in list(vars(module).items()) if value is original]
         assert places, f"{original} is nowhere"
         for module, name in places:
