@@ -221,6 +221,9 @@ class Tasks:
             owner, run = self._waiting.popleft()
             run.ended = True
             owner.moved(run)
+        for run, task in self._running.items():
+            if run.since_s is not None:  # else it does not begin, as it is cancelled itself
+                task.cancel()
 
     def runs_here(self) -> bool:
         try:
@@ -261,14 +264,9 @@ class Tasks:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
             run.since_s = since_s = self._clock.monotonic_s()
-            try:
-                verdict = judge(await self._call(message), 1)
-            except Declined:
-                return
-            except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
-                verdict = raised(error, 1)
+            verdict = await self._verdict(message, 1)
             run.took_s.append(self._clock.monotonic_s() - since_s)
-            if run.timed_out_at is not None:
+            if verdict is None or run.timed_out_at is not None:
                 return
             if verdict.failure is not None:
                 run.failure = verdict.failure
@@ -283,14 +281,24 @@ class Tasks:
             return
         run.since_s = since_s = self._clock.monotonic_s()
         messages = list(run.messages)
-        try:
-            verdict = judge(await self._call(messages), len(messages))
-        except Declined:
-            return
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises is its failure
-            verdict = raised(error, len(messages))
+        verdict = await self._verdict(messages, len(messages))
         run.took_s.append(self._clock.monotonic_s() - since_s)
-        apply(run, verdict)
+        if verdict is not None:
+            apply(run, verdict)
+
+    async def _verdict(self, given: object, count: int) -> Verdict | None:
+        """What the listener says; None when it declines."""
+        try:
+            return judge(await self._call(given), count)
+        except Declined:
+            return None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return raised(error, count)  # of something that the listener waited for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a listener raises is its failure
+            return raised(error, count)
 
 
 def apply(run: Run, verdict: Verdict) -> None:

@@ -275,3 +275,49 @@ def test_gauges_are_there_while_it_runs(lake: penstock.Lake) -> None:
         assert metrics.value(CONSUMER_CONNECTIONS, consumer_group="billing") == 1
         wait_until(lambda: metrics.value(OWNED_QUEUES, topic="orders", consumer_group="billing") == 3, "all queues owned")
     assert metrics.value(CONSUMER_CONNECTIONS, consumer_group="billing") is None
+
+
+@pytest.mark.parametrize("batch", [None, "group"])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit])
+def test_whatever_a_coroutine_raises_is_a_failure_of_its_message_alone(
+    lake: penstock.Lake, error: type[BaseException], batch: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(lake, "ab")
+    attempts: list[int] = []
+
+    async def listen(given: Any) -> ConsumeResult:
+        message: MessageView = given[0] if batch else given
+        if message.body == b"a0":
+            attempts.append(message.delivery_attempt)
+            if message.delivery_attempt == 1:
+                raise error
+        return SUCCESS
+
+    with consuming(lake, listen, batch=batch):
+        until_settled(lake)
+    assert attempts == [1, 2]
+    assert "failed at attempt 1, next at 20" in caplog.text
+    assert error.__name__ in caplog.text
+
+
+def test_closing_cancels_a_coroutine_that_takes_longer_than_it_is_told_to_wait(lake: penstock.Lake) -> None:
+    fill(lake, "ab")
+    cancelled, entered = threading.Event(), threading.Event()
+
+    async def listen(message: MessageView) -> ConsumeResult:
+        if message.body == b"a0" and message.delivery_attempt == 1:
+            entered.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+        return SUCCESS
+
+    with consuming(lake, listen) as consumer:
+        assert entered.wait(TIMEOUT_S)
+        consumer.close(timedelta(0))
+    assert cancelled.wait(TIMEOUT_S)
+    heard = Heard()
+    with consuming(lake, heard):
+        until_settled(lake)
+    assert heard.begun[0].body == b"a0"
