@@ -19,6 +19,8 @@ from .step import Step
 
 log = logging.getLogger("penstock.consumers")
 
+_ALONE_S = 5.0
+_ALONE_AGAIN_S = 30.0
 _ACKS_GATHER_S = 0.02
 """Successes alone wait so long for company before they are written."""
 _BURIAL_S = 1.0
@@ -42,14 +44,23 @@ class QueueEngine(QueueLife[Schedule]):
     """Runs the messages of one queue."""
 
     _around: PushSurroundings
+    _solo_s = -math.inf
+    """When it may try again to run a suspect alone."""
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
         return Schedule(self._record.settings, cell, limits=self._around.limits, chance=self._around.runtime.random.random())
 
     def _abandon(self) -> None:
-        for run in self.schedule.running:
+        self._stop()
+        self._around.abandoned(self, [run for run in self.schedule.running if not run.ended])
+
+    def _stop(self) -> None:
+        """Let no more handlers begin: take back the runs that wait for one, and end the others behind the message that is under way."""
+        for run in list(self.schedule.running):
             run.cancelled = True
-        self._around.abandoned(self, list(self.schedule.running))
+            if run.claim():
+                run.ended = True
+                self.moved(run)
 
     # --- From outside -----------------------------------------------------------------------------------------------------------
 
@@ -72,8 +83,7 @@ class QueueEngine(QueueLife[Schedule]):
 
     def drain(self) -> None:
         super().drain()
-        for run in self.schedule.running:
-            run.cancelled = True
+        self._stop()
 
     def time_out(self, before_s: float, reason: str) -> list[Run]:
         """Give up handlers that were started before then."""
@@ -108,8 +118,9 @@ class QueueEngine(QueueLife[Schedule]):
                         return
                     self._woken.set()  # that was written; nothing else would say so
             elif self._around.worker.quiet:
+                self._stop()
                 await self._step(Mode.QUIET)
-            elif self.schedule.wants_solo(now_ms):
+            elif self.schedule.wants_solo(now_ms) and self._clock.monotonic_s() >= self._solo_s:
                 await self._run_alone()
             elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms):
                 await asyncio.sleep(_ACKS_GATHER_S)
@@ -166,8 +177,11 @@ class QueueEngine(QueueLife[Schedule]):
 
     async def _run_alone(self) -> None:
         """Run one suspect with nothing else in flight in this process, so that a death tells whose fault it was."""
-        async with self._around.worker.alone(self._around.member) as alone:
+        self._stop()
+        async with self._around.worker.alone(self._around.member, patience_s=_ALONE_S) as alone:
             if not alone:
+                self._solo_s = self._clock.monotonic_s() + _ALONE_AGAIN_S  # a handler takes long: let the others go on meanwhile
+                asyncio.get_running_loop().call_later(_ALONE_AGAIN_S, self.wake)
                 return
             step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
             await self._write(step)

@@ -119,6 +119,8 @@ class Threads:
     def _run_all(self) -> None:
         while (item := self._ready.get()) is not None:
             owner, run = item
+            if not run.claim():
+                continue  # it was taken back
             if self._batches:
                 self._run_batch(owner, run)
             else:
@@ -219,8 +221,9 @@ class Tasks:
     async def close(self) -> None:
         while self._waiting:
             owner, run = self._waiting.popleft()
-            run.ended = True
-            owner.moved(run)
+            if run.claim():
+                run.ended = True
+                owner.moved(run)
         for run, task in self._running.items():
             if run.since_s is not None:  # else it does not begin, as it is cancelled itself
                 task.cancel()
@@ -234,6 +237,8 @@ class Tasks:
     def _go_on(self) -> None:
         while self._waiting and self._room > 0:
             owner, run = self._waiting.popleft()
+            if not run.claim():
+                continue  # it was taken back
             self._room -= 1
             task = asyncio.ensure_future(self._work(owner, run))
             self._running[run] = task

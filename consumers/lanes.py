@@ -26,7 +26,20 @@ class Failure:
 class Run:
     """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along, the schedule looks."""
 
-    __slots__ = ("cancelled", "done", "ended", "failure", "lane", "messages", "since_s", "taken", "timed_out_at", "took_s", "wave")
+    __slots__ = (
+        "_unclaimed",
+        "cancelled",
+        "done",
+        "ended",
+        "failure",
+        "lane",
+        "messages",
+        "since_s",
+        "taken",
+        "timed_out_at",
+        "took_s",
+        "wave",
+    )
 
     def __init__(self, lane: Lane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
@@ -49,6 +62,14 @@ class Run:
         """What ``done`` was when its handler ran too long: what that says later counts no more."""
         self.taken = 0
         """So many of ``done`` are in the schedule's books."""
+        self._unclaimed = [True]
+
+    def claim(self) -> bool:
+        """Begin with it, or take it back before anybody does: true for one of all who ask, in whatever thread."""
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
 
     def time_out(self, reason: str) -> None:
         """Give up the handler that runs: a failed attempt."""

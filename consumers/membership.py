@@ -75,6 +75,7 @@ class Membership:
         self._topics: dict[str, Topic] = {}
         self._feeds: dict[str, Feed] = {}
         self._member: Member | None = None
+        self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
         self._failure: PenstockError | None = None
         self.leaving = False
@@ -106,6 +107,11 @@ class Membership:
         await self._join()
         return record
 
+    def follow(self, loop: asyncio.Future[None]) -> None:
+        """Be over when this is, which does the rounds: the others hear of it with the next heartbeat."""
+        self._loop = loop
+        self.member.follow(loop)
+
     async def _begin_topic(self, name: str, topic: Topic) -> GroupRecord:
         async def resolve() -> tuple[int, ...]:
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
@@ -118,6 +124,8 @@ class Membership:
         shared = () if self._assigned is not None else tuple(self._topics)
         self._member = await coordination.worker.join(self._group, shared)
         self._member.busy = True
+        if self._loop is not None:
+            self._member.follow(self._loop)
         self._ownership = self._ownership_of(self._member)
         if self.leaving:
             await self._ownership.give_up()

@@ -111,6 +111,7 @@ class PullConsumer:
             await self._membership.end()
             raise
         self._loop = asyncio.ensure_future(self._run())
+        self._membership.follow(self._loop)
 
     async def _check_assigned(self) -> None:
         for topic, numbers in (self._assigned or {}).items():

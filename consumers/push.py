@@ -134,6 +134,7 @@ class PushConsumer:
         self._older = OlderHandlers(self._executor, orderly=orderly)
         self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
+        self._membership.follow(self._loop)
 
     def _check_open(self) -> None:
         if self._closing is not None:

@@ -117,6 +117,7 @@ class SimpleConsumer:
             raise
         self._unwatch = self._options.metrics.watch(self._samples)
         self._loop = asyncio.ensure_future(self._run())
+        self._membership.follow(self._loop)
 
     async def close(self, *, timeout: timedelta | None = None) -> None:
         """Give the queues back, and leave the group. Receives that wait end with `ClosedError`.

@@ -61,7 +61,7 @@ class Member:
         self._progressed_s = self._clock.monotonic_s()
         self._beats_still = 0
 
-    def follow(self, task: asyncio.Future[object]) -> None:
+    def follow(self, task: asyncio.Future[None]) -> None:
         """End when this task does: the loop of the consumer. An end that is no `leave` is an error."""
         task.add_done_callback(lambda _: self.end(LeaseLost("the loop of the consumer ended", object=self.id)))
 
