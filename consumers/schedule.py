@@ -362,7 +362,8 @@ class Schedule:
                 continue
             if head >= bound:
                 break
-            rest = list(run.messages[run.taken :])
+            if not (rest := list(run.messages[run.taken :])):
+                continue  # all is done, and its end not told yet
             if not self._lanes.by_group:
                 for message in rest:
                     self._tracked.set(message.offset, self._tracked.of(message), step)
