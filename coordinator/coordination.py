@@ -30,9 +30,14 @@ class Coordination:
     ) -> None:
         self.table = table
         self.cells = Cells(table, runtime)
-        self.groups = Groups(self.cells, runtime, LakeCell(self.cells, runtime, lake))
+        self._lake = LakeCell(self.cells, runtime, lake)
+        self.groups = Groups(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
         self.watch = Watch(self.cells, runtime)
+
+    async def claim(self) -> None:
+        """See that the table is this lake's before anything but groups is written. Raises `TableMismatch`, and what the table raises."""
+        await self._lake.claim()
 
     async def close(self) -> None:
         """Let all members leave, and let go of the table."""

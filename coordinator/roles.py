@@ -86,12 +86,13 @@ async def run_roles(
     part: Part,
     stop: asyncio.Event,
     *,
+    ready: Callable[[], Awaitable[None]] | None = None,
     report: Report = lambda topic, error: None,
     patience_s: float = _PATIENCE_S,
 ) -> None:
     """Play a role for a fair share of the topics until ``stop`` is set; then end in order, and leave it to others.
 
-    Nothing is written in the first ``patience_s``, so that a process which opens a lake for a moment takes no part. At most one process plays a
+    ``ready`` is awaited before anything is written. Nothing is in the first ``patience_s``, so that a process which opens a lake for a moment takes no part. At most one process plays a
     role for a topic, but for those that were paused: so two at once must be harmless. One that dies is replaced when its lease has run out,
     which takes 75 s where nothing is consumed. Faults of the table, and plays that end or raise, are reported, and tried again. When it is
     cancelled the plays are broken off.
@@ -100,6 +101,8 @@ async def run_roles(
     while not stop.is_set():
         player = _Player(cells, watch, runtime, part, report)
         try:
+            if ready is not None:
+                await ready()
             member = await worker.join("", (ALL,) if part.all_topics else tuple(await part.topics()))
         except ClosedError:
             return

@@ -159,6 +159,7 @@ class Lake(GroupLake):
             self.runtime,
             part,
             self._stop_maintaining,
+            ready=coordination.claim,
             report=lambda topic, error: self._log_step(topic, "role", error),
         )
 

@@ -38,7 +38,15 @@ async def maintain_forever(
     part = Part(topics=named if names else upkeep.topics, play=upkeep.play, all_topics=not names)
     coordination = lake.coordination
     await run_roles(
-        coordination.cells, coordination.worker, coordination.watch, lake.runtime, part, stop, report=failed, patience_s=0.0
+        coordination.cells,
+        coordination.worker,
+        coordination.watch,
+        lake.runtime,
+        part,
+        stop,
+        ready=coordination.claim,
+        report=failed,
+        patience_s=0.0,
     )
 
 
