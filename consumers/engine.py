@@ -150,10 +150,11 @@ class QueueEngine(QueueLife[Schedule]):
                 await self.keeper.change(step.apply)
                 self._counters.cell_writes.add()
         except BaseException:
-            self._around.worker.finished(sum(len(run.messages) for run in step.runs))
             for run in step.runs:
-                run.ended = True  # it was never handed out
-                self._around.returned(run)
+                if run.claim():  # it was never handed out, nor taken back meanwhile, which ended it too
+                    run.ended = True
+                    self._around.worker.finished(len(run.messages))
+                    self._around.returned(run)
             raise
         self._counters.failed_attempts.add(len(step.failed))
         for failed in step.failed:

@@ -105,3 +105,21 @@ def test_an_owner_whose_lease_is_over_and_who_does_not_know_it_stands_still() ->
 
     world = stage.play(script, behave=behave)
     assert world.kernel.loop.steps < 30_000
+
+
+def test_a_queue_that_is_lost_while_its_grant_is_on_its_way_leaves_nothing_in_flight() -> None:
+    """The run was taken back, and then its write failed: it ended once, or this process would not know any more when it is at rest."""
+    stage = Stage()
+
+    async def script() -> None:
+        stage.start()
+        await stage.until("taken", lambda: bool(stage.cell().owner))
+        gate = stage.hold(0, "put", "queues/")
+        await stage.send("a", "b")
+        await gate.reached()
+        stage.process().pause(12)
+        await asyncio.sleep(12.5)
+        gate.release()
+        await stage.until("done", lambda: stage.is_settled(2), within_s=60)
+
+    stage.play(script, behave=_at_once)
