@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -374,8 +375,8 @@ def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> I
         if one.what is What.ENDED and one.process not in disturbed:
             yield f"{one.process} ended by itself: {one.text}"
     for place in chaos.places:
-        killed = {-9} if chaos.plan.killers else set()
-        if wrong := set(place.ended) - {0, TRY_AGAIN} - killed:
+        killed = {-signal.SIGKILL} if chaos.plan.killers else set()
+        if wrong := set(place.ended) - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
             yield f"processes of {place.name} ended with {wrong}"
 
 
