@@ -92,10 +92,10 @@ async def run_roles(
 ) -> None:
     """Play a role for a fair share of the topics until ``stop`` is set; then end in order, and leave it to others.
 
-    ``ready`` is awaited before anything is written. Nothing is in the first ``patience_s``, so that a process which opens a lake for a moment takes no part. At most one process plays a
-    role for a topic, but for those that were paused: so two at once must be harmless. One that dies is replaced when its lease has run out,
-    which takes 75 s where nothing is consumed. Faults of the table, and plays that end or raise, are reported, and tried again. When it is
-    cancelled the plays are broken off.
+    ``ready`` is awaited before anything is written. Nothing is in the first ``patience_s``, so that a process which opens a lake for a
+    moment takes no part. At most one process plays a role for a topic, but for those that were paused: so two at once must be harmless. One
+    that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed. Faults of the table, and plays that end
+    or raise, are reported, and tried again. When it is cancelled the plays are broken off.
     """
     await _pause(stop, patience_s)
     while not stop.is_set():
