@@ -47,7 +47,19 @@ class Member:
         options: SimpleOptions | None = None,
         **stated: object,
     ) -> SimpleConsumer:
-        consumer = SimpleConsumer(
+        return await self.process.run(self.consume_here(topics, group=group, filter=filter, options=options, **stated))
+
+    async def consume_here(
+        self,
+        topics: Sequence[str] = ("orders",),
+        *,
+        group: str = "audit",
+        filter: str | None = None,
+        options: SimpleOptions | None = None,
+        **stated: object,
+    ) -> SimpleConsumer:
+        """The same, by code of the process itself."""
+        self._consumer = SimpleConsumer(
             self.lake,
             self.coordination,
             group=group,
@@ -55,9 +67,8 @@ class Member:
             stated=stated,
             options=options,
         )
-        await self.run(consumer.start())
-        self._consumer = consumer
-        return consumer
+        await self._consumer.start()
+        return self._consumer
 
     @property
     def consumer(self) -> SimpleConsumer:
