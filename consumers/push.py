@@ -177,7 +177,7 @@ class PushConsumer:
                 "a listener cannot close its own consumer: that waits for the listener's end",
                 operation="close",
                 object=self.group,
-                hint="tell another thread or task to close it",
+                hint="let it drain, which does not wait, or tell another thread or task to close it",
             )
 
     async def ended(self) -> None:

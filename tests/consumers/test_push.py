@@ -244,3 +244,22 @@ def test_a_coroutine_that_hangs_is_cancelled(lake: penstock.Lake) -> None:
     assert cancelled == [b"a0"]
     assert sorted(done) == [b"a0", b"a1", b"b0"]
     assert done.index(b"a0") < done.index(b"a1")
+
+
+def test_a_batch_that_hangs_is_halved_until_the_culprit_is_alone(lake: penstock.Lake) -> None:
+    fill(lake, "a" * 8)
+    given: list[list[str]] = []
+
+    async def listen(messages: list[MessageView]) -> ConsumeResult:
+        bodies = [one.body.decode() for one in messages]
+        given.append(bodies)
+        if "a5" in bodies:
+            await asyncio.Event().wait()
+        return SUCCESS
+
+    with consuming(lake, listen, batch="group", max_attempts=1, consume_timeout=timedelta(milliseconds=200)):
+        until_settled(lake)
+    assert letters(lake) == ["a5"]
+    assert given.count(["a5"]) == 1
+    done = [body for bodies in given if "a5" not in bodies for body in bodies]
+    assert done == [f"a{n}" for n in range(8) if n != 5]

@@ -15,7 +15,10 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
 from penstock.consumers import MemoryMetrics
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
-from penstock.log import TopicSettings
+from penstock.infra.cli.upkeep import maintain_once
+from penstock.log import Runtime, TopicSettings
+from penstock.log.stores import MemoryStore
+from penstock.testing import HandClock
 from tests.consumers.heard import AT_ONCE, FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
@@ -321,3 +324,50 @@ def test_closing_cancels_a_coroutine_that_takes_longer_than_it_is_told_to_wait(l
     with consuming(lake, heard):
         until_settled(lake)
     assert heard.begun[0].body == b"a0"
+
+
+def test_a_listener_may_let_its_consumer_drain(lake: penstock.Lake) -> None:
+    fill(lake, "aab")
+    opened: list[penstock.PushConsumer] = []
+    ready = threading.Event()
+
+    def answer(message: MessageView) -> object:
+        assert ready.wait(TIMEOUT_S)
+        if message.body == b"a0":
+            opened[0].drain()
+        return SUCCESS
+
+    heard = Heard(answer)
+    consumer = lake.push_consumer("orders", group="billing", listener=heard)
+    opened.append(consumer)
+    ready.set()
+    assert consumer.wait(timedelta(seconds=TIMEOUT_S))
+    consumer.close()
+    assert heard.offsets("a") == [0]
+
+
+# --- Messages that are gone -------------------------------------------------------------------------------------------------------------------
+
+
+def test_messages_that_retention_took_before_the_group_had_them_are_named_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    clock = HandClock()
+    store = MemoryStore(clock=clock)
+
+    async def maintain() -> None:
+        async with aio.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as opened:
+            await maintain_once(opened, ["orders"], lambda *_: None)
+
+    with penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False) as lake:
+        fill(lake, "aabb")
+        lake.create_group("billing", retry=AT_ONCE)
+        lake.reset_offsets("orders", "billing", "earliest")
+        for _ in range(5):  # kept for 72 hours: those of the first two days go
+            asyncio.run(maintain())
+            clock.advance(timedelta(hours=20))
+            send(lake, "c")
+        asyncio.run(maintain())
+        heard = Heard()
+        with consuming(lake, heard):
+            until_settled(lake)
+    assert heard.offsets() == [5, 6, 7, 8]
+    assert "orders queue 0: offsets 0 to 4 are gone by retention before the group had them, and are passed over" in caplog.text
