@@ -126,7 +126,6 @@ class Threads:
             else:
                 self._run_one_by_one(owner, run)
             since_s, run.since_s = run.since_s, None
-            run.ended = True
             self._tell(owner, run, last=True)
             if run.timed_out_at is not None and since_s is not None:
                 return  # another thread took this one's place
@@ -184,9 +183,8 @@ class Threads:
         self._told = False
         while self._outbox:
             owner, run, last = self._outbox.popleft()
-            if run.ended and not last:
-                continue  # its end is told by itself, once
-            if run.ended:
+            if last:
+                run.ended = True  # only here: an owner that looks sees all that came before, and hears of it once
                 self._hung.pop(run, None)
             owner.moved(run)
 

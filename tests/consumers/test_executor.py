@@ -26,6 +26,9 @@ class Listed:
 
     until_s = math.inf
 
+    changed = False
+    """Whether a run ended while it was looked at."""
+
     def __init__(self, last: Run) -> None:
         self.heard: list[tuple[int, bool]] = []
         self.over = asyncio.Event()
@@ -65,4 +68,50 @@ def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None
         await owner.over.wait()
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
-    assert owner.heard == [(1, True), (1, True)], "once for each run"
+    assert owner.heard == [(1, False), (1, True), (1, False), (1, True)], "once for each run"
+
+
+class Waiting(Run):
+    """Its thread puts off the end until the owner looks."""
+
+    def __init__(self, lane: Lane, messages: list[MessageView]) -> None:
+        self.looked_at = threading.Event()
+        super().__init__(lane, messages)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "since_s" and value is None and getattr(self, "done", False):
+            self.looked_at.wait(TIMEOUT_S)
+        super().__setattr__(name, value)
+
+
+def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
+    """Else its end would be counted twice, and a message that succeeded meanwhile could be taken for one that was not started."""
+    run, returned = Waiting(Lane("g"), [message(0)]), threading.Event()
+
+    class Looking(Listed):
+        def moved(self, run: Run) -> None:
+            before = run.ended
+            if not self.heard:
+                run.looked_at.set()  # type: ignore[attr-defined]  # it is one that waits
+                returned.wait(TIMEOUT_S)
+            assert run.done == 1
+            self.changed |= run.ended is not before
+            super().moved(run)
+
+    def tell_when_over(thread: threading.Thread) -> None:
+        thread.join(TIMEOUT_S)
+        returned.set()
+
+    owner = Looking(run)
+
+    async def main() -> None:
+        executor = Threads(lambda _: ConsumeResult.SUCCESS, batches=False, threads=1, clock=Hurrying(), name="test")
+        threads = [one for one in threading.enumerate() if one.name == "test-1"]
+        executor.start(owner, [run])
+        await executor.close()
+        threading.Thread(target=tell_when_over, args=threads).start()
+        await owner.over.wait()
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
+    assert not owner.changed
+    assert [ended for _, ended in owner.heard] == [False, True]
