@@ -100,6 +100,7 @@ class Play:
                 self.counts["crash"] += 1
             except PenstockError as error:
                 self.counts[f"ended: {error.kind}"] += 1
+                member.process.crash()  # an alive consumer that nobody asks would keep its queues
             await self.scene.let_pass(self.rng.uniform(0.5, 5))
 
     async def _work(self, member: Member) -> None:
