@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from penstock.log.errors import PenstockError
-from tests.simulation.campaign import Run, map_runs, replay_command
+from tests.simulation.campaign import Run, map_runs, met, replay_command
 from tests.simulation.consuming.mutants import MUTANTS
-from tests.simulation.consuming.scenarios import build, of_seed
+from tests.simulation.consuming.scenarios import build, of_seed, small_work
 from tests.simulation.consuming.world import Consuming
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
 from tests.simulation.small import small_log
 
 MUST_HAPPEN = (
@@ -23,7 +25,9 @@ MUST_HAPPEN = (
     "end: cut", "end: too late", "pause", "suspend", "crash", "step_clock", "write landed after its caller was gone", "write landed twice",
 )  # fmt: skip
 """What a sweep must have met at least once; else it proves less than it seems to."""
-TEETH_STEPS = 200_000
+_SPARED = frozenset({"founder", "looker", "auditor"})
+TEETH_STEPS = 120_000
+"""A mutant that takes longer has come to a standstill, if the intact protocol does not."""
 
 
 def play(
@@ -71,4 +75,50 @@ def teeth(mutant: str, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
 
 
 def _teeth_one(mutant: str, seed: int) -> Run:
-    return play(MUTANTS[mutant].scenario, seed, mutant=mutant, max_steps=TEETH_STEPS)
+    scenario = MUTANTS[mutant].scenario
+    run = play(scenario, seed, mutant=mutant, max_steps=TEETH_STEPS)
+    if run.wrong and run.wrong[0].startswith("LimitReached"):
+        return replace(run, wrong=run.wrong if not play(scenario, seed, max_steps=TEETH_STEPS).wrong else ())
+    return run
+
+
+def never_happened(runs: Iterable[Run], must: Iterable[str] = MUST_HAPPEN) -> list[str]:
+    """What a sweep of these runs should have met, and did not."""
+    total = met(runs)
+    return [what for what in must if not total[what]]
+
+
+def table(counts: Counter[str]) -> str:
+    """The counts as lines, what must happen and did not among them."""
+    return "\n".join(f"{counts[what]:10,}  {what}" for what in sorted({*counts, *MUST_HAPPEN}))
+
+
+def exhaustive(*, seed: int = 1, workers: int = 1, every: int = 1) -> list[Run]:
+    """Every fault at every call of the store and of the table by a small workload, or each ``every``-th of those: one run each."""
+    with small_log():
+        world = small_work(seed)
+        world.run()
+    scripts = [
+        (service, call.process, call.process_number, fault.name)
+        for service, calls in (("table", world.table.calls), ("store", world.store.calls))
+        for call in calls
+        if call.process not in _SPARED
+        for fault in Fault
+        if possible(fault, call)
+    ]
+    return map_runs(partial(_exhaustive_one, seed), scripts[::every], workers)
+
+
+def _exhaustive_one(seed: int, script: tuple[str, str, int, str]) -> Run:
+    return single_fault(seed, *script)[0]
+
+
+def single_fault(seed: int, service: str, process: str, number: int, fault: str) -> tuple[Run, Consuming]:
+    """The small workload with one fault, at one call of one process to the store or the table."""
+
+    def make() -> Consuming:
+        plan = ScriptedFaults([(Where(process=process, occurrence=number), Fault[fault])])
+        return small_work(seed, table=plan) if service == "table" else small_work(seed, store=plan)
+
+    again = replay_command(seed, world="consumers", service=service, process=process, call=number, fault=fault)
+    return judged(f"{fault} at call {number} of {process} to the {service}", seed, again, make)

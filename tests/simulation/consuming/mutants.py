@@ -12,6 +12,7 @@ from penstock.consumers import blocked
 from penstock.consumers.burial import Burial
 from penstock.consumers.engine import QueueEngine
 from penstock.consumers.older import OlderHandlers
+from penstock.consumers.open_lanes import OpenLanes
 from penstock.consumers.queue_life import QueueLife
 from penstock.consumers.schedule import Schedule
 from penstock.consumers.step import Step
@@ -44,6 +45,8 @@ class Mutant:
     scenario: str
     seeds: tuple[int, ...] = ()
     """Of the scenario, that caught it when this was written."""
+    calm: bool = True
+    """Whether a run without faults goes right without it. (The judge sees some guards work, faults or not.)"""
 
 
 # --- Ways to remove them ------------------------------------------------------------------------------------------------------------
@@ -226,7 +229,7 @@ def _at_once(_: Any) -> Any:
 
 
 def _side_by_side(original: Any) -> Any:
-    def start(self: Schedule, lane: Any, runs: Any) -> None:
+    def start(self: OpenLanes, lane: Any, runs: Any) -> None:
         """Messages of a lane each in a run of its own, at once."""
         while lane.ready:
             lane.run = None
@@ -261,15 +264,22 @@ MUTANTS: dict[str, Mutant] = {
         rule="C9",
         patch=attribute(SimTableClient, "put", _blind),
         scenario="pauses",
+        seeds=(1, 3),
     ),
     "read-back": Mutant(
-        guard="a write without an answer is read back", rule="C7", patch=attribute(Cells, "write", _believing), scenario="orderly"
+        guard="a write without an answer is read back",
+        rule="C7",
+        patch=attribute(Cells, "write", _believing),
+        scenario="orderly",
+        seeds=(3,),
     ),
     "durable-attempts": Mutant(
         guard="attempts are durable before the handler starts",
         rule="C7",
         patch=attribute(QueueEngine, "_write", _started_first),
         scenario="orderly",
+        seeds=(0,),
+        calm=False,
     ),
     "deadline": Mutant(
         guard="an owner past its deadline starts nothing",
@@ -280,27 +290,35 @@ MUTANTS: dict[str, Mutant] = {
             attribute(Member, "may_start", lambda _: lambda self: not self._over),
         ),
         scenario="pauses",
+        seeds=(0, 1),
     ),
     "deadline-from-request": Mutant(
         guard="a lease counts from before its request was sent",
         rule="C9",
         patch=attribute(Session, "_adopt", _from_the_answer),
-        scenario="pauses",
+        scenario="sluggish",
+        seeds=(0, 1),
     ),
     "whole-lease": Mutant(
         guard="a taker waits for the whole lease",
         rule="C9",
-        patch=everywhere(lease.is_expired, lambda sighting, now_s: now_s > sighting.since_s + 0.4),
+        patch=everywhere(lease.is_expired, lambda sighting, now_s: now_s > sighting.since_s + 0.5 * sighting.lease_ms / 1000),
         scenario="orderly",
+        seeds=(2, 11),
     ),
     "fence": Mutant(
         guard="a dead worker's heartbeat is fenced before its queues are taken",
         rule="C9",
         patch=attribute(Watch, "fence", _unfenced),
         scenario="pauses",
+        seeds=(0, 1),
     ),
     "fenced-for-good": Mutant(
-        guard="a fenced worker never beats again", rule="C9", patch=attribute(Session, "_adopt", _revived), scenario="pauses"
+        guard="a fenced worker never beats again",
+        rule="C9",
+        patch=attribute(Session, "_adopt", _revived),
+        scenario="sluggish",
+        seeds=(0, 1),
     ),
     "before-every-handler": Mutant(
         guard="the lease is asked before every handler",
@@ -310,92 +328,112 @@ MUTANTS: dict[str, Mutant] = {
             attribute(QueueEngine, "_abandon", lambda _: always(None)),
         ),
         scenario="pauses",
+        seeds=(7,),
     ),
     "owner": Mutant(
         guard="who finds another owner in its cell has lost it",
         rule="C9",
         patch=attribute(QueueKeeper, "_merged", _not_checked),
         scenario="pauses",
+        seeds=(8,),
     ),
     "suspects": Mutant(
         guard="what was in flight in the dead is suspect",
         rule="C7",
         patch=attribute(QueueCell, "taken_by", _forgetting),
         scenario="orderly",
+        seeds=(0, 1),
     ),
     "strike-alone": Mutant(
         guard="a death is a strike only for who was alone",
         rule="C8",
         patch=everywhere(cells._suspected, _blaming(cells._suspected)),
         scenario="orderly",
+        seeds=(0, 1),
     ),
     "halving": Mutant(
         guard="suspects run in smaller and smaller company",
         rule="C10",
         patch=everywhere(cells._suspected, _together(cells._suspected)),
         scenario="neighbours",
+        seeds=(1, 2),
     ),
     "solo": Mutant(
         guard="who is to run alone runs alone in its process",
         rule="C8",
         patch=attribute(Worker, "alone", _beside_others),
         scenario="neighbours",
+        seeds=(0, 1),
     ),
     "generation": Mutant(
         guard="a reset forgets what was in flight, and what was settled",
         rule="C6",
         patch=attribute(QueueCell, "reset_to", _same_generation),
         scenario="resets",
+        seeds=(0, 1),
     ),
     "reset-in-memory": Mutant(
-        guard="an owner forgets with the cell", rule="C1", patch=attribute(QueueLife, "_obey", _same_schedule), scenario="resets"
+        guard="an owner forgets with the cell",
+        rule="C1",
+        patch=attribute(QueueLife, "_obey", _same_schedule),
+        scenario="resets",
+        seeds=(0, 1),
     ),
     "listed": Mutant(
         guard="messages of blocked groups that are passed over are listed",
         rule="C6",
         patch=attribute(Step, "apply", _dropping("listed", list)),
         scenario="orderly",
+        seeds=(3,),
     ),
     "waiting": Mutant(
         guard="a failed message is in the waiting list",
         rule="C1",
         patch=attribute(Step, "apply", _dropping("tries", dict)),
         scenario="concurrent",
+        seeds=(0, 1),
     ),
     "markers": Mutant(
         guard="a blocked group has a marker",
         rule="C4",
         patch=attribute(Step, "apply", _dropping("markers", dict)),
         scenario="orderly",
+        seeds=(0, 1),
     ),
     "caught-up": Mutant(
         guard="a marker stays until its group has caught up",
         rule="C1",
         patch=everywhere(blocked._has_caught_up, always(True)),
         scenario="narrow",
+        seeds=(1, 2),
     ),
     "buried": Mutant(
         guard="a dead letter stays assigned until it is durable",
         rule="C8",
         patch=attribute(Burial, "run", _buried_first),
         scenario="resets",
+        seeds=(4, 7),
     ),
     "older-handlers": Mutant(
         guard="nothing of a group starts while an older handler of it runs",
         rule="C4",
         patch=attribute(OlderHandlers, "start", _at_once),
         scenario="pauses",
+        seeds=(1, 2),
     ),
     "one-by-one": Mutant(
         guard="a message group's messages run one by one",
         rule="C4",
-        patch=attribute(Schedule, "_start", _side_by_side),
+        patch=attribute(OpenLanes, "start", _side_by_side),
         scenario="orderly",
+        seeds=(0, 1),
+        calm=False,
     ),
     "drain": Mutant(
         guard="a queue is released when nothing of it runs",
         rule="C7",
         patch=attribute(Schedule, "_drain", _unfinished),
         scenario="deploys",
+        seeds=(0, 1),
     ),
 }

@@ -112,5 +112,5 @@ class Plot:
     orders_every_s: float = 0.0
     """Of operators."""
     faults_end_s: float = 60.0
-    quiet_s: float = 1_200.0
+    quiet_s: float = 600.0
     """So long everything may take to come to an end without faults."""

@@ -10,11 +10,11 @@ from typing import Any
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
 from tests.simulation.consuming.world import STORE_NETWORK, Consuming
-from tests.simulation.faults import RandomFaults
+from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import rng_of
-from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS
+from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
 from tests.simulation.world import log_uniform
 
 
@@ -186,9 +186,49 @@ def narrow(seed: int | str, *, rate: float = 0.02) -> Consuming:
     )
 
 
+def sluggish(seed: int | str, *, rate: float = 0.2) -> Consuming:
+    """A table whose answers come late or not at all, so that leases are lost by those who live."""
+    rng = rng_of(seed)
+    world = _make(
+        seed,
+        0.0,
+        Plot(groups={"billing": _orderly(rng)}, queues=3, machines=3, tempers={Temper.GOOD: 9.0, Temper.SLOW: 2.0}, drift=0.05),
+    )
+    kinds = (Fault.SLOW, Fault.SLOW, Fault.LATE_APPLY, Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.PAUSE_AFTER)
+    plan = (
+        RandomFaults({kind: rate * kinds.count(kind) / len(kinds) for kind in kinds}, Kernel(f"{seed}/table").rng) if rate else None
+    )
+    world.befall(table=plan)
+    world.table.network = replace(world.table.network, slow_s=(0.5, 6.0), time_out_s=7.0, pause_s=(0.5, 8.0))
+    return world
+
+
 def calm(seed: int | str, *, rate: float = 0.0) -> Consuming:
     """Good messages and patient machines: the run that a protocol without some guard may survive."""
     return _make(seed, rate, Plot(tempers={Temper.GOOD: 20.0, Temper.RAISES: 1.0}, machines=2, deploys_every_s=25.0))
+
+
+def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
+    """For single faults: a retry, a rejection, a poison, a kill, a reset and a deploy, of a few messages."""
+    tempers = {Temper.GOOD: 4.0, Temper.RAISES: 1.0, Temper.REJECTED: 1.0, Temper.KILLS_ONCE: 1.0}
+    plot = Plot(
+        groups={"billing": GroupPlan(max_attempts=2, retry_s=0.5)},
+        queues=2,
+        machines=2,
+        messages=10,
+        message_groups=3,
+        send_for_s=4.0,
+        tempers=tempers,
+        deploys_every_s=6.0,
+        orders_every_s=5.0,
+        pause_s=(7.0, 9.0),
+        faults_end_s=15.0,
+        offset_ms=0,
+        drift=0.0,
+    )
+    network = replace(TABLE_NETWORK, very_slow=0.0, pause_s=plot.pause_s, late_s=(0.5, 10.0))
+    store_network = replace(STORE_NETWORK, very_slow=0.0, pause_s=plot.pause_s, late_s=(0.5, 10.0))
+    return Consuming(seed, plot, store_plan=store, table_plan=table, table_network=network, store_network=store_network)
 
 
 SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
@@ -199,9 +239,10 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "resets": resets,
     "pauses": pauses,
     "narrow": narrow,
+    "sluggish": sluggish,
     "calm": calm,
 }
-_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "concurrent", "resets")
+_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "concurrent", "sluggish")
 
 
 def of_seed(seed: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from penstock.consumers.results import ConsumeResult
 from penstock.log.messages import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
-from tests.simulation.consuming.stage import FAILURE, GROUP, SUCCESS, Stage
+from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]

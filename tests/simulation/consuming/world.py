@@ -87,6 +87,10 @@ class Consuming:
     def counts(self) -> Any:
         return self.kernel.counts
 
+    def befall(self, *, table: FaultPlan | None) -> None:
+        """Other faults of the table than it was made with."""
+        self._plans = (self._plans[0], table)
+
     def run(self) -> list[str]:
         self.kernel.run(self._main())
         return judge(self.history)

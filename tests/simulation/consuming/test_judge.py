@@ -1,0 +1,193 @@
+"""The judge of consumers is judged: forged histories, each with one thing wrong, and one with nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.consumers.rows import group_hash
+from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.groups import DeadLetterPolicy, GroupSettings
+from penstock.coordinator.offsets import OffsetSet
+from tests.simulation.consuming.judge import judge
+from tests.simulation.consuming.records import (
+    Answer,
+    Died,
+    Ended,
+    History,
+    Letter,
+    Positioned,
+    Record,
+    Send,
+    Skipped,
+    Started,
+    Stored,
+    Token,
+    Wrote,
+)
+
+LINE = ("billing", "orders", 0)
+TAKEN = QueueCell().taken_by("w/1")
+BOTH = OffsetSet.of([(0, 2)])
+
+
+def offsets(*which: int) -> OffsetSet:
+    return OffsetSet.of_offsets(list(which))
+
+
+def start(run: int, offset: int, *, epoch: int = 1, attempt: int = 1, process: str = "m0") -> Started:
+    return Started(0.0, process, "billing", run, (Token("orders", 0, offset, epoch, attempt, f"id{offset}"),))
+
+
+def end(run: int, answer: Answer = Answer.OK) -> Ended:
+    return Ended(0.0, run, int(answer is Answer.OK), answer)
+
+
+def wrote(cell: QueueCell) -> Wrote:
+    return Wrote(0.0, LINE, cell)
+
+
+def forged(*records: Record, settings: GroupSettings | None = None, letters: list[Letter] | None = None) -> History:
+    """Two messages of one message group, and what is told of them; times rise by themselves."""
+    history = History(settings={"billing": settings or GroupSettings(max_attempts=2)}, timeout_s=20.0)
+    for offset in range(2):
+        history.stored["orders", 0, offset] = Stored(b"%d" % offset, f"id{offset}", "g")
+        history.sends.append(Send(b"%d" % offset, ("orders", 0, offset)))
+    told: list[Record] = [Positioned(0.0, LINE, 0, 0), *records]
+    history.records = [one._replace(at_s=float(n)) for n, one in enumerate(told)]
+    history.letters["billing"] = letters or []
+    return history
+
+
+GRANTED = TAKEN.with_granted(BOTH)
+GOOD: list[Record] = [
+    wrote(TAKEN),
+    wrote(GRANTED),
+    start(1, 0),
+    end(1),
+    start(2, 1),
+    end(2),
+    wrote(GRANTED.with_settled(BOTH)),
+    wrote(GRANTED.with_settled(BOTH).released()),
+]
+WAITING = Marker(0, 1, Tries(State.WAITING, 1, 1, 5))
+BLOCKED = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g"): WAITING})
+
+
+def without(place: int) -> list[Record]:
+    return [*GOOD[:place], *GOOD[place + 1 :]]
+
+
+def test_a_good_history_is_good() -> None:
+    assert judge(forged(*GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "records"),
+    [
+        pytest.param("C1", without(3)[:4] + [wrote(GRANTED.with_settled(BOTH))], id="settled, and its handler never ended"),
+        pytest.param("C1", GOOD[:6], id="done, and never settled"),
+        pytest.param("C1", [wrote(TAKEN)], id="nobody ever looked at it"),
+        pytest.param("C2", [*GOOD[:2], Started(0, "m0", "billing", 1, (Token("orders", 0, 7, 1, 1, "id7"),))], id="never sent"),
+        pytest.param(
+            "C2", [*GOOD[:2], Started(0, "m0", "billing", 1, (Token("orders", 0, 0, 1, 1, "id1"),))], id="another message"
+        ),
+        pytest.param("C4", [*GOOD[:2], start(2, 1)], id="the second of a group before the first"),
+        pytest.param("C4", [*GOOD[:3], start(2, 1)], id="the second of a group beside the first"),
+        pytest.param("C6", [*GOOD[:7], wrote(GRANTED)], id="settled, and not any more"),
+        pytest.param("C7", [wrote(TAKEN), start(1, 0)], id="started before it was granted"),
+        pytest.param("C7", [*GOOD[:4], start(3, 0)], id="started more often than is durable"),
+        pytest.param("C7", [*GOOD[:2], start(1, 0, attempt=2)], id="told of an attempt that is none"),
+        pytest.param("C7", [*GOOD[:3], wrote(TAKEN)], id="given back although it was started"),
+        pytest.param("C8", [*GOOD[:2], wrote(BLOCKED)], id="a strike out of nothing"),
+        pytest.param(
+            "C8", [*GOOD[:3], end(1, Answer.FAILED), wrote(GRANTED.with_dead_letters((0,)))], id="a dead letter too early"
+        ),
+        pytest.param("C8", [*GOOD[:4], wrote(GRANTED.with_dead_letters((0,)))], id="a dead letter of what succeeded"),
+        pytest.param("C9", [*GOOD[:2], start(1, 0, epoch=0)], id="started by an owner of long ago"),
+        pytest.param("C9", [wrote(TAKEN.taken_by("w/2")), wrote(GRANTED)], id="a write of an old epoch"),
+        pytest.param("C9", [wrote(TAKEN), wrote(replace(TAKEN, owner="w/2"))], id="two owners of one epoch"),
+    ],
+)
+def test_what_is_wrong_is_seen(rule: str, records: list[Record]) -> None:
+    wrong = judge(forged(*records))
+    assert any(one.startswith(rule) for one in wrong), wrong
+
+
+def test_an_acknowledgement_by_another_owner_is_none() -> None:
+    later = GRANTED.taken_by("w/2")
+    wrong = judge(forged(*GOOD[:6], wrote(later), wrote(later.with_settled(BOTH)), wrote(later.with_settled(BOTH).released())))
+    assert [one[:2] for one in wrong] == ["C1", "C1"], "the second owner settles what only the first one's handlers did"
+
+
+def test_an_older_handler_of_the_group_must_have_returned() -> None:
+    again = GRANTED.taken_by("w/2")
+    running = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 2), 1: Tries(State.SUSPECT, 1, 0, 0, 2)})
+    told = [*GOOD[:3], wrote(again), wrote(running)]
+    assert any("still runs there" in one for one in judge(forged(*told, start(3, 0, epoch=2, attempt=2))))
+    elsewhere = judge(forged(*told, start(3, 0, epoch=2, attempt=2, process="m1")))
+    assert not any("still runs there" in one for one in elsewhere)
+
+
+def test_who_is_alone_is_alone() -> None:
+    again = replace(GRANTED.taken_by("w/2"), tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.SUSPECT, 1, 0, 0, 1)})
+    both = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.RUNNING, 2, 0, 0, 1)})
+    told = [wrote(GRANTED), Died(0, "m0"), wrote(both), start(1, 0, epoch=2, attempt=2), start(2, 1, epoch=2, attempt=2)]
+    assert any("must be alone" in one for one in judge(forged(*told)))
+
+
+def _dead(settled: bool = True) -> list[Record]:
+    """The first message is given up by right, the second done."""
+    running = Marker(0, 1, Tries(State.RUNNING, 2, 1))
+    after = replace(BLOCKED, markers={group_hash("g"): Marker(1, 1, Tries(State.WAITING, 0))}, dead_letters=DeadLetters(1, (0,)))
+    second = replace(after, markers={group_hash("g"): Marker(1, 2, Tries(State.RUNNING, 1))})
+    done = replace(second, markers={}, dead_letters=DeadLetters(1))
+    told: list[Record] = [
+        *GOOD[:3],
+        end(1, Answer.FAILED),
+        wrote(BLOCKED),
+        wrote(replace(BLOCKED, markers={group_hash("g"): running})),
+    ]
+    told += [start(3, 0, attempt=2), end(3, Answer.FAILED), wrote(after), wrote(second), start(4, 1), end(4)]
+    return [*told, wrote(done)] if settled else told
+
+
+LETTER = Letter(("orders", 0, 0), 0, b"0", "id0")
+
+
+def test_dead_letters_are_by_right_and_once() -> None:
+    assert judge(forged(*_dead(), letters=[LETTER])) == []
+    for letters in ([], [LETTER, LETTER], [LETTER._replace(body=b"1")], [LETTER._replace(origin=("orders", 0, 1))]):
+        assert any(one.startswith("C8") for one in judge(forged(*_dead(), letters=letters))), letters
+
+
+def test_a_parking_group_has_no_dead_letters_but_skipped_ones() -> None:
+    settings = GroupSettings(max_attempts=2, dead_letter_policy=DeadLetterPolicy.PARK)
+    assert any("no operator" in one for one in judge(forged(*_dead(), letters=[LETTER], settings=settings)))
+    skipped = _dead()
+    skipped.insert(8, Skipped(0, LINE, 0, (0,), release=False))
+    assert judge(forged(*skipped, letters=[LETTER], settings=settings)) == []
+
+
+def test_after_a_reset_all_from_the_position_on_is_done_again_and_nothing_before_it() -> None:
+    reset = GRANTED.with_settled(BOTH).reset_to(0, 1)
+    granted = reset.with_granted(BOTH)
+    told = [*GOOD[:7], Positioned(0, LINE, 1, 0), wrote(reset), wrote(granted)]
+    assert judge(forged(*told, start(5, 0), end(5), start(6, 1), end(6), wrote(granted.with_settled(BOTH)))) == []
+    assert any("no handler of it succeeded" in one for one in judge(forged(*told, wrote(granted.with_settled(BOTH)))))
+
+    reset = GRANTED.with_settled(BOTH).reset_to(1, 1)
+    granted = reset.with_granted(offsets(1))
+    told = [*GOOD[:7], Positioned(0, LINE, 1, 1), wrote(reset), wrote(granted), start(5, 0)]
+    assert any("before position 1" in one for one in judge(forged(*told)))
+
+
+def test_a_generation_is_somebodys_order() -> None:
+    assert any("nobody's order" in one for one in judge(forged(*GOOD[:7], wrote(TAKEN.reset_to(0, 1)))))
+
+
+def test_what_was_sent_must_stand_where_the_producer_was_told() -> None:
+    history = forged(*GOOD)
+    history.sends.append(Send(b"0", ("orders", 0, 1)))
+    assert [one[:2] for one in judge(history)] == ["C3"]

@@ -1,0 +1,60 @@
+"""The sweep of worlds with consumers that every `make test` runs; each of them can be played again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.figures import FIGURES
+from tests.simulation.campaign import Run, met
+from tests.simulation.consuming.campaign import MUST_HAPPEN, exhaustive, never_happened, play, sweep, table
+from tests.simulation.consuming.scenarios import SCENARIOS
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
+
+SEEDS = 30
+BLOCKS = 3
+RARE = ("write landed twice", "fault: late apply", "fault: 409", "fault: duplicate", "fault: 412 after own success", "end: too late")
+"""What so few worlds need not meet."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return []
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_consumers_keep_their_word(block: int, runs: list[Run]) -> None:
+    size = SEEDS // BLOCKS
+    found = sweep(range(block * size, (block + 1) * size))
+    runs += found
+    wrong = [run.report() for run in found if run.wrong]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_sweep_met_everything_it_is_for(runs: list[Run], record_property: Callable[[str, object], None]) -> None:
+    seen = table(met(runs))
+    record_property(FIGURES, f"what {len(runs)} simulated worlds with consumers met\n{seen}")
+    assert len(runs) == SEEDS
+    assert not never_happened(runs, [what for what in MUST_HAPPEN if what not in RARE]), f"something never happened:\n{seen}"
+
+
+@pytest.mark.parametrize("scenario", ["orderly", "concurrent"])
+def test_a_seed_is_the_same_run_again(scenario: str) -> None:
+    assert play(scenario, 6).digest == play(scenario, 6).digest
+
+
+def test_worlds_without_faults_are_quiet() -> None:
+    for scenario in SCENARIOS:
+        run = play(scenario, 3, rate=0.0)
+        assert not run.wrong, run.report()
+        assert not any(what.startswith("fault: ") for what in run.counts)
+
+
+def test_single_faults_are_survived() -> None:
+    """Each so many-th of them; `make exhaustive ARGS="--world consumers"` plays all."""
+    found = exhaustive(every=400)
+    assert len(found) > 10
+    wrong = [run.report() for run in found if run.wrong]
+    assert not wrong, "\n".join(wrong)

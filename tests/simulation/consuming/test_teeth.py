@@ -1,0 +1,30 @@
+"""The simulation of consumers has teeth: without any one guard, a run goes wrong that goes right with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.consuming.campaign import TEETH_STEPS, play
+from tests.simulation.consuming.mutants import MUTANTS
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
+
+OTHERS = 40
+"""So many further seeds are tried before a mutant counts as unnoticed: which seeds catch it changes with every change of pace."""
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_missing_guard_is_noticed(name: str) -> None:
+    mutant = MUTANTS[name]
+    for seed in dict.fromkeys((*mutant.seeds, *range(OTHERS))):
+        if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong:
+            intact = play(mutant.scenario, seed, max_steps=TEETH_STEPS)
+            if not intact.wrong:
+                return
+            assert intact.wrong[0].startswith("LimitReached"), f"it goes wrong with every guard in place: {intact.report()}"
+    pytest.fail(f"it goes unnoticed that {mutant.guard}")
+
+
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.calm])
+def test_a_calm_run_does_not_need_it(name: str) -> None:
+    assert not play("calm", 5, mutant=name, rate=0.0).wrong
