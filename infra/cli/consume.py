@@ -32,7 +32,7 @@ log = logging.getLogger("penstock.cli")
 
 _DEFAULTS = PushOptions()
 _NO_TIME = timedelta(0)
-_LOOK_S = 0.25
+_SHORT_S, _LOOK_S = 0.02, 0.25
 _QUEUES_COME_S = 20.0
 """A consumer that owns no queue yet waits so long for those of one that died: the longest lease, and a quarter more."""
 
@@ -216,7 +216,7 @@ class _Work:
             if idle_s is not None and self._is_idle(consumer, idle_s):
                 return
             try:
-                self._events.get(timeout=None if idle_s is None else min(_LOOK_S, idle_s / 4))
+                self._events.get(timeout=None if idle_s is None else min(_LOOK_S, max(_SHORT_S, idle_s / 4)))
             except queue.Empty:
                 continue
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from penstock import connect
+from penstock import Message, RetryPolicy, connect
 from penstock.infra.cli.gate import Gate
 from tests.infra.cli.conftest import Outcome, Penstock
 from tests.lakes import send_all
@@ -20,8 +21,6 @@ IDLE = ("--until-idle", "0.5s")
 @pytest.fixture
 def sent(lake: Path) -> Path:
     """A topic of two queues with nine messages of three message groups."""
-    from penstock import Message
-
     with connect(lake) as opened:
         opened.create_topic("orders", message_type="FIFO", queues=2)
         send_all(
@@ -42,10 +41,6 @@ def floors(lake: Path, group: str = "g") -> int:
 
 
 def retrying_at_once(lake: Path, **settings: object) -> None:
-    from datetime import timedelta
-
-    from penstock import RetryPolicy
-
     with connect(lake) as opened:
         opened.create_group("g", retry=RetryPolicy(interval=timedelta(milliseconds=1)), **settings)  # type: ignore[arg-type]
 
@@ -58,6 +53,13 @@ def test_messages_are_printed_in_order_and_acknowledged(penstock: Penstock, sent
     assert all(row["epoch"] >= 1 for row in printed.rows)
     assert floors(sent) == 9
     assert penstock("consume", "orders", "--group", "g", *IDLE, "--json").rows == []
+
+
+def test_no_patience_at_all_takes_what_is_there(penstock: Penstock, lake: Path) -> None:
+    with connect(lake) as opened:
+        opened.create_topic("orders", queues=1)
+        send_all(opened, [Message.json({"n": n}) for n in range(9)])
+    assert numbers(penstock("consume", "orders", "--group", "g", "--until-idle", "0s", "--json")) == list(range(9))
 
 
 def test_text_has_one_heading_and_a_line_a_message(penstock: Penstock, sent: Path) -> None:
