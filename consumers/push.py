@@ -48,6 +48,8 @@ class PushOptions:
     cache_messages: int = CACHE_MESSAGES
     """Fetched and not settled, over all queues."""
     cache_bytes: int = CACHE_BYTES
+    on_expired: Literal["skip", "stop"] = "skip"
+    """When retention took messages before the group had them: pass over them and log an error, or end with `OffsetOutOfRange`."""
     consume_timeout: timedelta = CONSUME_TIMEOUT
     """A handler that runs longer is a failed attempt; what it says later counts no more."""
     batch: Literal["group", "queue"] | None = None
@@ -67,6 +69,10 @@ class PushOptions:
         timeout: object = self.consume_timeout
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
             raise InvalidArgument("consume_timeout must be a timedelta above zero", operation="push consumer", observed=timeout)
+        if self.on_expired not in ("skip", "stop"):
+            raise InvalidArgument(
+                "on_expired is not known", operation="push consumer", expected="'skip' or 'stop'", observed=self.on_expired
+            )
         if self.batch not in (None, "group", "queue"):
             raise InvalidArgument(
                 "batch is not known", operation="push consumer", expected="'group', 'queue' or None", observed=self.batch
@@ -249,6 +255,7 @@ class PushConsumer:
             room=self._room,
             failures=self._failures,
             freed=self._freed,
+            on_expired=options.on_expired,
             limits=Limits(
                 batch_of=options.batch,
                 run_messages=options.batch_messages if options.batch else Limits().run_messages,

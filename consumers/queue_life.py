@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,8 @@ class Surroundings:
     """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
     """Tell that there may be room now, for queues that had none."""
+    on_expired: Literal["skip", "stop"] = "skip"
+    """What to do about messages that retention took before the group had them."""
     limits: Limits
 
 
@@ -131,7 +133,7 @@ class QueueLife(Generic[ScheduleT]):
 
     def notice(self, record: GroupRecord) -> None:
         """Take what an operator changed."""
-        if record is not self._record:
+        if record != self._record:
             self._record = record
             self.schedule.settings = record.settings
             self.wake()
@@ -329,6 +331,15 @@ class QueueLife(Generic[ScheduleT]):
         earliest = await self._feed.readable_from(self.queue, start)
         if earliest <= start:
             raise error
+        if self._around.on_expired == "stop":
+            raise OffsetOutOfRange(
+                "messages are gone by retention before the group had them",
+                operation="consume",
+                object=f"{self._around.group}, {self.topic} queue {self.queue}",
+                expected=f"offset {start}",
+                observed=f"offsets {start} to {earliest - 1} are gone",
+                hint="consume with on_expired='skip', or reset the group to where it is to go on",
+            ) from error
         log.error(
             "group %s, %s queue %d: offsets %d to %d are gone by retention before the group had them, and are passed over",
             *self._where,

@@ -190,6 +190,7 @@ class Lake(GroupOperations):
         cache_messages: int = _PUSH.cache_messages,
         cache_bytes: int = _PUSH.cache_bytes,
         consume_timeout: timedelta = _PUSH.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
         batch: Literal["group", "queue"] | None = None,
         batch_messages: int = _PUSH.batch_messages,
         metrics: Metrics | None = None,
@@ -207,7 +208,8 @@ class Lake(GroupOperations):
         The group is made when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and
         ``filter`` (tags: ``"paid || refunded"``) are the group's: what is left out is as the group has it, what is stated must agree with it.
         ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
-        ``cache_messages`` and ``cache_bytes`` bound what is fetched and not yet settled. ``metrics`` counts what it does.
+        ``cache_messages`` and ``cache_bytes`` bound what is fetched and not yet settled. Messages that retention took before the group had them
+        are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`. ``metrics`` counts.
 
         Raises `InvalidArgument` for what is wrong with the call, and, showing both, when the group has other settings; `LimitExceeded`,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
@@ -227,6 +229,7 @@ class Lake(GroupOperations):
                 cache_messages=cache_messages,
                 cache_bytes=cache_bytes,
                 consume_timeout=consume_timeout,
+                on_expired=on_expired,
                 batch=batch,
                 batch_messages=batch_messages,
                 metrics=metrics,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Literal
+
+import pytest
 
 from penstock import aio
+from penstock.consumers.results import ConsumeResult
 from penstock.coordinator import GroupSettings, Upkeep
 from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.log import Message, TopicSettings
+from penstock.log import Message, MessageView, OffsetOutOfRange, TopicSettings
 from penstock.log.stores import MemoryStore
 from tests.coordinator.test_guards import put
 from tests.simulation.kernel import Kernel
@@ -59,3 +63,50 @@ def test_an_open_lake_maintains_what_it_writes_to() -> None:
             return len(await store.list("topics/orders/table/"))
 
     assert kernel.run(work()) > 0
+
+
+@pytest.mark.parametrize("on_expired", ["skip", "stop"])
+def test_messages_that_retention_took_are_passed_over_or_end_the_consumer(
+    on_expired: Literal["skip", "stop"], caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel = Kernel("expired", shuffle=False)
+    heard: list[bytes] = []
+
+    async def listen(message: MessageView) -> ConsumeResult:
+        heard.append(message.body)
+        return ConsumeResult.SUCCESS
+
+    async def origin() -> tuple[int, ...]:
+        return (0,)
+
+    async def work() -> None:
+        process = kernel.process("keeper")
+        async with aio.connect(store=MemoryStore(clock=process.clock), runtime=process.runtime, maintenance=False) as lake:
+            await lake.create_topic("orders", TopicSettings(queues=1, retention=timedelta(microseconds=1)))
+            producer = await lake.producer("orders")
+            for number in range(4):
+                await producer.send(Message(b"%d" % number))
+            groups = lake.coordination.groups
+            await groups.create("a", GroupSettings())
+            await groups.begin("a", "orders", 1, origin)
+            upkeep = Upkeep(lake, lake.coordination.cells, groups)
+            await upkeep.once("orders")
+            await asyncio.sleep(1)
+            await upkeep.once("orders")
+            await producer.send(Message(b"new"))
+            consumer = await lake.push_consumer("orders", group="a", listener=listen, on_expired=on_expired)
+            if on_expired == "stop":
+                with pytest.raises(OffsetOutOfRange, match=r"offset 0.*offsets 0 to 3 are gone.*on_expired='skip'"):
+                    await consumer.ended()
+                with pytest.raises(OffsetOutOfRange):
+                    await consumer.close()
+            else:
+                await asyncio.sleep(5)
+                await consumer.close()
+
+    kernel.run(work())
+    if on_expired == "skip":
+        assert heard == [b"new"]
+        assert "offsets 0 to 3 are gone by retention before the group had them, and are passed over" in caplog.text
+    else:
+        assert heard == []
