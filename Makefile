@@ -72,7 +72,7 @@ unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 ##@ Long campaigns
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0)
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0; of consumers: ARGS="--world consumers")
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive

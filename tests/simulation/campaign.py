@@ -1,4 +1,7 @@
-"""The long runs, from the command line: ``python -m tests.simulation.campaign sweep | teeth | exhaustive | replay``."""
+"""The long runs, from the command line: ``python -m tests.simulation.campaign sweep | teeth | exhaustive | replay``.
+
+With ``--world consumers`` they are those of `tests.simulation.consuming`.
+"""
 
 from __future__ import annotations
 
@@ -193,6 +196,11 @@ def map_runs(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--world" in arguments:
+        from tests.simulation.consuming import commands  # which knows this module
+
+        return commands.main(arguments)
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("sweep", "teeth"):

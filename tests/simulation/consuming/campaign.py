@@ -1,4 +1,4 @@
-"""The long runs with consumers: ``python -m tests.simulation.campaign … --world consumers``."""
+"""The long runs with consumers; `commands` has them for the command line."""
 
 from __future__ import annotations
 

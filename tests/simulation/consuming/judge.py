@@ -353,7 +353,7 @@ class _Judge:
         group, topic, number = queue.line
         return sum(
             len(handler.started.tokens) == 1
-            and (token := handler.started.tokens[0])[:3] == (topic, number, offset)
+            and handler.started.tokens[0][:3] == (topic, number, offset)
             and handler.started.group == group
             and self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s
             for handler in self._running.values()

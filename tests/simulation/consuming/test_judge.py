@@ -86,7 +86,7 @@ def test_a_good_history_is_good() -> None:
 @pytest.mark.parametrize(
     ("rule", "records"),
     [
-        pytest.param("C1", without(3)[:4] + [wrote(GRANTED.with_settled(BOTH))], id="settled, and its handler never ended"),
+        pytest.param("C1", [*without(3)[:4], wrote(GRANTED.with_settled(BOTH))], id="settled, and its handler never ended"),
         pytest.param("C1", GOOD[:6], id="done, and never settled"),
         pytest.param("C1", [wrote(TAKEN)], id="nobody ever looked at it"),
         pytest.param("C2", [*GOOD[:2], Started(0, "m0", "billing", 1, (Token("orders", 0, 7, 1, 1, "id7"),))], id="never sent"),

@@ -15,7 +15,14 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)
 
 SEEDS = 30
 BLOCKS = 3
-RARE = ("write landed twice", "fault: late apply", "fault: 409", "fault: duplicate", "fault: 412 after own success", "end: too late")
+RARE = (
+    "write landed twice",
+    "fault: late apply",
+    "fault: 409",
+    "fault: duplicate",
+    "fault: 412 after own success",
+    "end: too late",
+)
 """What so few worlds need not meet."""
 
 
