@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: the figures of the log, as a table and JSON.
+"""``python -m benchmarks``: the figures of the log and of its consumers, as a table and JSON.
 
 python -m benchmarks [--only latency,sending] [--repeats 5] [--json FILE] [--small]
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import idle, latency, lookups, memory, publishing, reading, sending, volume
+from benchmarks.consumers import cells, handlers, idling, isolation, receiving, takeovers, throughput
 from benchmarks.figures import Figure, Options, as_json, table
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
@@ -22,6 +23,13 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "memory": memory.measure,
     "idle": idle.measure,
     "lookups": lookups.measure,
+    "push": throughput.measure,
+    "simple": receiving.measure,
+    "handlers": handlers.measure,
+    "takeovers": takeovers.measure,
+    "isolation": isolation.measure,
+    "idling": idling.measure,
+    "cells": cells.measure,
 }
 
 

@@ -22,15 +22,15 @@ BODY = random.Random(1).randbytes(50).hex().encode()
 """100 bytes."""
 
 
-def arrow_rows(count: int) -> pa.Table:
-    """What an application hands to ``send_batch``: bodies of 100 bytes that differ, in 10,000 groups."""
+def arrow_rows(count: int, *, groups: int = len(GROUPS)) -> pa.Table:
+    """What an application hands to ``send_batch``: bodies of 100 bytes that differ, in so many of 10,000 groups."""
     numbers = np.arange(count)
     bodies = pa.array(BODY[:88].decode() for _ in range(1)).take(pa.array(np.zeros(count, np.int64)))
     import pyarrow.compute as pc
 
     text = pc.binary_join_element_wise(pc.utf8_lpad(pc.cast(pa.array(numbers), pa.string()), 12, "0"), bodies, "")
-    groups = pa.array(GROUPS).take(pa.array(numbers % len(GROUPS)))
-    return pa.table({"body": text.cast(pa.binary()), "message_group": groups})
+    names = pa.array(GROUPS).take(pa.array(numbers % groups))
+    return pa.table({"body": text.cast(pa.binary()), "message_group": names})
 
 
 def log_rows(data: pa.Table, queues: int) -> pa.Table:

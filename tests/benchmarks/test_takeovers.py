@@ -1,0 +1,16 @@
+"""How long queues stand still, in virtual time: the same on every machine, so here the figures are judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.consumers.takeovers import Event, allowed_s, pauses_s
+from benchmarks.consumers.worlds import DYNAMODB
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("event", list(Event))
+def test_a_queue_stands_still_no_longer_than_it_may(event: Event) -> None:
+    pauses = pauses_s(1, DYNAMODB, event)
+    assert len(pauses) >= 3, "queues change hands"
+    assert max(pauses) <= allowed_s(DYNAMODB, event), pauses
