@@ -152,7 +152,7 @@ class Handlers:
         world, records = self._world, self._world.history.records
         tokens = tuple(Token(one.topic, one.queue, one.offset, one.epoch, one.delivery_attempt, one.message_id) for one in messages)
         records.append(Started(world.now_s, self._process.name, self._group, run, tokens))
-        done = 0
+        done, result = 0, None
         try:
             for message in messages:
                 result = await self._one(message)

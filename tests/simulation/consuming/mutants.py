@@ -55,11 +55,11 @@ class Mutant:
 def _blind(original: Any) -> Any:
     async def put(self: SimTableClient, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         if not key.startswith(QUEUES):
-            return await original(self, key, data, expected=expected)  # type: ignore[no-any-return]
+            return await original(self, key, data, expected=expected)
 
         async def effect(memory: Any) -> CellVersion:
             stands = memory._cells.get(key)
-            return await memory.put(key, data, expected=stands.version if stands is not None else None)  # type: ignore[no-any-return]
+            return await memory.put(key, data, expected=stands.version if stands is not None else None)
 
         return await self._connection.call("put", key, effect, data, conditional=True)
 
@@ -70,14 +70,14 @@ def _believing(original: Any) -> Any:
     async def write(self: Cells, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
         """Takes a write without an answer for carried out."""
         if not key.startswith(QUEUES) or on is None:
-            return await original(self, key, data, on=on, deadline_s=deadline_s)  # type: ignore[no-any-return]
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
         write_id = self._runtime.new_id()
         try:
             version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=on.version)
         except StoreUnavailable:
             return Stored(data, on.version, write_id)
         except Exception:  # noqa: BLE001  # a conflict: whatever stands there, it goes on with it
-            return await original(self, key, data, on=on, deadline_s=deadline_s)  # type: ignore[no-any-return]
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
         return Stored(data, version, write_id)
 
     return write
@@ -196,7 +196,7 @@ def _dropping(name: str, empty: Callable[[], Any]) -> Callable[[Any], Any]:
             kept = getattr(self, name)
             setattr(self, name, empty())
             try:
-                return original(self, cell)  # type: ignore[no-any-return]
+                return original(self, cell)
             finally:
                 setattr(self, name, kept)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
@@ -40,7 +40,8 @@ def _make(seed: int | str, rate: float, plot: Plot) -> Consuming:
 
 
 def _orderly(rng: random.Random, **more: Any) -> GroupPlan:
-    batch = rng.choice([None, None, "group", "queue"])
+    batches: list[Literal["group", "queue"] | None] = [None, None, "group", "queue"]
+    batch = rng.choice(batches)
     return GroupPlan(
         policy=rng.choice(list(DeadLetterPolicy)),
         max_attempts=rng.randint(2, 4),

@@ -124,7 +124,7 @@ def test_an_acknowledgement_by_another_owner_is_none() -> None:
 def test_an_older_handler_of_the_group_must_have_returned() -> None:
     again = GRANTED.taken_by("w/2")
     running = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 2), 1: Tries(State.SUSPECT, 1, 0, 0, 2)})
-    told = [*GOOD[:3], wrote(again), wrote(running)]
+    told: list[Record] = [*GOOD[:3], wrote(again), wrote(running)]
     assert any("still runs there" in one for one in judge(forged(*told, start(3, 0, epoch=2, attempt=2))))
     elsewhere = judge(forged(*told, start(3, 0, epoch=2, attempt=2, process="m1")))
     assert not any("still runs there" in one for one in elsewhere)

@@ -22,6 +22,7 @@ from penstock.log.gathering import ProducerOptions
 from penstock.log.lake import Lake
 from penstock.log.messages import Message, MessageType, MessageView
 from penstock.log.reader import Position
+from penstock.log.receipts import Receipt
 from penstock.log.settings import TopicSettings
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.machine import Machine
@@ -249,7 +250,7 @@ class Consuming:
             await lake.close()
 
     async def _send(self, producer: Any, rng: random.Random, weights: list[float], count: int) -> bool:
-        sent = []
+        sent: list[tuple[bytes, Receipt]] = []
         for _ in range(count):
             body = f"message {len(self.history.sends) + len(sent)}".encode()
             group = None if self.plot.keyless else f"g{rng.choices(range(len(weights)), weights)[0]}"
