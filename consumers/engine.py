@@ -72,7 +72,8 @@ class QueueEngine(QueueLife[Schedule]):
     def moved(self, run: Run) -> None:
         """A run got on, or ended."""
         if run.ended:
-            self._around.worker.finished(len(run.messages))
+            if run.timed_out_at is None:
+                self._around.worker.finished(len(run.messages))
             self._around.returned(run)
             # A batch is one call; of single messages those that are done were called first.
             good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
@@ -91,11 +92,16 @@ class QueueEngine(QueueLife[Schedule]):
             run for run in self.schedule.running if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None
         ]
         for run in late:
-            run.time_out(reason)
+            self.give_up(run, reason)
             self.schedule.report(run)
         if late:
             self.wake()
         return late
+
+    def give_up(self, run: Run, reason: str) -> None:
+        """Wait for a handler no more, which may never return: not even what is to run alone does."""
+        run.time_out(reason)
+        self._around.worker.finished(len(run.messages))
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -107,7 +113,6 @@ class QueueEngine(QueueLife[Schedule]):
             now_ms = self._clock.wall_ms()
             await self._look(now_ms)
             await self._expire(now_ms)
-            await self._recall(now_ms)
             if self._draining:
                 drained = await self._step(Mode.DRAIN)
                 if not self.schedule.running:
@@ -128,6 +133,7 @@ class QueueEngine(QueueLife[Schedule]):
             else:
                 await self._step(Mode.USUAL)
             self._around.freed()
+            await self._recall(self._clock.wall_ms())  # of what the step left to be read, whose end wakes us
             await self._rest()
 
     async def _step(self, mode: Mode) -> bool:

@@ -23,21 +23,21 @@ class OlderHandlers:
     def __init__(self, executor: Executor, *, orderly: bool) -> None:
         self._executor = executor
         self._orderly = orderly
-        self._lanes: dict[Run, _Lanes] = {}
+        self._running: dict[Run, tuple[QueueEngine, _Lanes]] = {}
         self._held: list[tuple[QueueEngine, Run]] = []
         """What waits for them."""
 
     @property
     def hung(self) -> int:
         """How many of them ran too long."""
-        return sum(run.timed_out_at is not None for run in self._lanes)
+        return sum(run.timed_out_at is not None for run in self._running)
 
     def start(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
         """Let the executor have these, each as soon as nobody older runs for its message groups."""
-        if not self._lanes or not self._orderly:
+        if not self._running or not self._orderly:
             self._executor.start(engine, runs)
             return
-        busy = frozenset[tuple[str, int, str | None]]().union(*self._lanes.values())
+        busy = frozenset[tuple[str, int, str | None]]().union(*(lanes for _, lanes in self._running.values()))
         for run in runs:
             if busy.isdisjoint(_lanes_of(engine, run)):
                 self._executor.start(engine, (run,))
@@ -49,7 +49,7 @@ class OlderHandlers:
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
-                self._lanes[run] = _lanes_of(engine, run)
+                self._running[run] = (engine, _lanes_of(engine, run))
 
     def time_out(self, before_s: float, reason: str) -> None:
         """Give up handlers that were started before then; what waits and was cancelled waits no more, as nothing of it is started."""
@@ -58,14 +58,14 @@ class OlderHandlers:
             self._held = [(engine, run) for engine, run in self._held if not run.cancelled]
             for engine, run in cancelled:
                 self._executor.start(engine, (run,))
-        for run in self._lanes:
+        for run, (engine, _) in self._running.items():
             if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None:
-                run.time_out(reason)
+                engine.give_up(run, reason)
                 self._executor.gave_up(run)
 
     def ended(self, run: Run) -> None:
         """One has returned: let go of what waited for it alone."""
-        if self._lanes.pop(run, None) is None:
+        if self._running.pop(run, None) is None:
             return
         held, self._held = self._held, []
         for engine, waiting in held:

@@ -148,6 +148,7 @@ class QueueLife(Generic[ScheduleT]):
     async def run(self) -> None:
         """Until the queue is released or lost. Raises what makes going on impossible."""
         self._feed.attach(self.queue)
+        self._around.worker.quiet_listeners.append(self.wake)
         tasks = [asyncio.ensure_future(work) for work in (self._fetch(), self._burial.run(self.keeper, self._feed), self._go_on())]
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
         try:
@@ -158,6 +159,7 @@ class QueueLife(Generic[ScheduleT]):
                     with suppress(OwnershipLost):
                         task.result()
         finally:
+            self._around.worker.quiet_listeners.remove(self.wake)
             self._abandon()
             self.keeper.lose()
             background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling] if self._recalling else [])]

@@ -34,6 +34,8 @@ class Worker:
         self._alone: list[object] = []
         """Who runs alone, and who waits to; first come, first served."""
         self._moved = asyncio.Event()
+        self.quiet_listeners: list[Callable[[], None]] = []
+        """Called when somebody wants to run alone: whoever has messages granted and not begun takes them back."""
         self._closed = False
 
     @property
@@ -115,6 +117,8 @@ class Worker:
         """
         mine = object()  # queues of one member run alone too, one after the other
         self._alone.append(mine)
+        for tell in list(self.quiet_listeners):
+            tell()
         ended = asyncio.ensure_future(member.ended.wait())
         ended.add_done_callback(lambda _: self._moved.set())
         try:
