@@ -13,7 +13,6 @@ from .actions import Commit, start_txn
 from .delta import DeltaLog
 from .segments import TableFile
 
-
 GUARDED = timedelta(days=14)
 """Who still needs messages can keep them so long beyond their time."""
 _GUARDED_MS = GUARDED // timedelta(milliseconds=1)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from penstock.infra.cli import upkeep
+from penstock.coordinator import upkeep
 from penstock.log.appender import Appender
 from penstock.log.table import maintenance
 
 PAUSES: dict[str, Callable[[asyncio.Event], Coroutine[Any, Any, None]]] = {
     "appender": lambda event: Appender._pause(SimpleNamespace(_news=event), 60.0),  # type: ignore[arg-type]
     "maintenance": lambda event: maintenance._pause(event, timedelta(seconds=60)),
-    "upkeep": lambda event: upkeep._pause(event, timedelta(seconds=60)),
+    "upkeep": lambda event: upkeep._pause(event, 60.0),
 }
 
 
