@@ -150,11 +150,16 @@ class _Judge:
         self._judge_older(started)
         if alone:
             self._counts["start: alone in its process"] += 1
-            if company or len(started.tokens) > 1:
-                self._blame("C8", f"{_name(started)} must be alone, and {len(company)} others run in {started.process}")
+            beside = [run for run in company if not self._is_overdue(self._running[run])]
+            if beside or len(started.tokens) > 1:
+                self._blame("C8", f"{_name(started)} must be alone, and runs {beside} go on in {started.process}")
             self._solo[started.process] = started
         self._running[started.run] = _Handler(started, tuple(generations))
         company.add(started.run)
+
+    def _is_overdue(self, handler: _Handler) -> bool:
+        """Whether it runs too long: it was given up, and nobody waits for it."""
+        return self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s
 
     def _is_alone(self, started: Started) -> bool:
         """Whether its owner still counts on it to be: not once it ran too long, or lost its queue."""
@@ -272,7 +277,7 @@ class _Judge:
         self._solo.pop(process, None)
         for run in self._by_process.pop(process, set()):
             handler = self._running.pop(run)
-            if self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s:
+            if self._is_overdue(handler):
                 self._count_timeout(handler)
 
     # --- Cells ------------------------------------------------------------------------------------------------------------------
@@ -355,7 +360,7 @@ class _Judge:
             len(handler.started.tokens) == 1
             and handler.started.tokens[0][:3] == (topic, number, offset)
             and handler.started.group == group
-            and self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s
+            and self._is_overdue(handler)
             for handler in self._running.values()
         )
 

@@ -123,3 +123,22 @@ def test_a_queue_that_is_lost_while_its_grant_is_on_its_way_leaves_nothing_in_fl
         await stage.until("done", lambda: stage.is_settled(2), within_s=60)
 
     stage.play(script, behave=_at_once)
+
+
+def test_a_group_that_went_on_is_read_on() -> None:
+    """Its later messages were passed by and not kept; nothing else happens in the queue that would wake its owner."""
+    stage = Stage(GroupPlan(window=10, cache_messages=4), timeout_s=60.0)
+
+    async def behave(_: SimProcess, message: MessageView) -> ConsumeResult:
+        if message.body == b"slow":
+            await asyncio.sleep(5)
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send("slow", group="g")
+        for n in range(30):
+            await stage.send(f"{n}", group="g" if n % 3 == 0 else "h")
+        stage.start()
+        await stage.until("done", lambda: stage.is_settled(31), within_s=30)
+
+    stage.play(script, behave=behave)
