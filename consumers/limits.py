@@ -35,3 +35,8 @@ class Limits:
     """From the floor up to the last message that was granted."""
     tracked: int = 2_000
     """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""
+
+    @property
+    def full(self) -> int:
+        """So many of them the cell has room for, at 25 bytes each: from here on, what fails stays in the window until others are done."""
+        return self.tracked * 9 // 8

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..log.messages import MessageView
+from .blocked import Blocked
 from .lanes import Lane, Run
 from .limits import Limits
+from .step import Step
 
 
 class OpenLanes:
@@ -38,6 +40,24 @@ class OpenLanes:
         if lane is None:
             lane = self.known[message.message_group] = Lane(message.message_group, batches=self.common.batches)
         return lane
+
+    def take(self, messages: Sequence[MessageView], blocked: Blocked, touched: dict[Lane, None], step: Step) -> int:
+        """Grant fresh messages, each in the lane of its group; how many were passed by, because that is blocked."""
+        lanes, granted, passed = self.known, step.granted, 0
+        for message in messages:
+            group = message.message_group
+            lane = lanes.get(group)
+            if lane is None:
+                if blocked and blocked.pass_by(message):
+                    step.listed.append(message.offset)
+                    passed += 1
+                    continue
+                lane = self.of(message)
+            if lane.run is None:
+                touched[lane] = None
+            lane.ready.append(message)
+            granted.append(message.offset)
+        return passed
 
     def drop(self, lane: Lane) -> None:
         """Forget a lane that is empty, or blocked from now on."""

@@ -89,7 +89,8 @@ class Schedule:
 
     def next_due_ms(self) -> int | None:
         """When something that waits is due."""
-        return min([*self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
+        postponed = [0] if any(run.failure and run.ended for run in self._reported) and not self._is_full else []
+        return min([*postponed, *self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that was handed out by handle comes back."""
@@ -127,7 +128,7 @@ class Schedule:
         step = Step()
         reported, self._reported = self._reported, {}
         for run in reported:
-            if run in self.running:
+            if run in self.running and not self._postpones(run, step, mode):
                 self._take_report(run, now_ms, step, mode)
         if mode in (Mode.USUAL, Mode.SOLO):
             self._give_up_suspects(step)
@@ -159,13 +160,31 @@ class Schedule:
             if not (self._waves or self._tracked.wants_solo) and self._lanes.common_is_idle:
                 self._run_suspects(step)
         elif not self._waves:
+            self._grant(step)
+        if self._is_full or not (self._waves or self._tracked.suspects):
             for message in self._tracked.take_due(now_ms, step):
                 step.runs.append(Run(self._lanes.common, [message]))
                 self.in_memory += 1
-            self._grant(step)
         self.blocked.run_due(now_ms, step, self.next_fresh)
 
     # --- Reports
+
+    @property
+    def _is_full(self) -> bool:
+        return (len(self.blocked) if self._orderly else self._tracked.count_waiting) >= self._limits.full
+
+    def _postpones(self, run: Run, step: Step, mode: Mode) -> bool:
+        """Whether a failure stays in the window, because the cell has no room to track it. The next owner finds it as a suspect."""
+        if run.failure is None or run.lane.marker is not None or not self._is_full:
+            return False
+        if mode is not Mode.DRAIN:
+            self._reported[run] = None
+            return True
+        delivered = run.messages[run.done if run.timed_out_at is None else run.timed_out_at :]
+        for message in delivered if run.is_batch else delivered[:1]:
+            self._tracked.set(message.offset, self._tracked.of(message), step)
+        run.failure = None
+        return False
 
     def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode) -> None:
         lane = run.lane
@@ -328,7 +347,7 @@ class Schedule:
             if filtered:
                 step.filtered = step.filtered.union(filtered)
             if self._orderly:
-                self._grant_in_lanes(messages, touched, step)
+                self.in_memory -= self._lanes.take(messages, self.blocked, touched, step)
             else:
                 step.granted += [message.offset for message in messages]
                 size = self._limits.run_messages if self._lanes.common.batches else 1
@@ -337,22 +356,6 @@ class Schedule:
         for lane in touched:
             self._lanes.start(lane, step.runs)
 
-    def _grant_in_lanes(self, messages: Sequence[MessageView], touched: dict[Lane, None], step: Step) -> None:
-        lanes, granted, blocked = self._lanes.known, step.granted, self.blocked
-        for message in messages:
-            group = message.message_group
-            lane = lanes.get(group)
-            if lane is None:
-                if blocked and blocked.pass_by(message):
-                    step.listed.append(message.offset)
-                    self.in_memory -= 1
-                    continue
-                lane = self._lanes.of(message)
-            if lane.run is None:
-                touched[lane] = None
-            lane.ready.append(message)
-            granted.append(message.offset)
-
     def _stall(self, step: Step) -> None:
         """Move what has been running since the window was half as far to where it does not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
@@ -360,7 +363,7 @@ class Schedule:
             lane, head = run.lane, run.messages[min(run.taken, len(run.messages) - 1)].offset
             if lane.marker is not None or run.wave or run in step.runs_now:
                 continue
-            if head >= bound:
+            if head >= bound or self._is_full:
                 break
             if not (rest := list(run.messages[run.taken :])):
                 continue  # all is done, and its end not told yet
@@ -387,13 +390,7 @@ class Schedule:
             return
         behind = step.apply(cell).settled.limit
         for lane in self._lanes:
-            for message in lane.ready:
-                if message.offset in self._tracked.tries:
-                    continue
-                if message.offset >= behind:
-                    step.given_back.append(message.offset)
-                else:
-                    self._tracked.set(message.offset, Tries(State.RUNNING, 0), step)
+            self._tracked.leave(lane.ready, behind, step)
             self.in_memory -= len(lane.ready)
             lane.ready.clear()
         self._tracked.stop_all(self._limits.window, step)

@@ -50,6 +50,11 @@ class Tracked:
         return [tries.due_ms for tries in self.tries.values() if tries.state is State.OUT] if self._has_out else []
 
     @property
+    def count_waiting(self) -> int:
+        """How many wait for their next attempt, or a few more."""
+        return len(self._due) + len(self._overdue)
+
+    @property
     def wants_solo(self) -> bool:
         """Whether the next suspect is to run with nothing else in flight in the whole process, and can be."""
         return bool(self.suspects) and self.tries[self.suspects[0]].company == 1 and self.all_suspects_loaded
@@ -157,6 +162,16 @@ class Tracked:
         for offset in gone:
             self._drop(offset, step)
         self.suspects = [offset for offset in self.suspects if offset >= earliest]
+
+    def leave(self, messages: Iterable[MessageView], behind: int, step: Step) -> None:
+        """Give back messages that were granted and not started; those before ``behind`` without an attempt."""
+        for message in messages:
+            if message.offset in self.tries:
+                continue
+            if message.offset >= behind:
+                step.given_back.append(message.offset)
+            else:
+                self.set(message.offset, Tries(State.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
         """Leave those in flight to the next owner, as suspects without a strike."""

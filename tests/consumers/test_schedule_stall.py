@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Literal
+
 import pytest
 
-from penstock.consumers.limits import Limits
+from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.schedule import Schedule
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.offsets import OffsetSet
 from penstock.log import MessageView
 from tests.consumers.test_schedule import message
 
@@ -18,7 +23,7 @@ def test_a_run_far_behind_that_is_done_but_has_not_ended_yet_is_left_alone(order
     cell = QueueCell().taken_by("w")
     schedule = Schedule(GroupSettings(delivery_order=order), cell, limits=Limits(window=20))  # type: ignore[arg-type]
     rows: list[MessageView] = [message(offset, f"g{offset}") for offset in range(20)]
-    schedule.load(rows, type(cell.granted)(), 20)
+    schedule.load(rows, OffsetSet(), 20)
     step = schedule.plan(0, cell)
     cell = step.apply(cell)
     slow, *others = step.runs
@@ -33,3 +38,54 @@ def test_a_run_far_behind_that_is_done_but_has_not_ended_yet_is_left_alone(order
         schedule.report(run)
     cell = schedule.plan(0, cell).apply(cell)
     assert (cell.settled.floor, dict(cell.markers), dict(cell.tries)) == (20, {}, {})
+
+
+@pytest.mark.parametrize("batch_of", [None, "group", "queue"])
+@pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
+@pytest.mark.parametrize("drained", [False, True])
+def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
+    order: str, batch_of: Literal["group", "queue"] | None, drained: bool
+) -> None:
+    """As when what all handlers need is down: each message fails at its first two attempts, at a time of its own."""
+    cell, now_ms, settings = QueueCell().taken_by("w"), 1_790_000_000_000, GroupSettings(delivery_order=order)  # type: ignore[arg-type]
+    limits = Limits(tracked=200, batch_of=batch_of, run_messages=16 if batch_of else 64)
+    rows = [message((1 << 30) + offset, f"g{offset}") for offset in range(1_000)]
+    cell = cell.reset_to(rows[0].offset, 1)
+    schedule = Schedule(settings, cell, limits=limits)
+    schedule.load(rows, OffsetSet(), rows[-1].offset + 1)
+    running: list[Run] = []
+    failed: Counter[int] = Counter()
+    for turn in range(6_000):
+        now_ms += 7
+        if drained and turn == 300:
+            for run in running:
+                run.ended = True
+                schedule.report(run)
+            running.clear()
+            cell = schedule.plan(now_ms, cell, Mode.DRAIN).apply(cell)
+            cell = schedule.plan(now_ms, cell, Mode.DRAIN).apply(cell).released().taken_by("v")
+            schedule = Schedule(settings, cell, limits=limits)
+        if missing := schedule.missing(now_ms):
+            schedule.recalled([rows[offset - rows[0].offset] for offset in missing], missing[0], missing[0])
+        if (start := schedule.blocked.recall_from(now_ms, schedule.next_fresh)) is not None:
+            schedule.recalled(rows[start - rows[0].offset :], start, schedule.next_fresh)
+        if schedule.next_load <= rows[-1].offset and schedule.room():
+            schedule.load(rows[schedule.next_load - rows[0].offset :], OffsetSet(), rows[-1].offset + 1)
+        step = schedule.plan(now_ms, cell)
+        cell = step.apply(cell)
+        assert len(cell.markers) + len(set(cell.tries.values())) <= limits.tracked * 5 // 4
+        running += [*step.runs_now, *step.runs]
+        for run in running[:3]:
+            while not run.ended:
+                head = run.messages[run.done]
+                if failed[head.offset] < 2:
+                    failed[head.offset] += 1
+                    run.failure = Failure("it is down")
+                else:
+                    run.done += 1
+                run.ended = run.failure is not None or run.done == len(run.messages)
+            schedule.report(run)
+        del running[:3]
+        if cell.settled.floor == rows[-1].offset + 1 and not cell.markers and not cell.tries:
+            return
+    pytest.fail(f"it does not come to an end: {cell.settled.floor - rows[0].offset}, {len(cell.markers)}, {len(cell.tries)}")
