@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import pyarrow as pa
+
 from .appender import Appender
 from .contention import Pace
 from .errors import (
@@ -107,6 +109,11 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
     return decode_record(stored.data, where=paths.settings), stored.version
 
 
+def _prepare_arrow() -> None:
+    """Let Arrow import pandas, if it is there, which it does when it first converts anything: later that would hold up the event loop."""
+    pa.array([0])
+
+
 async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
     """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong together.
 
@@ -114,6 +121,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
     """
     paths = TopicPaths.of(name)
     found = await read_record(store, paths)
+    await runtime.offload(_prepare_arrow)
     while True:
         if found is None or found[0].deleted:
             raise _not_found(name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Coroutine
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,3 +184,29 @@ def test_two_lakes_on_two_loops_one_after_another_use_one_store() -> None:
 
     for n in range(3):
         run(main(n))
+
+
+_IMPORTS = """
+import asyncio, sys, threading
+on_loop = []
+def hear(event, args):
+    if event == "import" and args[0] == "pandas":
+        on_loop.append(threading.current_thread() is threading.main_thread())
+sys.addaudithook(hear)
+import penstock, penstock.aio
+async def main():
+    async with penstock.aio.connect(sys.argv[1]) as lake:
+        reader = await lake.reader("orders")
+        assert [one.body async for one in reader.messages()] == [b"paid"]
+asyncio.run(main())
+assert on_loop and not any(on_loop), on_loop
+"""
+
+
+def test_nothing_heavy_is_imported_on_the_event_loop(tmp_path: Path) -> None:
+    """Arrow looks for pandas when it first converts anything: for seconds on a busy machine, while heartbeats would wait."""
+    with penstock.connect(tmp_path) as lake:
+        lake.create_topic("orders", message_type="FIFO")
+        lake.producer("orders").send(Message(b"paid", message_group="g"))
+    ended = subprocess.run([sys.executable, "-c", _IMPORTS, str(tmp_path)], check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
