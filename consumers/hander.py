@@ -189,9 +189,7 @@ class QueueHander(QueueLife[Ready]):
             self._woken.clear()
             if self._obeyed is not self._record:
                 await self._obey()
-            now_ms = self._clock.wall_ms()
-            await self._look(now_ms)
-            await self._recall(now_ms)
+            await self._look(self._clock.wall_ms())
             await self._step()
             if self._draining and not self._settling:
                 await self._burial.finish(_BURIAL_S)
@@ -201,6 +199,7 @@ class QueueHander(QueueLife[Ready]):
             self._around.freed()
             if self.available():
                 self._around.arrived()
+            await self._recall(self._clock.wall_ms())  # of what came back with the step; its end wakes us
             await self._rest()
 
     async def _step(self) -> None:

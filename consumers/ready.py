@@ -6,7 +6,6 @@ ORDERLY group a fresh message whose message group is out, or waits, is passed by
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -81,23 +80,16 @@ class HandedOut(Tracked):
 
     def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
         """Take the first ones that are due and in memory."""
-        found: list[MessageView] = []
-        left = []
-        while self._due and self._due[0][0] <= now_ms and len(found) < most:
-            due_ms, offset = heapq.heappop(self._due)
-            if not self._is_waiting(due_ms, offset):
-                continue
-            if offset in self.messages:
-                found.append(self.messages.pop(offset))
-            else:
-                left.append((due_ms, offset))  # it is being read
-        for item in left:
-            heapq.heappush(self._due, item)
-        return found
+        self.fall_due(now_ms)
+        found = [offset for offset in self._overdue if offset in self.messages][:most]
+        for offset in found:
+            del self._overdue[offset]
+        return [self.messages.pop(offset) for offset in found]
 
     def count_visible(self, now_ms: int) -> int:
         """How many are due and in memory."""
-        return sum(due <= now_ms and offset in self.messages and self._is_waiting(due, offset) for due, offset in self._due)
+        self.fall_due(now_ms)
+        return sum(offset in self.messages for offset in self._overdue)
 
     def _set_out(self, message: MessageView, tries: Tries, step: Step) -> None:
         self.set(message.offset, tries, step)
@@ -127,8 +119,6 @@ class Ready:
         self._tracked = HandedOut(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
-        self._now_ms = 0
-        """Of the last plan."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
         self.next_load = self.next_fresh
         self.in_memory = 0
@@ -168,9 +158,8 @@ class Ready:
         return self._tracked.missing(now_ms)
 
     def next_due_ms(self) -> int | None:
-        """When something more is due than at the last plan, unless something waits to be received anyway."""
-        dues = [*self._tracked.next_due_ms(), *self.blocked.next_due_ms()]
-        return min((due for due in dues if due > self._now_ms), default=None)
+        """When something more is due than at the last plan."""
+        return min([*self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that is out comes back."""
@@ -187,7 +176,7 @@ class Ready:
 
     def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
         """What each is given once the step is durable. Whoever asks must carry it out, or give up the schedule."""
-        self._now_ms = now_ms
+        self._tracked.fall_due(now_ms)
         step = Step()
         if self._earliest:
             self._tracked.let_go(self._earliest, step)
