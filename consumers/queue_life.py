@@ -97,6 +97,7 @@ class QueueLife(Generic[ScheduleT]):
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
+        self._adopted = keeper.cell
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
@@ -234,13 +235,13 @@ class QueueLife(Generic[ScheduleT]):
         if pause_s is None or now_s < self._look_s:
             return
         self._look_s = now_s + pause_s
-        before = self.keeper.cell
         try:
             cell = await self.keeper.look()
         except RetryError as error:
             log.warning("group %s, %s queue %d: %s", *self._where, error)
             return
-        if cell is not before:
+        if cell is not self._adopted:  # a write of our own may have met it before
+            self._adopted = cell
             self.schedule.adopt(cell)
 
     def _look_pause_s(self, now_ms: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -21,13 +22,19 @@ HOUR = timedelta(hours=1)
 SOON = timedelta(seconds=20)
 
 
-async def push(member: Member, *, delivery_order: str = "ORDERLY") -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
+async def succeed(message: MessageView) -> ConsumeResult:
+    return ConsumeResult.SUCCESS
+
+
+async def push(
+    member: Member, *, delivery_order: str = "ORDERLY", answer: Callable[[MessageView], Awaitable[ConsumeResult]] = succeed
+) -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
     """A push consumer, and what its listener was given, and when."""
     heard: list[tuple[float, MessageView]] = []
 
     async def listen(message: MessageView) -> ConsumeResult:
         heard.append((member.scene.now_s, message))
-        return ConsumeResult.SUCCESS
+        return await answer(message)
 
     consumer = PushConsumer(
         member.lake,
@@ -323,5 +330,34 @@ def test_zero_by_who_does_not_own_the_queue_ends_the_delivery_at_once() -> None:
         await scene.let_pass(1)
         await other.run(other.consumer.change_invisible_duration(a1, NOW))
         assert attempts(await waiting) == {"a1": 2}
+
+    scene.play(script)
+
+
+def test_an_owner_that_pushes_goes_on_although_it_meets_the_acknowledgement_in_a_write_of_its_own() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, other, third = scene.member("one"), scene.member("other"), scene.member("third")
+        await one.send("a1", "a2")
+        consumer = await one.consume(delivery_order="ORDERLY")
+        (a1,) = await one.receive(1, invisible=HOUR)
+        begun, acknowledged = asyncio.Event(), asyncio.Event()
+
+        async def answer(message: MessageView) -> ConsumeResult:
+            if message.body == b"b1":
+                begun.set()
+                await acknowledged.wait()
+            return ConsumeResult.SUCCESS
+
+        _, heard = await push(other, answer=answer)
+        await one.run(consumer.close())
+        await third.consume()
+        await third.send("b1")
+        await begun.wait()
+        await third.ack(a1.receipt_handle)
+        acknowledged.set()
+        await scene.let_pass(10)
+        assert [message.body for _, message in heard] == [b"b1", b"a2"]
 
     scene.play(script)
