@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import idle, latency, lookups, memory, publishing, reading, sending, volume
-from benchmarks.consumers import cells, handlers, idling, isolation, receiving, takeovers, throughput
+from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, takeovers, throughput
 from benchmarks.figures import Figure, Options, as_json, table
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "simple": receiving.measure,
     "handlers": handlers.measure,
     "takeovers": takeovers.measure,
+    "killed": killed.measure,
     "isolation": isolation.measure,
     "idling": idling.measure,
     "cells": cells.measure,

@@ -85,9 +85,15 @@ def shapes() -> Iterator[Shape]:
     yield Shape(order="ORDERLY", groups=100, batch="queue", batch_messages=100, about=", lists of 100")
 
 
-def measure(options: Options) -> Iterator[Figure]:
+def compared() -> list[Shape]:
+    """Those that other systems' consumers have something like."""
+    return [shape for shape in shapes() if shape.order == "ORDERLY" and (shape.groups == 10_000 or shape.about)]
+
+
+def measure(options: Options, chosen: list[Shape] | None = None) -> Iterator[Figure]:
+    """``chosen``: only these."""
     count = options.scaled(400_000, 1_000)
-    chosen = [*shapes()][-2:] if options.small else [*shapes()]
+    chosen = chosen or ([*shapes()][-2:] if options.small else [*shapes()])
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         lakes = {groups: Path(folder) / str(groups) for groups in {shape.groups for shape in chosen}}
         for groups, root in lakes.items():

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers``: Kafka's and RocketMQ's send and read rates on this machine, beside ours."""
+"""``python -m benchmarks.peers``: Kafka's and RocketMQ's send and consume rates on this machine, beside ours."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import reading, sending
+from benchmarks.consumers import throughput
 from benchmarks.figures import Figure, Options, table
 from benchmarks.peers import servers
 
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures: list[Figure] = []
     if "ours" in names:
         options = Options(repeats=given.repeats)
-        figures += [figure for figure in (*sending.measure(options), *reading.measure(options)) if figure.unit != "%"]
+        measured = (*sending.measure(options), *reading.measure(options), *throughput.measure(options, throughput.compared()))
+        figures += [figure for figure in measured if figure.unit != "%"]
     with tempfile.TemporaryDirectory(prefix="penstock-peers-", ignore_cleanup_errors=True) as folder:
         if "kafka" in names:
             figures += _kafka(Path(folder), given.repeats)
@@ -54,6 +56,9 @@ def _rocketmq(folder: Path, repeats: int) -> list[Figure]:
     home.mkdir()
     with servers.rocketmq(home):
         servers.create_rocketmq_topic(home, topic)
+        groups = [f"group-{uuid.uuid4().hex[:12]}" for _ in range(min(3, repeats))]
+        for group in groups:
+            servers.create_rocketmq_group(home, group)
         command = [
             str(python),
             str(_HERE / "rocketmq_client.py"),
@@ -61,6 +66,7 @@ def _rocketmq(folder: Path, repeats: int) -> list[Figure]:
             topic,
             "5000",
             str(repeats),
+            *groups,
         ]
         return list(_figures(command, note="acknowledged without a flush to disk"))
 

@@ -25,7 +25,8 @@ def main(bootstrap: str, count: int, repeats: int) -> None:
     producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
     send(producer, topic, count)  # warms the broker up
     report("Kafka: produce, 100 B, linger 25 ms", [send(producer, topic, count) for _ in range(repeats)])
-    report("Kafka: consume in batches of 1,000", [read(bootstrap, topic, count) for _ in range(repeats)])
+    report("Kafka: consume in batches of 1,000", [read(bootstrap, topic, count, 1000) for _ in range(repeats)])
+    report("Kafka: consume, one poll a message", [read(bootstrap, topic, count, 1) for _ in range(repeats)])
 
 
 def report(name: str, measured: list[tuple[float, float]]) -> None:
@@ -49,12 +50,17 @@ def send(producer: Producer, topic: str, count: int) -> tuple[float, float]:
     return count / (time.perf_counter() - start_s), 1e6 * (time.process_time() - cpu_s) / count
 
 
-def read(bootstrap: str, topic: str, count: int) -> tuple[float, float]:
+def read(bootstrap: str, topic: str, count: int, at_once: int) -> tuple[float, float]:
+    """As `send`, from the first message on; offsets are committed as by default, each 5 s."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     got, start_s, cpu_s = 0, 0.0, 0.0
     while got < count:
-        fresh = len([message for message in consumer.consume(1000, 1) if message.error() is None])
+        if at_once == 1:
+            message = consumer.poll(1)
+            fresh = int(message is not None and message.error() is None)
+        else:
+            fresh = len([message for message in consumer.consume(at_once, 1) if message.error() is None])
         if fresh and not got:
             start_s, cpu_s = time.perf_counter(), time.process_time()
         got += fresh

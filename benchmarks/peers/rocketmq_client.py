@@ -16,10 +16,13 @@ import uuid
 os.environ["HOME"] = tempfile.mkdtemp(prefix="rocketmq-client.")  # where the client writes its log
 from rocketmq import (  # type: ignore[import-not-found]
     ClientConfiguration,
+    ConsumeResult,
     Credentials,
     FilterExpression,
     Message,
+    MessageListener,
     Producer,
+    PushConsumer,
     SimpleConsumer,
 )
 
@@ -27,7 +30,8 @@ BODY = b"v" * 100
 GROUPS = [f"group-{number}" for number in range(10_000)]
 
 
-def main(endpoint: str, topic: str, count: int, repeats: int) -> None:
+def main(endpoint: str, topic: str, count: int, repeats: int, groups: list[str]) -> None:
+    """``groups``: made with ordered delivery, and never used before; a listener runs in each."""
     configuration = ClientConfiguration(endpoint, Credentials())
     producer = Producer(configuration, (topic,))
     producer.startup()
@@ -35,6 +39,7 @@ def main(endpoint: str, topic: str, count: int, repeats: int) -> None:
     send(producer, topic, count)  # warms the broker up
     report("RocketMQ: send, 100 B, 16 threads", [send(producer, topic, count) for _ in range(repeats)])
     report("RocketMQ: receive and ack, 32 at a time", [read(configuration, topic, count)])
+    report("RocketMQ: push, ORDERLY, single messages", [push(configuration, topic, count, group) for group in groups])
     producer.shutdown()
 
 
@@ -73,5 +78,39 @@ def read(configuration: ClientConfiguration, topic: str, count: int) -> tuple[fl
     return rate
 
 
+class Counting(MessageListener):  # type: ignore[misc]
+    """Does nothing but count, from the first message on."""
+
+    def __init__(self, expected: int) -> None:
+        self.expected = expected
+        self.count = 0
+        self.first = (0.0, 0.0)
+        self.last = (0.0, 0.0)
+        self.done = threading.Event()
+        self._lock = threading.Lock()
+
+    def consume(self, message: Message) -> ConsumeResult:
+        with self._lock:
+            self.count += 1
+            if self.count in (1, self.expected):
+                self.last = time.perf_counter(), time.process_time()
+            if self.count == 1:
+                self.first = self.last
+            if self.count == self.expected:
+                self.done.set()
+        return ConsumeResult.SUCCESS
+
+
+def push(configuration: ClientConfiguration, topic: str, count: int, group: str) -> tuple[float, float]:
+    listener = Counting(count)
+    consumer = PushConsumer(configuration, group, listener, {topic: FilterExpression("*")})
+    consumer.startup()
+    if not listener.done.wait(300):
+        raise RuntimeError(f"{listener.count} of {count} messages came")
+    (first_s, first_cpu_s), (last_s, last_cpu_s) = listener.first, listener.last
+    consumer.shutdown()
+    return count / (last_s - first_s), 1e6 * (last_cpu_s - first_cpu_s) / count
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
