@@ -23,6 +23,7 @@ WAITING = {
     "tests/waiting.py": "is the helper",
     "tests/servers.py": "waits for a server's port",
     "tests/coordinator/stage.py": "is simulated",
+    "tests/processes/consuming/worker.py": "has listeners that take their time",
 }
 
 # Who imports this runs in the simulation's time, as it does itself.

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.processes.check import Row
-from tests.processes.consuming.chaos import SHORT, place, report, run
+from tests.processes.consuming.chaos import place, report, run
 from tests.processes.consuming.check import History, Reset, Rules, Skip, check
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.figures import pauses
+from tests.processes.consuming.nemesis import SHORT
 from tests.processes.consuming.places import KILL, STOP, Disturbed
 from tests.processes.consuming.records import Handled, What
 
