@@ -183,13 +183,12 @@ class PullConsumer:
 
     async def _follow(self, record: GroupRecord, taken: Mapping[Queue, QueueKeeper]) -> None:
         self._record = record
+        for queue in [queue for queue, owned in self._owned.items() if owned.keeper.ended.is_set()]:
+            await self._forget(queue)  # before it is owned again
         for queue, keeper in taken.items():
             await self._own(queue, keeper, record)
-        for queue, owned in list(self._owned.items()):
-            if owned.keeper.ended.is_set():
-                await self._forget(queue)
-            elif owned.obeyed is not record:
-                await self._obey(queue, owned, record)
+        for queue in [queue for queue, owned in self._owned.items() if owned.obeyed is not record]:
+            await self._obey(queue, self._owned[queue], record)
 
     async def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
         try:

@@ -43,15 +43,20 @@ class MemberProgress:
             return
         progress = replace(self.progress, offsets=offsets)
         deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
-        try:
-            self._stored = await self._cells.write(self._key, _encode(progress), on=self._stored, deadline_s=deadline_s)
-        except CellChanged as error:
-            raise FencedError(
-                "another process goes by this member's name",
-                operation="broadcast",
-                object=self._key,
-                hint="give every process of a broadcasting group a name of its own",
-            ) from error
+        while True:
+            try:
+                self._stored = await self._cells.write(self._key, _encode(progress), on=self._stored, deadline_s=deadline_s)
+                break
+            except CellChanged as error:
+                found = error.stored
+                if found is None or _decode(found.data, self._key).session != progress.session:
+                    raise FencedError(
+                        "another process goes by this member's name",
+                        operation="broadcast",
+                        object=self._key,
+                        hint="give every process of a broadcasting group a name of its own",
+                    ) from error
+                self._stored = found  # what was kept before, without an answer
         self.progress = progress
 
 

@@ -18,6 +18,7 @@ from penstock.coordinator.cell import State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.commands import caught_up
 from penstock.coordinator.keys import queue_key
+from penstock.coordinator.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
 from penstock.log.errors import ClosedError, StoreUnavailable
 from penstock.log.stores import MemoryStore
@@ -304,5 +305,25 @@ def test_bad_calls_are_refused() -> None:
             await consumer.close()
             with pytest.raises(ClosedError, match="closed"):
                 await consumer.poll()
+
+    run(work())
+
+
+def test_queues_that_come_again_after_a_lost_lease_can_be_given_to_another() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with lake_of(store) as lake, lake_of(store) as other:
+            await filled(lake, 20)
+            consumer = await opened(lake)
+            assert sorted(await polled(consumer, 20)) == list(range(20))
+            consumer._membership.member.end(LeaseLost("it stood still"))
+            assert sorted(await polled(consumer, 20)) == list(range(20)), "nothing was committed"
+            another = PullConsumer(other, lake.coordination, group="audit", subscriptions={"orders": Subscription()}, stated={})
+            await another.start()
+            while len(consumer.assignment) > 1:
+                assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+            assert await consumer.poll(timeout=NOW) == []
+            await another.close()
+            await consumer.close()
 
     run(work())
