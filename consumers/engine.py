@@ -125,7 +125,7 @@ class QueueEngine(QueueLife[Schedule]):
             elif self._around.worker.quiet:
                 self._stop()
                 await self._step(Mode.QUIET)
-            elif self.schedule.wants_solo(now_ms) and self._clock.monotonic_s() >= self._solo_s:
+            elif self.schedule.wants_solo(now_ms) and self._may_run_alone():
                 await self._run_alone()
             elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms):
                 await asyncio.sleep(_ACKS_GATHER_S)
@@ -181,6 +181,10 @@ class QueueEngine(QueueLife[Schedule]):
             self._counters.messages_out.add(sum(len(run.messages) for run in runs))
             self._counters.bytes_out.add(sum(len(message.body) for run in runs for message in run.messages))
         self._around.start(self, runs)
+
+    def _may_run_alone(self) -> bool:
+        """Not when it failed a moment ago; nor when the lease is over, as each try counts as a delivery."""
+        return self._clock.monotonic_s() >= self._solo_s and self._around.member.may_start()
 
     async def _run_alone(self) -> None:
         """Run one suspect with nothing else in flight in this process, so that a death tells whose fault it was."""
