@@ -162,6 +162,8 @@ class Ownership:
         self._let_go()
         record = await self._groups.get(self._group)
         if self._leaving:
+            if self._known_s == math.inf:
+                await self.give_up()  # the table did not answer before
             self._below_share, self._watched, self._trouble = False, frozenset(), False
             return Round(record, self._told(), tuple(self._keepers) if self._round_s >= self._known_s else ())
         if self._member.id not in record.members:

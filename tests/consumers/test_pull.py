@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,9 @@ from penstock.consumers.pull import GroupMixed, PullConsumer
 from penstock.coordinator.cell import State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.commands import caught_up
+from penstock.coordinator.groups import GroupRecord
 from penstock.coordinator.keys import queue_key
+from penstock.coordinator.records import Groups
 from penstock.coordinator.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
 from penstock.log.errors import ClosedError, StoreUnavailable
@@ -325,5 +327,29 @@ def test_queues_that_come_again_after_a_lost_lease_can_be_given_to_another() -> 
             assert await consumer.poll(timeout=NOW) == []
             await another.close()
             await consumer.close()
+
+    run(work())
+
+
+def test_a_consumer_closes_though_the_table_did_not_answer_when_it_began_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with lake_of(store) as lake, lake_of(store) as other:
+            await filled(lake, 4)
+            consumer = await opened(lake)
+            await polled(consumer, 4)
+            another = await opened(other)
+            await polled(another, 2)
+            update, failures = Groups.update, [StoreUnavailable("no answer", operation="get", object="groups/audit")]
+
+            async def fails_once(self: Groups, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+                if failures:
+                    raise failures.pop()
+                return await update(self, group, change)
+
+            monkeypatch.setattr(Groups, "update", fails_once)
+            await asyncio.wait_for(consumer.close(), 10)
+            assert not failures
+            await another.close()
 
     run(work())
