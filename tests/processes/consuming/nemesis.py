@@ -167,13 +167,18 @@ class Chaos:
 
         def got_on() -> bool:
             now_s = time.monotonic()
-            for one in self.workers:
-                if one.stopped_s is not None and now_s > one.stopped_s + 1.25 * self.plan.lease_s + 1:
-                    one.go_on()
+            self._go_on(now_s)
             self._revive()
             return now_s >= due_s and (self._bytes() > before or not sending)
 
         wait_until(got_on, "the workers get on", timeout_s=PATIENCE_S)
+
+    def _go_on(self, now_s: float) -> bool:
+        """Let stopped processes go on whose leases are over. Whether there are no others."""
+        for one in self.workers:
+            if one.stopped_s is not None and now_s > one.stopped_s + 1.25 * self.plan.lease_s + 1:
+                one.go_on()
+        return all(one.stopped_s is None for one in self.workers)
 
     def _bytes(self) -> int:
         return sum(path.stat().st_size for path in self.journals())
@@ -203,10 +208,13 @@ class Chaos:
                 producer = self.chance.choice(self.producers)
                 producer.kill()
                 producer.start()
-            case "reset":
-                self._reset(lake)
             case _:
-                self._order(lake, deed)
+                # One that was stopped in the middle of a commit holds up whoever writes to the same SQLite file: us, too.
+                wait_until(lambda: self._go_on(time.monotonic()), "stopped processes go on", timeout_s=PATIENCE_S)
+                if deed == "reset":
+                    self._reset(lake)
+                else:
+                    self._order(lake, deed)
 
     def _restart(self, one: Place) -> None:
         one.end(PATIENCE_S)
