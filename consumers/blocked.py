@@ -27,6 +27,8 @@ class Blocked:
         self._lanes = {key: Lane(None, key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
         self._due: list[tuple[int, int]] = []
         """(when, group) of those that wait; some are out of date."""
+        self.fell_due = False
+        """Whether something was due when it was asked last what is to be read, that was not when the last step was planned."""
         self._active: dict[Lane, None] = {}
         """Those that may go on, as far as their time is concerned."""
         self._reading: list[Lane] = []
@@ -61,7 +63,7 @@ class Blocked:
 
     def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
         """From where the queue is to be read again, for the groups that may go on; None: nothing is wanted."""
-        self._activate(now_ms)
+        self.fell_due = self._activate(now_ms)
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
         return min((lane.known_to or 0 for lane in self._reading), default=None)
 
@@ -356,11 +358,15 @@ class Blocked:
         elif tries.state is State.WAITING:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
 
-    def _activate(self, now_ms: int) -> None:
+    def _activate(self, now_ms: int) -> bool:
+        """Whether something has fallen due."""
+        found = False
         while self._due and self._due[0][0] <= now_ms:
             due_ms, key = heapq.heappop(self._due)
             if self._is_waiting(due_ms, key):
                 self._active[self._lanes[key]] = None
+                found = True
+        return found
 
     def _is_waiting(self, due_ms: int, key: int) -> bool:
         lane = self._lanes.get(key)

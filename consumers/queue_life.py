@@ -43,7 +43,6 @@ _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 
-
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
 
@@ -363,6 +362,8 @@ class QueueLife(Generic[ScheduleT]):
         start = schedule.blocked.recall_from(now_ms, schedule.next_fresh)
         missing = schedule.missing(now_ms)
         self._recalling = None
+        if schedule.blocked.fell_due:
+            self._woken.set()  # it may be in memory: no step has seen it, and nothing else says so
         if start is not None or missing:
             self._recalling = asyncio.ensure_future(self._read_again(schedule, start, missing[:_RECALL_ROWS]))
 

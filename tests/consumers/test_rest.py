@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from penstock.consumers.lanes import Failure
 from penstock.consumers.limits import Limits, Mode
@@ -10,6 +10,7 @@ from penstock.consumers.schedule import Schedule
 from penstock.coordinator.cell import QueueCell, State, Tries
 from penstock.coordinator.groups import DeliveryOrder, GroupSettings
 from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.retry import RetryPolicy
 from penstock.log.messages import MessageView
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,3 +66,20 @@ def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
     assert step.runs_now == []
     assert {offset: tries.attempts for offset, tries in step.tries.items()} == {0: 2, 1: 2}
     assert sorted(one.offset for run in step.runs for one in run.messages) == [0, 1]
+
+
+def test_what_falls_due_between_a_step_and_the_look_for_what_is_to_be_read_is_told() -> None:
+    schedule = Schedule(GroupSettings(retry=RetryPolicy(interval=timedelta(milliseconds=1))), QueueCell(), limits=Limits())
+    message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
+    schedule.load([message], OffsetSet(), 1)
+    step = schedule.plan(1_000, QueueCell())
+    (run,) = step.runs
+    run.failure, run.ended = Failure("no"), True
+    schedule.report(run)
+    schedule.plan(1_000, step.apply(QueueCell()))
+    assert schedule.blocked.recall_from(1_000, 1) is None
+    assert not schedule.blocked.fell_due
+    assert schedule.next_due_ms() is not None
+
+    assert schedule.blocked.recall_from(1_005, 1) is None
+    assert schedule.blocked.fell_due, "nothing wakes its owner any more"
