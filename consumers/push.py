@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups import DeliveryOrder, GroupRecord
-from ..log.errors import ClosedError, InvalidArgument, PenstockError
+from ..log.errors import ClosedError, InvalidArgument, PenstockError, unforeseen
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from .dead_letters import DeadLetterWriter
@@ -211,6 +211,9 @@ class PushConsumer:
         except PenstockError as error:
             log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
             self.error = error
+        except Exception as error:
+            log.exception("the consumer of group %s ends", self.group)
+            self.error = unforeseen(error, operation="consume")
         finally:
             if self._unwatch is not None:
                 self._unwatch()

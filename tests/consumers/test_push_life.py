@@ -14,9 +14,11 @@ import pytest
 import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
 from penstock.consumers import MemoryMetrics
+from penstock.consumers.schedule import Schedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.log import Runtime, TopicSettings
+from penstock.log.errors import InternalError
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock
 from tests.consumers.heard import AT_ONCE, FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
@@ -371,3 +373,16 @@ def test_messages_that_retention_took_before_the_group_had_them_are_named_and_pa
             until_settled(lake)
     assert heard.offsets() == [5, 6, 7, 8]
     assert "orders queue 0: offsets 0 to 4 are gone by retention before the group had them, and are passed over" in caplog.text
+
+
+def test_what_nobody_foresaw_ends_the_consumer_and_is_told(lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lake, "a")
+
+    def plan(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Schedule, "plan", plan)
+    consumer = lake.push_consumer("orders", group="billing", listener=Heard())
+    wait_until(lambda: consumer._core.error is not None, "the consumer ended")
+    with pytest.raises(InternalError, match="ZeroDivisionError"):
+        consumer.close()
