@@ -96,26 +96,6 @@ def _started_first(_: Any) -> Any:
     return write
 
 
-def _from_the_answer(original: Any) -> Any:
-    def adopt(self: Session, stored: Stored | None) -> None:
-        now_s = self._clock.monotonic_s()
-        self._sent_s.update(dict.fromkeys(self._sent_s, now_s))
-        original(self, stored)
-
-    return adopt
-
-
-def _revived(original: Any) -> Any:
-    def adopt(self: Session, stored: Stored | None) -> None:
-        if stored is not None and lease.decode_heartbeat(stored.data, where="").fenced and not self._leaving:
-            self._stored = stored  # and go on with the next heartbeat
-            self._trouble = RuntimeError("fenced")
-            return
-        original(self, stored)
-
-    return adopt
-
-
 def _unfenced(_: Any) -> Any:
     async def fence(self: Watch, owner: str) -> bool:
         return self.is_dead(owner)
@@ -292,13 +272,6 @@ MUTANTS: dict[str, Mutant] = {
         scenario="pauses",
         seeds=(0, 1),
     ),
-    "deadline-from-request": Mutant(
-        guard="a lease counts from before its request was sent",
-        rule="C9",
-        patch=attribute(Session, "_adopt", _from_the_answer),
-        scenario="sluggish",
-        seeds=(0, 1),
-    ),
     "whole-lease": Mutant(
         guard="a taker waits for the whole lease",
         rule="C9",
@@ -311,13 +284,6 @@ MUTANTS: dict[str, Mutant] = {
         rule="C9",
         patch=attribute(Watch, "fence", _unfenced),
         scenario="pauses",
-        seeds=(0, 1),
-    ),
-    "fenced-for-good": Mutant(
-        guard="a fenced worker never beats again",
-        rule="C9",
-        patch=attribute(Session, "_adopt", _revived),
-        scenario="sluggish",
         seeds=(0, 1),
     ),
     "before-every-handler": Mutant(

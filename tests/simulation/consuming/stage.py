@@ -78,12 +78,23 @@ class Stage:
             self._lake = self.world.lake(self._process)
             options = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=60))
             self._producer = await self._process.run(self._lake.producer(TOPIC, options=options))
-        assert self._process is not None
         for text in texts:
-            body = text.encode()
-            receipt = self._process.call(lambda body=body: self._producer.send(Message(body, message_group=group), queue=queue))
-            result = await receipt
-            self.world.history.sends.append(Send(body, (TOPIC, result.queue, result.offset)))
+            await self._sent(text.encode(), self._sending(text, group, queue))
+
+    async def send_together(self, *texts: str, group: str = "g") -> None:
+        """The same in few requests."""
+        await self.send(texts[0], group=group)
+        receipts = [(text.encode(), self._sending(text, group, None)) for text in texts[1:]]
+        for body, receipt in receipts:
+            await self._sent(body, receipt)
+
+    def _sending(self, text: str, group: str, queue: int | None) -> Any:
+        assert self._process is not None, "the producer is open"
+        return self._process.call(lambda: self._producer.send(Message(text.encode(), message_group=group), queue=queue))
+
+    async def _sent(self, body: bytes, receipt: Any) -> None:
+        result = await receipt
+        self.world.history.sends.append(Send(body, (TOPIC, result.queue, result.offset)))
 
     async def operate(self, order: Callable[[Operators], Awaitable[Any]]) -> Any:
         """Let an operator order something."""
