@@ -133,7 +133,13 @@ def test_an_older_handler_of_the_group_must_have_returned() -> None:
 def test_who_is_alone_is_alone() -> None:
     again = replace(GRANTED.taken_by("w/2"), tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.SUSPECT, 1, 0, 0, 1)})
     both = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.RUNNING, 2, 0, 0, 1)})
-    told = [wrote(GRANTED), Died(0, "m0"), wrote(both), start(1, 0, epoch=2, attempt=2), start(2, 1, epoch=2, attempt=2)]
+    told: list[Record] = [
+        wrote(GRANTED),
+        Died(0, "m0"),
+        wrote(both),
+        start(1, 0, epoch=2, attempt=2),
+        start(2, 1, epoch=2, attempt=2),
+    ]
     assert any("must be alone" in one for one in judge(forged(*told)))
 
 
@@ -173,7 +179,7 @@ def test_a_parking_group_has_no_dead_letters_but_skipped_ones() -> None:
 def test_after_a_reset_all_from_the_position_on_is_done_again_and_nothing_before_it() -> None:
     reset = GRANTED.with_settled(BOTH).reset_to(0, 1)
     granted = reset.with_granted(BOTH)
-    told = [*GOOD[:7], Positioned(0, LINE, 1, 0), wrote(reset), wrote(granted)]
+    told: list[Record] = [*GOOD[:7], Positioned(0, LINE, 1, 0), wrote(reset), wrote(granted)]
     assert judge(forged(*told, start(5, 0), end(5), start(6, 1), end(6), wrote(granted.with_settled(BOTH)))) == []
     assert any("no handler of it succeeded" in one for one in judge(forged(*told, wrote(granted.with_settled(BOTH)))))
 

@@ -261,10 +261,11 @@ class Consuming:
                 break
         fine = len(sent) == count
         for body, receipt in sent:
-            place = None
+            place: Place | None = None
             try:
                 result = await receipt
-                place = (TOPIC, result.queue, result.offset)
+                if result.queue is not None and result.offset is not None:
+                    place = (TOPIC, result.queue, result.offset)
             except PenstockError as error:
                 self.check_expected("producer", error)
                 fine = False
