@@ -7,11 +7,13 @@ what Penstock itself takes. The rows lie in the log, in entries as a producer at
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +29,7 @@ from penstock.consumers.statistics import CELL_WRITES
 
 QUEUES = 8
 _ENTRY_ROWS = 5_000
-_LOOK_S = 0.01
+_LOOK_S = 0.03
 _PATIENCE_S = 300.0
 _WRITES_MAX = 0.02
 
@@ -43,6 +45,8 @@ class Shape:
     batch_messages: int = 1_000
     threads: int = 4
     cache_messages: int = 20_000
+    collect_after: int | None = None
+    """New objects after which the garbage collector looks at them; None: Python's default, 700."""
     target: float | None = None
     """Messages a second."""
     about: str = ""
@@ -56,6 +60,7 @@ class Shape:
     @property
     def limits(self) -> str:
         lists = f", lists of {self.batch_messages:,} at most" if self.batch else ""
+        lists += f", gc.set_threshold({self.collect_after:_})" if self.collect_after else ""
         return f"{self.threads} threads, cache {self.cache_messages:,}, window 10,000{lists}"
 
 
@@ -81,6 +86,9 @@ def shapes() -> Iterator[Shape]:
                 if order == "ORDERLY" or batch != "group":
                     target = 200_000 if order == "ORDERLY" and batch else None
                     yield Shape(order=order, groups=groups, batch=batch, target=target)
+    for groups in (100, 10_000):
+        seldom = "; garbage collected seldom"
+        yield Shape(order="ORDERLY", groups=groups, batch="group", target=200_000, collect_after=50_000, about=seldom)
     yield Shape(order="ORDERLY", groups=100, threads=20, cache_messages=1_024, about=", default limits")
     yield Shape(order="ORDERLY", groups=100, batch="queue", batch_messages=100, about=", lists of 100")
 
@@ -101,11 +109,21 @@ def measure(options: Options, chosen: list[Shape] | None = None) -> Iterator[Fig
         for shape in chosen:
             runs, readings, raw = [], [], []
             for _ in range(options.repeats):  # in turns, so that a busy neighbour hits all alike
-                runs.append(asyncio.run(consume(lakes[shape.groups], shape, count)))
+                with _collecting(shape.collect_after):
+                    runs.append(asyncio.run(consume(lakes[shape.groups], shape, count)))
                 readings.append(asyncio.run(_read(lakes[shape.groups], count)))
                 raw.append(_read_raw(lakes[shape.groups], count))
             yield from _figures(shape, count, runs)
             yield from _beside(shape, runs, readings, raw)
+
+
+@contextmanager
+def _collecting(after: int | None) -> Iterator[None]:
+    usual = gc.get_threshold()
+    if after is not None:
+        gc.set_threshold(after, *usual[1:])
+    yield
+    gc.set_threshold(*usual)
 
 
 async def consume(root: Path, shape: Shape, count: int) -> Run:
