@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
@@ -24,7 +25,11 @@ _UNKNOWN = "its last owner died, or an operator skipped it"
 class Burial:
     """The dead letters of one queue in its owner."""
 
-    def __init__(self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int) -> None:
+    def __init__(
+        self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int, moved: Callable[[], None]
+    ) -> None:
+        """``moved`` hears whenever some were written: there may be room for more."""
+        self._moved = moved
         self._writer = writer
         self._counters = counters
         self._topic, self._queue = topic, queue
@@ -89,6 +94,7 @@ class Burial:
             pause = Backoff(_PAUSE_S)
             last = assigned[-1][1]
             await keeper.change(lambda cell, last=last: cell.with_buried(last))  # type: ignore[misc]
+            self._moved()
             for offset, _ in assigned:
                 letter = self._letters.pop(offset)
                 self._counters.sent_to_dlq.add()

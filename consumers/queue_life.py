@@ -82,7 +82,7 @@ class QueueLife(Generic[ScheduleT]):
         self._clock = around.runtime.clock
         self.keeper = keeper
         self._feed = feed
-        self._burial = Burial(writer, counters, topic=topic, queue=queue)
+        self._burial = Burial(writer, counters, topic=topic, queue=queue, moved=self.wake)
         self._counters = counters
         self.topic, self.queue = topic, queue
         self._record = record

@@ -47,7 +47,7 @@ class Schedule:
         """The first offset that is neither granted, settled nor listed."""
         self.next_load = self.next_fresh
         """The first offset that is to be fetched."""
-        self._floor = cell.settled.floor
+        self._floor, self._unburied = cell.settled.floor, len(cell.dead_letters.assigned)
         self.in_memory = 0
         """Messages that were loaded, and are neither settled nor failed."""
         self.running: dict[Run, None] = {}
@@ -79,7 +79,8 @@ class Schedule:
 
     def room(self) -> int:
         """How many fresh messages the window and the cell have room for."""
-        if self._tracked.suspects or self._waves or len(self.blocked) + len(self._tracked) >= self._limits.tracked:
+        tracked = len(self.blocked) + len(self._tracked) + self._unburied
+        if self._tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
         return max(0, self._limits.window - (self.next_load - self._floor))
 
@@ -123,7 +124,7 @@ class Schedule:
 
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
         """What to do next. Whoever asks must carry it out, or give up the queue."""
-        self._floor = cell.settled.floor
+        self._floor, self._unburied = cell.settled.floor, len(cell.dead_letters.assigned)
         self._tracked.fall_due(now_ms)
         step = Step()
         reported, self._reported = self._reported, {}

@@ -7,13 +7,15 @@ import logging
 import re
 import threading
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, aio
-from penstock.consumers import MemoryMetrics
+from penstock.consumers import MemoryMetrics, push
+from penstock.consumers.limits import Limits
 from penstock.consumers.schedule import Schedule
 from penstock.consumers.statistics import CONSUMER_CONNECTIONS, OWNED_QUEUES
 from penstock.infra.cli.upkeep import maintain_once
@@ -386,3 +388,12 @@ def test_what_nobody_foresaw_ends_the_consumer_and_is_told(lake: penstock.Lake, 
     wait_until(lambda: consumer._core.error is not None, "the consumer ended")
     with pytest.raises(InternalError, match="ZeroDivisionError"):
         consumer.close()
+
+
+def test_a_flood_of_messages_that_are_given_up_waits_for_the_dead_letters(
+    lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "Limits", partial(Limits, tracked=2))
+    fill(lake, "abcdefghijklmnop")
+    with consuming(lake, Heard(lambda _: FAILURE), max_attempts=1, cache_messages=2):
+        wait_until(lambda: len(letters(lake)) == 16, "all are dead letters")

@@ -89,3 +89,11 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
         if cell.settled.floor == rows[-1].offset + 1 and not cell.markers and not cell.tries:
             return
     pytest.fail(f"it does not come to an end: {cell.settled.floor - rows[0].offset}, {len(cell.markers)}, {len(cell.tries)}")
+
+
+def test_fetching_pauses_while_too_many_dead_letters_are_to_be_written() -> None:
+    cell, limits = QueueCell().taken_by("w").with_dead_letters(range(5)), Limits(tracked=5)
+    schedule = Schedule(GroupSettings(), cell, limits=limits)
+    assert schedule.room() == 0
+    schedule.plan(0, cell.with_buried(1))
+    assert schedule.room() > 0
