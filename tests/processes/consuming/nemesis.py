@@ -15,7 +15,7 @@ from tests.processes.consuming.check import Reset, Skip
 from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.places import DIED, LEASE, Disturbed, Place
 from tests.processes.consuming.records import Handled, Noted, What
-from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, TASKS, THREADS, Job
+from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, REFUSED, SIMPLE, TASKS, THREADS, Job
 from tests.processes.worker import TOPIC
 from tests.processes.worker import Job as ProducerJob
 from tests.processes.worker import start_argument as start_producer
@@ -28,7 +28,7 @@ CREWS = (
     (BOTH, THREADS),
     ((MIRRORED,), THREADS),
     ((ORDERED,), TASKS),
-    ((MIRRORED,), TASKS),
+    ((MIRRORED,), SIMPLE),
     ((ORDERED,), BATCHES),
     (BOTH, THREADS),
 )
@@ -273,5 +273,5 @@ class Chaos:
         return known + [
             Disturbed(LEASE, one.process, one.at_s - 3 * self.plan.lease_s, one.at_s)
             for one in noted
-            if one.what is What.SAID and "the lease was lost" in one.text
+            if one.what is What.SAID and ("the lease was lost" in one.text or REFUSED in one.text)
         ]

@@ -27,10 +27,16 @@ MIRRORED = "mirrored"
 """The consumer groups: an ORDERLY and a CONCURRENT one."""
 THREADS, TASKS, BATCHES = "threads", "tasks", "batches"
 """How a member runs its listener: one message at a time, in threads or on the event loop, or lists of one message group."""
+SIMPLE = "simple"
+"""It receives, and acknowledges by handle: what it does not comes back by itself."""
+REFUSED = "an acknowledgement was refused"
 TRY_AGAIN = 75
 """A process ends so that could not join, or had to give up, for a reason that may pass."""
 _AT_ONCE = 8
 _LOOK_S = 0.1
+_INVISIBLE = timedelta(seconds=10)
+"""The least there is."""
+_WAIT = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +140,8 @@ def main() -> None:
     try:
         if job.how == TASKS:
             asyncio.run(work_async(job, journal, stop))
+        elif job.how == SIMPLE:
+            work_simply(job, journal, stop)
         else:
             work(job, journal, stop)
     except (penstock.RetryError, penstock.ReopenError) as error:
@@ -167,6 +175,21 @@ async def work_async(job: Job, journal: Journal, stop: threading.Event) -> None:
                 end.result()
             end.cancel()
         waiting.cancel()
+        journal.note(What.DRAIN)
+
+
+def work_simply(job: Job, journal: Journal, stop: threading.Event) -> None:
+    [group] = job.groups
+    listener = Listener(group, journal, job.fates)
+    with penstock.Lake(job.open()) as lake, lake.simple_consumer(TOPIC, group=group) as consumer:
+        journal.note(What.UP)
+        while not stop.is_set():
+            for message in consumer.receive(_AT_ONCE, invisible_duration=_INVISIBLE, await_duration=_WAIT):
+                if listener.one(message) is ConsumeResult.SUCCESS:
+                    try:
+                        consumer.ack(message)
+                    except penstock.CallError as error:
+                        journal.note(What.SAID, f"{REFUSED}: {error}")
         journal.note(What.DRAIN)
 
 
