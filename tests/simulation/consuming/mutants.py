@@ -275,9 +275,9 @@ MUTANTS: dict[str, Mutant] = {
     "whole-lease": Mutant(
         guard="a taker waits for the whole lease",
         rule="C9",
-        patch=everywhere(lease.is_expired, lambda sighting, now_s: now_s > sighting.since_s + 0.5 * sighting.lease_ms / 1000),
-        scenario="orderly",
-        seeds=(2, 11),
+        patch=everywhere(lease.is_expired, lambda sighting, now_s: now_s > sighting.since_s + 0.42 * sighting.lease_ms / 1000),
+        scenario="pauses",
+        seeds=(1,),
     ),
     "fence": Mutant(
         guard="a dead worker's heartbeat is fenced before its queues are taken",
@@ -301,7 +301,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="C9",
         patch=attribute(QueueKeeper, "_merged", _not_checked),
         scenario="pauses",
-        seeds=(8,),
+        seeds=(3, 8),
     ),
     "suspects": Mutant(
         guard="what was in flight in the dead is suspect",
@@ -350,7 +350,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="C6",
         patch=attribute(Step, "apply", _dropping("listed", list)),
         scenario="orderly",
-        seeds=(3,),
+        seeds=(1, 3),
     ),
     "waiting": Mutant(
         guard="a failed message is in the waiting list",
