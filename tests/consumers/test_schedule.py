@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -55,6 +55,7 @@ class World:
         running: list[Run] = []
         for _ in range(steps):
             self.now_ms += self.rng.choice((0, 1, 20, 400))
+            self.cell = self.cell.with_buried(self.cell.dead_letters.next_sequence - 1)
             self._read(schedule)
             solo = schedule.wants_solo(self.now_ms)
             mode = Mode.USUAL if not solo else Mode.QUIET if running else Mode.SOLO
