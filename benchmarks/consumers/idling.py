@@ -63,7 +63,7 @@ def asked(place: Place, *, consumers: int, hours: int) -> tuple[StoreStatistics,
         await asyncio.sleep(hours * 3600)
         found = world.requests() - before, world.cell_requests - cells_before
         for worker in workers:
-            worker.kill()
+            await worker.close()
         return found
 
     return world.run(main())

@@ -21,7 +21,7 @@ _GROUPS = 100
 _POISON = "group-0"
 _RATE = 20
 """Messages a second, of which the poison group gets one in ten."""
-_WARM_UP_S = 20.0
+_WARM_UP_S = 10.0
 
 
 class Poison(Enum):
@@ -49,7 +49,7 @@ def measure(options: Options) -> Iterator[Figure]:
     yield Figure(
         name="send to handler without a poison group, p99", unit="ms", values=[percentile(run.all_ms, 0.99) for run in without]
     )
-    for poison in (Poison.FAILS, Poison.HANGS, Poison.SLOW):
+    for poison in (Poison.FAILS, Poison.HANGS, Poison.SLOW) if not options.small else (Poison.FAILS,):
         runs = [latencies(seed, poison, seconds) for seed in seeds]
         ratios = [percentile(run.all_ms, 0.99) / percentile(base.all_ms, 0.99) for run, base in zip(runs, without, strict=True)]
         yield Figure(
@@ -97,6 +97,7 @@ class _Run:
         start_s = world.now_s
         await client.process.run(self._send(client, start_s + _WARM_UP_S + self._seconds))
         await self._until_all_handled()
+        await worker.close()
         measured = [took for body, took in self._took_ms.items() if self._sent_s[body] >= start_s + _WARM_UP_S]
         return Latencies(
             all_ms=[took_ms for _, took_ms in measured],

@@ -51,7 +51,7 @@ class Handled:
 
 def measure(options: Options) -> Iterator[Figure]:
     seeds = range(1, 2 if options.small else 2 * options.repeats + 1)
-    for place in PLACES:
+    for place in PLACES if not options.small else (DYNAMODB,):
         for backlog in (False, True) if place is DYNAMODB and not options.small else (False,):
             where = f"cells in {place.name}" + (", with a backlog" if backlog else "")
             for event in Event:
@@ -100,6 +100,8 @@ class _Run:
             await asyncio.sleep(self.world.kernel.rng("when").uniform(_BUSY_S, 2 * _BUSY_S))
             pauses = await happens()
             producing.cancel()
+            for worker in self.workers:
+                await worker.close()
             return pauses
 
         return self.world.run(main())
@@ -129,14 +131,14 @@ class _Run:
         return self.world.worker(name, handle, options=PushOptions(threads=_THREADS))
 
     async def kill(self) -> list[float]:
-        victim, died_s = self.workers[0], self.world.now_s
+        victim, died_s = self.workers.pop(0), self.world.now_s
         queues = [one.queue for one in victim.consumer.statistics().queues]
         victim.kill()
         firsts = await asyncio.gather(*(self._first(queue, victim.name, died_s) for queue in queues))
         return [first.from_s - died_s for first in firsts]
 
     async def leave(self) -> list[float]:
-        leaver, began_s = self.workers[0], self.world.now_s
+        leaver, began_s = self.workers.pop(0), self.world.now_s
         queues = [one.queue for one in leaver.consumer.statistics().queues]
         await leaver.close()
         return await self._handed_over(queues, leaver.name, began_s)
@@ -146,6 +148,7 @@ class _Run:
         joiner, began_s = self._worker(WORKERS), self.world.now_s
         await joiner.start()
         await self.world.until_shared([*self.workers, joiner])
+        self.workers.append(joiner)
         moved = [one.queue for one in joiner.consumer.statistics().queues]
         return [pause for queue in moved for pause in await self._handed_over([queue], before[queue], began_s)]
 
