@@ -7,12 +7,12 @@ by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolat
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 from penstock.consumers.rows import group_hash
-from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.groups import DeadLetterPolicy
+from tests.simulation.consuming.books import Handler, Queue, name_of
 from tests.simulation.consuming.records import (
     Answer,
     Died,
@@ -40,53 +40,13 @@ def judge(history: History) -> list[str]:
     return _Judge(history).judge()
 
 
-@dataclass(slots=True)
-class _Handler:
-    """One that runs, or ran."""
-
-    started: Started
-    generations: tuple[int, ...]
-    stood: bool = False
-    """Its process stood still meanwhile."""
-
-
-@dataclass(slots=True)
-class _Queue:
-    """One queue of one group, as the table has it."""
-
-    line: Line
-    places: dict[int, int] = field(default_factory=dict)
-    """The hash of the message group by offset, of all that is stored."""
-    lanes: dict[int, list[int]] = field(default_factory=dict)
-    """Offsets by that hash, ascending."""
-    cell: QueueCell | None = None
-    stands: dict[int, Standing] = field(default_factory=dict)
-    before_reset: dict[int, Standing] = field(default_factory=dict)
-    """How the messages stood when the last generation ended, if its owner still is the owner."""
-    positions: dict[int, int] = field(default_factory=dict)
-    """By generation."""
-    starts: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Of (offset, generation)."""
-    granted_starts: Counter[int] = field(default_factory=Counter)
-    """Of an offset since it was granted."""
-    oks: set[tuple[int, int, int]] = field(default_factory=set)
-    """(offset, generation, epoch) that a handler did in time."""
-    strikes: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Of (offset, generation): what may count against it."""
-    given_up: set[tuple[int, int]] = field(default_factory=set)
-    """(offset, generation) that a handler rejected, or an operator skipped."""
-    letters: dict[int, int] = field(default_factory=dict)
-    """The offset that each sequence was given to."""
-    by_letter: set[tuple[int, int]] = field(default_factory=set)
-
-
 class _Judge:
     def __init__(self, history: History) -> None:
         self._history = history
         self._counts = history.counts
         self._wrong = list(history.wrong)
-        self._queues: dict[Line, _Queue] = {}
-        self._running: dict[int, _Handler] = {}
+        self._queues: dict[Line, Queue] = {}
+        self._running: dict[int, Handler] = {}
         self._by_process: dict[str, set[int]] = defaultdict(set)
         self._solo: dict[str, Started] = {}
         """The one that is alone in a process."""
@@ -122,10 +82,10 @@ class _Judge:
     def _blame(self, rule: str, what: str) -> None:
         self._wrong.append(f"{rule} {self._now_s:.3f} s: {what}")
 
-    def _queue(self, line: Line) -> _Queue:
+    def _queue(self, line: Line) -> Queue:
         queue = self._queues.get(line)
         if queue is None:
-            queue = self._queues[line] = _Queue(line)
+            queue = self._queues[line] = Queue(line)
             for (topic, number, offset), stored in sorted(self._history.stored.items()):
                 if (topic, number) == line[1:]:
                     key = group_hash(stored.message_group)
@@ -140,7 +100,7 @@ class _Judge:
         company = self._by_process[started.process]
         solo = self._solo.get(started.process)
         if solo is not None and self._is_alone(solo):
-            self._blame("C8", f"{_name(started)} starts beside {_name(solo)}, which must be alone in {started.process}")
+            self._blame("C8", f"{name_of(started)} starts beside {name_of(solo)}, which must be alone in {started.process}")
         alone, generations = False, []
         for token in started.tokens:
             generation, stands = self._judge_start(started, token)
@@ -152,12 +112,12 @@ class _Judge:
             self._counts["start: alone in its process"] += 1
             beside = [run for run in company if not self._is_overdue(self._running[run])]
             if beside or len(started.tokens) > 1:
-                self._blame("C8", f"{_name(started)} must be alone, and runs {beside} go on in {started.process}")
+                self._blame("C8", f"{name_of(started)} must be alone, and runs {beside} go on in {started.process}")
             self._solo[started.process] = started
-        self._running[started.run] = _Handler(started, tuple(generations))
+        self._running[started.run] = Handler(started, tuple(generations))
         company.add(started.run)
 
-    def _is_overdue(self, handler: _Handler) -> bool:
+    def _is_overdue(self, handler: Handler) -> bool:
         """Whether it runs too long: it was given up, and nobody waits for it."""
         return self._now_s - handler.started.at_s > _TIMED * self._history.timeout_s
 
@@ -172,31 +132,31 @@ class _Judge:
         offset, cell = token.offset, queue.cell
         stored = self._history.stored.get((token.topic, token.queue, offset))
         if stored is None or stored.message_id != token.message_id:
-            self._blame("C2", f"{_name(started)} is given {token}, where {stored} is stored")
+            self._blame("C2", f"{name_of(started)} is given {token}, where {stored} is stored")
             return 0, Standing(Where.FRESH)
         if cell is None or not cell.owner or cell.epoch != token.epoch:
             now = (cell.owner, cell.epoch) if cell else None
-            self._blame("C9", f"{_name(started)} starts at offset {offset} in epoch {token.epoch}, and the cell is {now}")
+            self._blame("C9", f"{name_of(started)} starts at offset {offset} in epoch {token.epoch}, and the cell is {now}")
             return 0, Standing(Where.FRESH)
         stands, generation = queue.stands[offset], cell.generation
         if not stands.in_flight and (before := queue.before_reset.get(offset)) is not None and before.in_flight:
             self._counts["start: of the generation before a reset"] += 1
             stands, generation = before, generation - 1
         if not stands.in_flight:
-            self._blame("C7", f"{_name(started)} starts at offset {offset}, which is not in flight: {stands}")
+            self._blame("C7", f"{name_of(started)} starts at offset {offset}, which is not in flight: {stands}")
         if offset < queue.positions.get(generation, 0):
-            self._blame("C1", f"{_name(started)} starts at offset {offset}, before position {queue.positions[generation]}")
+            self._blame("C1", f"{name_of(started)} starts at offset {offset}, before position {queue.positions[generation]}")
         queue.starts[offset, generation] += 1
         queue.granted_starts[offset] += 1
         self._counts["start: repeated"] += queue.starts[offset, generation] > 1
         if stands.in_flight and stands.deliveries < queue.starts[offset, generation]:
             self._blame(
                 "C7",
-                f"{_name(started)} starts at offset {offset} the {queue.starts[offset, generation]}. time; {stands.deliveries} are durable",
+                f"{name_of(started)} starts at offset {offset} the {queue.starts[offset, generation]}. time; {stands.deliveries} are durable",
             )
         if stands.in_flight and token.attempt != stands.deliveries:
             self._blame(
-                "C7", f"{_name(started)} is told of attempt {token.attempt} at offset {offset}; {stands.deliveries} is durable"
+                "C7", f"{name_of(started)} is told of attempt {token.attempt} at offset {offset}; {stands.deliveries} is durable"
             )
         return generation, stands
 
@@ -220,7 +180,7 @@ class _Judge:
                     and (token.topic, token.queue, offset) not in together
                 ):
                     self._blame(
-                        "C4", f"{_name(started)} starts at offset {token.offset} before {offset}, which is {stands[offset]}"
+                        "C4", f"{name_of(started)} starts at offset {token.offset} before {offset}, which is {stands[offset]}"
                     )
                     break
             together.add((token.topic, token.queue, token.offset))
@@ -233,7 +193,7 @@ class _Judge:
         for run in self._by_process[started.process]:
             other = self._running[run].started
             if other.group == started.group and lanes & self._lanes_of(other):
-                self._blame("C4", f"{_name(started)} starts while {_name(other)} of the same message group still runs there")
+                self._blame("C4", f"{name_of(started)} starts while {name_of(other)} of the same message group still runs there")
 
     def _lanes_of(self, started: Started) -> set[tuple[str, int, int]]:
         lanes = set()
@@ -266,7 +226,7 @@ class _Judge:
         if ended.answer is Answer.CUT or took_s > _TIMED * self._history.timeout_s:
             self._count_timeout(handler)
 
-    def _count_timeout(self, handler: _Handler) -> None:
+    def _count_timeout(self, handler: Handler) -> None:
         started = handler.started
         if len(started.tokens) == 1:
             token = started.tokens[0]
@@ -282,7 +242,7 @@ class _Judge:
 
     # --- Cells ------------------------------------------------------------------------------------------------------------------
 
-    def _wrote(self, queue: _Queue, cell: QueueCell) -> None:
+    def _wrote(self, queue: Queue, cell: QueueCell) -> None:
         before, queue.cell = queue.cell, cell
         if before is not None:
             self._judge_owner(queue, before, cell)
@@ -304,7 +264,7 @@ class _Judge:
             if (was := old[offset]) is not now and was != now:
                 self._judge_change(queue, cell, offset, was, now)
 
-    def _judge_owner(self, queue: _Queue, before: QueueCell, cell: QueueCell) -> None:
+    def _judge_owner(self, queue: Queue, before: QueueCell, cell: QueueCell) -> None:
         if cell.epoch < before.epoch:
             self._blame("C9", f"{queue.line}: a write of epoch {cell.epoch} was accepted in epoch {before.epoch}")
         elif cell.epoch == before.epoch and cell.owner != before.owner and (cell.owner or not before.owner):
@@ -317,7 +277,7 @@ class _Judge:
                     self._counts["death alone: a strike"] += 1
                     queue.strikes[offset, before.generation] += 1
 
-    def _judge_change(self, queue: _Queue, cell: QueueCell, offset: int, was: Standing, now: Standing) -> None:
+    def _judge_change(self, queue: Queue, cell: QueueCell, offset: int, was: Standing, now: Standing) -> None:
         where = f"{queue.line} offset {offset}"
         generation = cell.generation
         if was.where is Where.DONE:
@@ -345,15 +305,11 @@ class _Judge:
             self._blame("C8", f"{where} has strikes that nothing told of: {now}, {queue.strikes[offset, generation]} were seen")
         self._counts["blocked"] += now.where is Where.BEHIND and was.where is not Where.BEHIND
         self._counts["waits alone"] += now.where is Where.TRACKED and was.where is not Where.TRACKED
-        if now.parked and not was.parked and offset == min(self._parked_heads(cell, queue.places[offset])):
+        if now.parked and not was.parked and offset == cell.markers[queue.places[offset]].head:
             self._counts["parked"] += 1
             self._judge_given_up(queue, offset, generation, "parked")
 
-    def _parked_heads(self, cell: QueueCell, group: int) -> list[int]:
-        marker = cell.markers.get(group)
-        return [marker.head] if marker is not None and marker.tries.state is State.PARKED else [-1]
-
-    def _overdue(self, queue: _Queue, offset: int) -> int:
+    def _overdue(self, queue: Queue, offset: int) -> int:
         """Handlers of it that run too long now."""
         group, topic, number = queue.line
         return sum(
@@ -364,7 +320,7 @@ class _Judge:
             for handler in self._running.values()
         )
 
-    def _judge_new_letters(self, queue: _Queue, before: QueueCell | None, cell: QueueCell) -> None:
+    def _judge_new_letters(self, queue: Queue, before: QueueCell | None, cell: QueueCell) -> None:
         given = before.dead_letters.next_sequence if before is not None else 0
         group = queue.line[0]
         if cell.dead_letters.next_sequence < given:
@@ -388,7 +344,7 @@ class _Judge:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and no operator had skipped it")
             self._judge_given_up(queue, offset, generation, "a dead letter")
 
-    def _judge_given_up(self, queue: _Queue, offset: int, generation: int, what: str) -> None:
+    def _judge_given_up(self, queue: Queue, offset: int, generation: int, what: str) -> None:
         most = self._history.settings[queue.line[0]].max_attempts
         strikes = queue.strikes[offset, generation] + self._overdue(queue, offset)
         if (offset, generation) not in queue.given_up and (most is None or strikes < most):
@@ -405,7 +361,7 @@ class _Judge:
 
     # --- The end ----------------------------------------------------------------------------------------------------------------
 
-    def _judge_end(self, queue: _Queue) -> None:
+    def _judge_end(self, queue: Queue) -> None:
         cell = queue.cell
         if cell is None:
             return
@@ -442,8 +398,3 @@ class _Judge:
                 expected = sorted(queue.letters)
                 if of == group and found[line[0], line[1]] != expected:  # type: ignore[index]
                     self._blame("C8", f"{queue.line}: dead letters {found[line[0], line[1]]} stand, and {expected} were given")  # type: ignore[index]
-
-
-def _name(started: Started) -> str:
-    first = started.tokens[0]
-    return f"run {started.run} of {started.group} in {started.process} ({first.topic}/{first.queue}/{first.offset}…{len(started.tokens)})"

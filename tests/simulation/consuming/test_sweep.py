@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)
 SEEDS = 24
 BLOCKS = 3
 RARE = (
-    "write landed twice",
     "fault: late apply",
     "fault: 409",
     "fault: duplicate",

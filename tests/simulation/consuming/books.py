@@ -1,0 +1,56 @@
+"""What the judge of consumers keeps of handlers and queues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from penstock.coordinator.cell import QueueCell
+from tests.simulation.consuming.records import Line, Started
+from tests.simulation.consuming.standing import Standing
+
+
+@dataclass(slots=True)
+class Handler:
+    """One that runs, or ran."""
+
+    started: Started
+    generations: tuple[int, ...]
+    stood: bool = False
+    """Its process stood still meanwhile."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """One queue of one group, as the table has it."""
+
+    line: Line
+    places: dict[int, int] = field(default_factory=dict)
+    """The hash of the message group by offset, of all that is stored."""
+    lanes: dict[int, list[int]] = field(default_factory=dict)
+    """Offsets by that hash, ascending."""
+    cell: QueueCell | None = None
+    stands: dict[int, Standing] = field(default_factory=dict)
+    before_reset: dict[int, Standing] = field(default_factory=dict)
+    """How the messages stood when the last generation ended, if its owner still is the owner."""
+    positions: dict[int, int] = field(default_factory=dict)
+    """By generation."""
+    starts: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Of (offset, generation)."""
+    granted_starts: Counter[int] = field(default_factory=Counter)
+    """Of an offset since it was granted."""
+    oks: set[tuple[int, int, int]] = field(default_factory=set)
+    """(offset, generation, epoch) that a handler did in time."""
+    strikes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Of (offset, generation): what may count against it."""
+    given_up: set[tuple[int, int]] = field(default_factory=set)
+    """(offset, generation) that a handler rejected, or an operator skipped."""
+    letters: dict[int, int] = field(default_factory=dict)
+    """The offset that each sequence was given to."""
+    by_letter: set[tuple[int, int]] = field(default_factory=set)
+
+
+def name_of(started: Started) -> str:
+    """For people."""
+    first = started.tokens[0]
+    return f"run {started.run} of {started.group} in {started.process} ({first.topic}/{first.queue}/{first.offset}…{len(started.tokens)})"

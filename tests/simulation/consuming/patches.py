@@ -1,0 +1,214 @@
+"""Ways to remove a guard of the coordinator and its consumers for a while: `mutants` says which guard is which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from penstock.consumers.burial import Burial
+from penstock.consumers.engine import QueueEngine
+from penstock.consumers.older import OlderHandlers
+from penstock.consumers.open_lanes import OpenLanes
+from penstock.consumers.queue_life import QueueLife
+from penstock.consumers.schedule import Schedule
+from penstock.consumers.step import Step
+from penstock.coordinator.cell import QueueCell, State, Tries
+from penstock.coordinator.cells import Cells, Stored
+from penstock.coordinator.commands import caught_up
+from penstock.coordinator.keeper import QueueKeeper
+from penstock.coordinator.keys import QUEUES
+from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.session import Member
+from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.watch import Watch
+from penstock.coordinator.worker import Worker
+from penstock.log.errors import StoreUnavailable
+from tests.simulation.table import SimTableClient
+
+
+def blind(original: Any) -> Any:
+    async def put(self: SimTableClient, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        if not key.startswith(QUEUES):
+            return await original(self, key, data, expected=expected)
+
+        async def effect(memory: Any) -> CellVersion:
+            stands = memory._cells.get(key)
+            return await memory.put(key, data, expected=stands.version if stands is not None else None)
+
+        return await self._connection.call("put", key, effect, data, conditional=True)
+
+    return put
+
+
+def believing(original: Any) -> Any:
+    async def write(self: Cells, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+        """Takes a write without an answer for carried out."""
+        if not key.startswith(QUEUES) or on is None:
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
+        write_id = self._runtime.new_id()
+        try:
+            version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=on.version)
+        except StoreUnavailable:
+            return Stored(data, on.version, write_id)
+        except Exception:  # noqa: BLE001  # a conflict: whatever stands there, it goes on with it
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
+        return Stored(data, version, write_id)
+
+    return write
+
+
+def started_first(_: Any) -> Any:
+    async def write(self: QueueEngine, step: Step) -> None:
+        """Hands out what is granted, and then writes the grant."""
+        self._around.worker.started(sum(len(run.messages) for run in step.runs))
+        self._hand_out(step.runs)
+        if not step.is_empty:
+            await self.keeper.change(step.apply)
+        for letter in step.letters:
+            self._burial.give_up(letter)
+
+    return write
+
+
+def unfenced(_: Any) -> Any:
+    async def fence(self: Watch, owner: str) -> bool:
+        return self.is_dead(owner)
+
+    return fence
+
+
+def not_checked(_: Any) -> Any:
+    def merged(self: QueueKeeper, changed: Any) -> QueueCell:
+        stored = cells_of(changed)
+        return replace(stored, epoch=self.cell.epoch, owner=self._holder.id)
+
+    def cells_of(changed: Any) -> QueueCell:
+        from penstock.coordinator.cell_codec import decode_cell
+
+        return decode_cell(changed.stored.data, where="")
+
+    return merged
+
+
+def blaming(original: Any) -> Any:
+    def suspected(tries: Tries, in_flight: int) -> Tries:
+        found: Tries = original(tries, in_flight)
+        return replace(found, strikes=tries.strikes + 1) if tries.state is State.RUNNING else found
+
+    return suspected
+
+
+def together(original: Any) -> Any:
+    def suspected(tries: Tries, in_flight: int) -> Tries:
+        found: Tries = original(tries, in_flight)
+        return replace(found, company=max(2, in_flight), strikes=tries.strikes) if tries.state is State.RUNNING else found
+
+    return suspected
+
+
+def forgetting(original: Any) -> Any:
+    def taken_by(self: QueueCell, worker: str) -> QueueCell:
+        """What was granted is fresh again."""
+        taken: QueueCell = original(replace(self, granted=OffsetSet()), worker)
+        return taken
+
+    return taken_by
+
+
+def beside_others(_: Any) -> Any:
+    @asynccontextmanager
+    async def alone(self: Worker, member: Member, *, patience_s: float | None = None) -> Any:
+        yield not member.ended.is_set()
+
+    return alone
+
+
+def same_schedule(_: Any) -> Any:
+    async def obey(self: QueueLife[Any]) -> None:
+        """Carries a reset out in the cell, and goes on with what was in flight before."""
+        record = self._record
+        await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
+        self._obeyed = record
+        self.schedule.adopt(self.keeper.cell)
+
+    return obey
+
+
+def same_generation(original: Any) -> Any:
+    def reset_to(self: QueueCell, position: int, generation: int) -> QueueCell:
+        """Keeps what was in flight, and what was settled."""
+        return replace(self, generation=generation)
+
+    return reset_to
+
+
+def dropping(name: str, empty: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Steps that leave something out of the cell."""
+
+    def make(original: Any) -> Any:
+        def apply(self: Step, cell: QueueCell) -> QueueCell:
+            kept = getattr(self, name)
+            setattr(self, name, empty())
+            try:
+                return original(self, cell)
+            finally:
+                setattr(self, name, kept)
+
+        return apply
+
+    return make
+
+
+def buried_first(original: Any) -> Any:
+    async def run(self: Burial, keeper: QueueKeeper, feed: Any) -> None:
+        writer = self._writer
+        real = writer.write
+
+        async def write(letters: Any) -> None:
+            last = letters[-1].sequence
+            await keeper.change(lambda cell: cell.with_buried(last))
+            await real(letters)
+
+        writer.write = write  # type: ignore[method-assign]
+        await original(self, keeper, feed)
+
+    return run
+
+
+def at_once(_: Any) -> Any:
+    def start(self: OlderHandlers, engine: QueueEngine, runs: Any) -> None:
+        self._executor.start(engine, runs)
+
+    return start
+
+
+def side_by_side(original: Any) -> Any:
+    def start(self: OpenLanes, lane: Any, runs: Any) -> None:
+        """Messages of a lane each in a run of its own, at once."""
+        while lane.ready:
+            lane.run = None
+            kept = lane.ready
+            lane.ready = type(kept)([kept.popleft()])
+            original(self, lane, runs)
+            lane.ready = kept
+
+    return start
+
+
+def unfinished(_: Any) -> Any:
+    def drain(self: Schedule, step: Step, cell: QueueCell) -> None:
+        """Gives back what is granted though its handlers run."""
+        for run in self.running:
+            run.cancelled = True
+        self.running.clear()
+        step.given_back += [offset for first, limit in cell.granted.ranges() for offset in range(first, limit)]
+        for offset, tries in cell.tries.items():
+            if tries.state is State.RUNNING:
+                step.tries[offset] = replace(tries, state=State.WAITING)
+        for key, marker in cell.markers.items():
+            if marker.tries.state is State.RUNNING:
+                step.markers[key] = replace(marker, tries=replace(marker.tries, state=State.WAITING))
+
+    return drain
