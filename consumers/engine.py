@@ -194,6 +194,7 @@ class QueueEngine(QueueLife[Schedule]):
                 self._solo_s = self._clock.monotonic_s() + _ALONE_AGAIN_S  # a handler takes long: let the others go on meanwhile
                 asyncio.get_running_loop().call_later(_ALONE_AGAIN_S, self.wake)
                 return
+            await self._around.worker.awake()
             step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
             await self._write(step)
             while any(not run.ended and run.timed_out_at is None for run in step.runs):

@@ -74,6 +74,8 @@ class Membership:
             self._stated["filters"] = filters
         self._topics: dict[str, Topic] = {}
         self._feeds: dict[str, Feed] = {}
+        self._record: GroupRecord | None = None
+        """As it was read last."""
         self._member: Member | None = None
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
@@ -104,6 +106,7 @@ class Membership:
         for name, topic in self._topics.items():
             record = await self._begin_topic(name, topic)
             self._feeds[name] = Feed(topic)
+        self._record = record
         await self._join()
         return record
 
@@ -150,14 +153,14 @@ class Membership:
             found = await self._ownership.round()
         except LeaseLost as error:
             self._ownership = None
-            if self.leaving:
-                self._failure = None
-                return Change(await self._coordination.groups.get(self._group), may_leave=True)
+            if self.leaving and self._record is not None:
+                return Change(self._record, may_leave=True)  # nothing is left to do
             log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
         except (RetryError, UnknownOutcome) as error:
             log.warning("group %s: %s", self._group, error)
         else:
             self._pause = Backoff(_TROUBLE_S)
+            self._record = found.record
             return Change(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
         await asyncio.sleep(self._pause.next_s())
         return None

@@ -181,7 +181,7 @@ def test_without_a_table_nobody_joins() -> None:
         process = stage.process("w")
         for _ in range(100):
             stage.table.hold("before", verb="put")
-        with pytest.raises(LeaseLost, match="could not be renewed in time.*observed: the table did not answer"):
+        with pytest.raises(LeaseLost, match=r"could not be renewed in time.*observed: the table did not answer"):
             await process.run(stage.worker(process).join("billing"))
         assert stage.now_s < LEASE_S + 0.1
 

@@ -198,9 +198,9 @@ def map_runs(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if "--world" in arguments:
-        from tests.simulation.consuming import commands  # which knows this module
+        from tests.simulation.consuming.commands import main as main_of_consumers  # which knows this module
 
-        return commands.main(arguments)
+        return main_of_consumers(arguments)
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("sweep", "teeth"):

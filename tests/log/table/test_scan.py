@@ -107,7 +107,7 @@ def test_a_scan_that_is_left_early_leaves_nothing_running(table: tuple[MemorySto
         scan = scan_queue(store, LogWriter().paths, snapshot, 0, 0, ROWS)
         async for _ in scan:
             break
-        await scan.aclose()  # type: ignore[attr-defined]
+        await scan.aclose()
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(test())
