@@ -14,7 +14,6 @@ from penstock.consumers.queue_life import QueueLife
 from penstock.consumers.schedule import Schedule
 from penstock.consumers.step import Step
 from penstock.coordinator import cell as cells
-from penstock.coordinator import lease
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.keeper import QueueKeeper
@@ -76,13 +75,6 @@ MUTANTS: dict[str, Mutant] = {
         ),
         scenario="pauses",
         seeds=(0, 1),
-    ),
-    "whole-lease": Mutant(
-        guard="a taker waits for the whole lease",
-        rule="C9",
-        patch=everywhere(lease.is_expired, lambda sighting, now_s: now_s > sighting.since_s + 0.42 * sighting.lease_ms / 1000),
-        scenario="pauses",
-        seeds=(1,),
     ),
     "fence": Mutant(
         guard="a dead worker's heartbeat is fenced before its queues are taken",
