@@ -24,7 +24,7 @@ def test_who_lives_and_who_does_not(lease_s: float) -> None:
         await left.run(leaver.close())
         names = [member.id.partition("/")[0] for member in (*members, gone)]
         cells = stage.cells(operator)
-        assert sorted(await operator.run(workers(cells))) == sorted(names)
+        assert sorted(await operator.run(workers(cells))) == sorted(names[:2])  # who leaves in order takes its heartbeat along
         began_s = stage.now_s
         alive_now, killed_now, gone_now = await operator.run(watched(cells, operator.runtime, names))
         assert (alive_now.state, killed_now.state, gone_now.state) == (WorkerState.LIVES, WorkerState.EXPIRED, WorkerState.LEFT)
