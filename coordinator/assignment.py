@@ -11,12 +11,11 @@ from ..log.runtime import Runtime
 from .balance import Queue
 from .cell_codec import decode_cell
 from .cells import Cells
-from .commands import begin
 from .groups import GroupRecord
 from .keeper import OwnershipLost, QueueKeeper, take
 from .keys import queue_key
 from .lease import BEATS_PER_LEASE
-from .ownership import Records, Round
+from .ownership import Records, Round, beginning
 from .session import LeaseLost, Member
 from .watch import Watch
 
@@ -96,15 +95,14 @@ class Assignment:
             await self._member.leave()
 
     async def _take(self, queue: Queue, record: GroupRecord) -> QueueKeeper | None:
-        topic, number = queue
-        position = record.positions.get(topic)
-        if position is None:
+        begin = beginning(record, queue)
+        if begin is None:
             return None
-        key = queue_key(self._group, topic, number)
+        key = queue_key(self._group, *queue)
         found = await self._cells.read(key)
         owner = decode_cell(found.data, where=key).owner if found is not None else ""
         if owner and owner != self._member.id:
             await self._watch.look((owner,))
             if not self._watch.is_dead(owner) or not await self._watch.fence(owner):
                 return None
-        return await take(self._cells, self._member, key, begin=begin(position, number), found=found)
+        return await take(self._cells, self._member, key, begin=begin, found=found)

@@ -19,11 +19,11 @@ from .balance import Queue, plan, share, sharing
 from .cell import QueueCell
 from .cell_codec import decode_cell
 from .cells import Cells, Stored
+from .commands import begin
 from .groups import ALL, GroupNotFound, GroupRecord
 from .keeper import OwnershipLost, QueueKeeper, take
 from .keys import queue_key
 from .lease import BEATS_PER_LEASE
-from .offsets import Settled
 from .session import LeaseLost, Member
 from .tables import CellVersion
 from .watch import Watch
@@ -69,7 +69,7 @@ def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
     position = record.positions.get(topic)
     if position is None or number >= len(position.offsets):
         return None
-    return QueueCell(generation=position.generations[number], settled=Settled(position.offsets[number]))
+    return begin(position, number)
 
 
 class Ownership:
