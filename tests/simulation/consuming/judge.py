@@ -13,6 +13,7 @@ from penstock.consumers.rows import group_hash
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.groups import DeadLetterPolicy
 from tests.simulation.consuming.books import Handler, Queue, name_of
+from tests.simulation.consuming.judge_end import judge_end
 from tests.simulation.consuming.records import (
     Answer,
     Died,
@@ -73,10 +74,7 @@ class _Judge:
                     self._skipped(record)
             if len(self._wrong) > _MANY:
                 return self._wrong
-        for queue in self._queues.values():
-            self._judge_end(queue)
-        self._judge_sends()
-        self._judge_letters()
+        self._wrong += (f"{what}, in the end" for what in judge_end(self._history, self._queues))
         return self._wrong
 
     def _blame(self, rule: str, what: str) -> None:
@@ -221,7 +219,8 @@ class _Judge:
             elif place == ended.succeeded:
                 if ended.answer is Answer.REJECTED:
                     queue.given_up.add((token.offset, generation))
-                if ended.answer in (Answer.FAILED, Answer.REJECTED) and took_s <= _TIMED * self._history.timeout_s:
+                counted_as_timeout = len(started.tokens) == 1 and took_s > _TIMED * self._history.timeout_s
+                if ended.answer in (Answer.FAILED, Answer.REJECTED) and in_time and not counted_as_timeout:
                     queue.strikes[token.offset, generation] += 1
         if ended.answer is Answer.CUT or took_s > _TIMED * self._history.timeout_s:
             self._count_timeout(handler)
@@ -358,43 +357,3 @@ class _Judge:
             elif offset in queue.stands and queue.stands[offset].parked:
                 queue.given_up.discard((offset, skipped.generation))
                 queue.strikes[offset, skipped.generation] = 0
-
-    # --- The end ----------------------------------------------------------------------------------------------------------------
-
-    def _judge_end(self, queue: Queue) -> None:
-        cell = queue.cell
-        if cell is None:
-            return
-        position = queue.positions.get(cell.generation, 0)
-        for offset, stands in queue.stands.items():
-            if offset >= position and stands.where is not Where.DONE and not stands.parked:
-                self._blame("C1", f"{queue.line}: in the end offset {offset} is {stands}")
-        if cell.dead_letters.assigned:
-            self._blame("C10", f"{queue.line}: in the end these are not known to be dead letters: {cell.dead_letters.assigned}")
-
-    def _judge_sends(self) -> None:
-        for send in self._history.sends:
-            if send.place is not None:
-                stored = self._history.stored.get(send.place)
-                if stored is None or stored.body != send.body:
-                    self._blame("C3", f"{send.body!r} was sent to {send.place}, where {stored} is stored")
-        lines = {(topic, number) for topic, number, _ in self._history.stored}
-        for group in self._history.settings:
-            for line in lines:
-                if (group, *line) not in self._queues:
-                    self._blame("C1", f"{(group, *line)} was never taken")
-
-    def _judge_letters(self) -> None:
-        for group, letters in self._history.letters.items():
-            found: dict[tuple[str, int], list[int]] = defaultdict(list)
-            for letter in letters:
-                topic, number, offset = letter.origin
-                found[topic, number].append(letter.sequence)
-                stored = self._history.stored.get(letter.origin)
-                given = self._queue((group, topic, number)).letters.get(letter.sequence)
-                if stored is None or stored.message_id != letter.message_id or stored.body != letter.body or given != offset:
-                    self._blame("C8", f"dead letter {letter} of {group} is not the message {stored} that it was given to ({given})")
-            for (of, *line), queue in self._queues.items():
-                expected = sorted(queue.letters)
-                if of == group and found[line[0], line[1]] != expected:  # type: ignore[index]
-                    self._blame("C8", f"{queue.line}: dead letters {found[line[0], line[1]]} stand, and {expected} were given")  # type: ignore[index]

@@ -130,6 +130,16 @@ def test_an_older_handler_of_the_group_must_have_returned() -> None:
     assert not any("still runs there" in one for one in elsewhere)
 
 
+@pytest.mark.parametrize(("seconds", "strikes"), [(19.0, 1), (40.0, 0)])
+def test_a_batch_that_fails_just_in_time_names_who_failed(seconds: float, strikes: int) -> None:
+    both = Started(0.0, "m0", "billing", 1, tuple(Token("orders", 0, offset, 1, 1, f"id{offset}") for offset in range(2)))
+    second = Marker(1, 2, Tries(State.WAITING, 1, 1, 5))
+    failed = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g"): second})
+    history = forged(*GOOD[:2], both, Ended(0.0, 1, 1, Answer.FAILED), wrote(failed))
+    history.records = [one._replace(at_s=one.at_s + seconds * (place > 3)) for place, one in enumerate(history.records)]
+    assert any("strikes that nothing told of" in one for one in judge(history)) == (not strikes)
+
+
 def test_who_is_alone_is_alone() -> None:
     again = replace(GRANTED.taken_by("w/2"), tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.SUSPECT, 1, 0, 0, 1)})
     both = replace(again, tries={0: Tries(State.RUNNING, 2, 0, 0, 1), 1: Tries(State.RUNNING, 2, 0, 0, 1)})

@@ -1,0 +1,60 @@
+"""What the judge of consumers looks at when all has come to rest: what became of every message and every dead letter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from tests.simulation.consuming.books import Queue
+from tests.simulation.consuming.records import History, Line
+from tests.simulation.consuming.standing import Where
+
+
+def judge_end(history: History, queues: Mapping[Line, Queue]) -> Iterator[str]:
+    """What is wrong in the end, in words."""
+    for queue in queues.values():
+        yield from _judge_queue(queue)
+    yield from _judge_sends(history, queues)
+    yield from _judge_letters(history, queues)
+
+
+def _judge_queue(queue: Queue) -> Iterator[str]:
+    cell = queue.cell
+    if cell is None:
+        return
+    position = queue.positions.get(cell.generation, 0)
+    for offset, stands in queue.stands.items():
+        if offset >= position and stands.where is not Where.DONE and not stands.parked:
+            yield f"C1 {queue.line}: offset {offset} is {stands}"
+    if cell.dead_letters.assigned:
+        yield f"C10 {queue.line}: these are not known to be dead letters: {cell.dead_letters.assigned}"
+
+
+def _judge_sends(history: History, queues: Mapping[Line, Queue]) -> Iterator[str]:
+    for send in history.sends:
+        if send.place is not None:
+            stored = history.stored.get(send.place)
+            if stored is None or stored.body != send.body:
+                yield f"C3 {send.body!r} was sent to {send.place}, where {stored} is stored"
+    lines = {(topic, number) for topic, number, _ in history.stored}
+    for group in history.settings:
+        for line in lines:
+            if (group, *line) not in queues:
+                yield f"C1 {(group, *line)} was never taken"
+
+
+def _judge_letters(history: History, queues: Mapping[Line, Queue]) -> Iterator[str]:
+    for group, letters in history.letters.items():
+        found: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for letter in letters:
+            topic, number, offset = letter.origin
+            found[topic, number].append(letter.sequence)
+            stored = history.stored.get(letter.origin)
+            queue = queues.get((group, topic, number))
+            given = queue.letters.get(letter.sequence) if queue is not None else None
+            if stored is None or stored.message_id != letter.message_id or stored.body != letter.body or given != offset:
+                yield f"C8 dead letter {letter} of {group} is not the message {stored} that it was given to ({given})"
+        for (of, *line), queue in queues.items():
+            expected = sorted(queue.letters)
+            if of == group and found[line[0], line[1]] != expected:  # type: ignore[index]
+                yield f"C8 {queue.line}: dead letters {found[line[0], line[1]]} stand, and {expected} were given"  # type: ignore[index]
