@@ -1,7 +1,7 @@
 """S3 and DynamoDB servers on a free loopback port, for as long as a `with` block, and gone after it whatever happens.
 
-moto is quick but no oracle for races; versitygw and dynoxide are real servers, built by `make setup` where Go and Rust are installed.
-They run in a session of their own, so that Ctrl-C reaches only the test, which then ends them; a test that is killed takes them along
+moto is quick, and takes one request after the other; versitygw and dynoxide are real servers, built by `make setup` where Go and Rust are
+installed. They run in a session of their own, so that Ctrl-C reaches only the test, which then ends them; a test that is killed takes them along
 (Linux).
 """
 
@@ -17,6 +17,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from penstock.testing import s3_server
 
 BUCKET = "penstock"
 _BUILT = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "bin"
@@ -60,27 +62,10 @@ class S3Server:
 
 @contextlib.contextmanager
 def moto_server() -> Iterator[S3Server]:
-    """moto's S3 in a thread of this process. Its state is the process's: one at a time."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        running = S3Server(f"http://127.0.0.1:{port}")
-        client = boto3.client(
-            "s3",
-            endpoint_url=running.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=running.access_key_id,
-            aws_secret_access_key=running.secret_access_key,
-        )
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
-        yield running
-    finally:
-        server.stop()
+    """moto's S3 and DynamoDB in threads of this process. Their state is the process's: one at a time."""
+    with s3_server() as server:
+        server.make_bucket(BUCKET)
+        yield S3Server(server.endpoint)
 
 
 @contextlib.contextmanager

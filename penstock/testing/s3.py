@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from penstock.log.errors import InvalidArgument, MissingDependency
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 _REGION = "us-east-1"
 
@@ -54,21 +59,34 @@ class S3Server:
         }
 
 
+class _OneByOne:
+    """An application whose requests take turns: moto looks first and writes then, so that of two racing conditional writes both would win."""
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+        self._turn = threading.Lock()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        with self._turn:
+            return self._app(environ, start_response)
+
+
 @contextlib.contextmanager
 def s3_server(*, port: int = 0) -> Iterator[S3Server]:
-    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block. It honours conditional writes, but not in races.
+    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block. Conditional writes hold, in races too.
 
     Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. What moto holds belongs to the process,
     so use one server at a time.
     """
     try:
-        from moto.server import ThreadedMotoServer
+        from moto.server import DomainDispatcherApplication, create_backend_app  # type: ignore[attr-defined]  # its command uses them
+        from werkzeug.serving import make_server
     except ImportError as error:
         raise MissingDependency(
             "S3 on this machine needs moto", operation="s3_server", observed=str(error), hint="pip install 'penstock[testing]'"
         ) from error
     try:
-        # moto itself would wait for ever.
+        # werkzeug itself would end the process.
         socket.create_server(("127.0.0.1", port)).close()
     except (OSError, OverflowError) as error:
         raise InvalidArgument(
@@ -78,15 +96,17 @@ def s3_server(*, port: int = 0) -> Iterator[S3Server]:
             observed=str(error),
             hint="Name another port",
         ) from error
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server = make_server("127.0.0.1", port, _OneByOne(DomainDispatcherApplication(create_backend_app)), threaded=True)
     # A line for every request would bury what a failing test has to say.
     log = logging.getLogger("werkzeug")
     level = log.level
     log.setLevel(logging.WARNING)
-    server.start()
+    serving = threading.Thread(target=server.serve_forever, name="s3-server", daemon=True)
+    serving.start()
     try:
-        host, port = server.get_host_and_port()
-        yield S3Server(f"http://{host}:{port}")
+        yield S3Server(f"http://127.0.0.1:{server.server_port}")
     finally:
-        server.stop()
+        server.shutdown()
+        serving.join()
+        server.server_close()
         log.setLevel(level)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.tables import create_table
-from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Locked, Place, sqlite_place
+from tests.coordinator.tables.places import AtUrl, InMemory, InMemoryStore, InStore, Place, sqlite_place
 from tests.servers import DYNOXIDE, DynamoDBServer, dynoxide_server
 
 TABLE = "cells"
@@ -48,13 +48,12 @@ def make_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place
             server = request.getfixturevalue(kind.rpartition(" ")[2])
             return InStore(server.url(f"cells/{next(_numbers)}"), server.credentials)
         case "dynamodb on moto":
-            return Locked(dynamodb_place(DynamoDBServer(request.getfixturevalue("moto").endpoint)))
+            return dynamodb_place(DynamoDBServer(request.getfixturevalue("moto").endpoint))
         case _:
             return dynamodb_place(request.getfixturevalue("dynoxide"))
 
 
 ON_VERSITYGW = pytest.param("store on versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])
-ON_MOTO_BEHIND_A_LOCK = pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb)
 ON_DYNOXIDE = pytest.param("dynamodb on dynoxide", marks=[pytest.mark.dynamodb, pytest.mark.dynoxide])
 ALL = [
     "memory",
@@ -63,7 +62,7 @@ ALL = [
     "store on files",
     pytest.param("store on moto", marks=pytest.mark.s3),
     ON_VERSITYGW,
-    ON_MOTO_BEHIND_A_LOCK,
+    pytest.param("dynamodb on moto", marks=pytest.mark.dynamodb),
     ON_DYNOXIDE,
 ]
 
@@ -71,12 +70,6 @@ ALL = [
 @pytest.fixture(params=ALL)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """An empty place of every kind."""
-    return make_place(request.param, request, tmp_path)
-
-
-@pytest.fixture(params=["memory", "sqlite", "store on memory", "store on files", ON_VERSITYGW, ON_MOTO_BEHIND_A_LOCK, ON_DYNOXIDE])
-def oracle(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place whose answers in a race can be believed."""
     return make_place(request.param, request, tmp_path)
 
 

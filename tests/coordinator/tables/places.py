@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.coordinator.tables import CellTable, MemoryTable, ObjectStoreTable, open_table
-from penstock.coordinator.tables.dynamodb import DynamoDBTable
 from penstock.log.runtime import Runtime
 from penstock.log.stores import MemoryStore, ObjectStore, open_store
 
@@ -85,37 +83,6 @@ class AtUrl:
 
     def open(self) -> CellTable:
         return open_table(self.url, store=MemoryStore(), runtime=Runtime(), options=self.options)
-
-
-@dataclass(frozen=True)
-class Locked:
-    """A DynamoDB table whose calls take turns: moto lets two writers win otherwise."""
-
-    place: AtUrl
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    one_for_all = True
-
-    def open(self) -> CellTable:
-        table = self.place.open()
-        assert isinstance(table, DynamoDBTable)
-        table._reader = _LockedClient(table._reader, self.lock)
-        table._writer = _LockedClient(table._writer, self.lock)
-        return table
-
-
-class _LockedClient:
-    def __init__(self, client: Any, lock: threading.Lock) -> None:
-        self._client = client
-        self._lock = lock
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-
-        def locked(*args: Any, **kwargs: Any) -> Any:
-            with self._lock:
-                return method(*args, **kwargs)
-
-        return locked
 
 
 def sqlite_place(folder: Path) -> AtUrl:

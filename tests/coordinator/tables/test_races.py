@@ -60,16 +60,16 @@ def start_counter(place: Place) -> None:
     asyncio.run(run())
 
 
-def test_one_of_8_threads_creates_each_cell(oracle: Place) -> None:
+def test_one_of_8_threads_creates_each_cell(place: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    won = side_by_side(oracle, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
-    check_winners(oracle, [win for wins in won for win in wins])
+    won = side_by_side(place, THREADS, lambda table, number: contend(table, f"c{number}", ROUNDS, barrier))
+    check_winners(place, [win for wins in won for win in wins])
 
 
-def test_one_of_8_threads_wins_each_write(oracle: Place) -> None:
-    start_counter(oracle)
+def test_one_of_8_threads_wins_each_write(place: Place) -> None:
+    start_counter(place)
     barrier = threading.Barrier(THREADS)
-    won = side_by_side(oracle, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
+    won = side_by_side(place, THREADS, lambda table, number: count_up(table, str(number), ROUNDS, barrier))
     assert sorted(count for counts in won for count in counts) == list(range(1, ROUNDS + 1))
 
 
@@ -89,9 +89,9 @@ def test_one_of_4_processes_wins_each_write(shared: Place) -> None:
     assert sorted(count for _, counts in told for count in counts) == list(range(1, ROUNDS + 1))
 
 
-def test_what_8_threads_saw_is_linearizable(oracle: Place) -> None:
+def test_what_8_threads_saw_is_linearizable(place: Place) -> None:
     barrier = threading.Barrier(THREADS)
-    seen = side_by_side(oracle, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
+    seen = side_by_side(place, THREADS, lambda table, number: recorded(table, str(number), ROUNDS, barrier))
     history = [call for calls in seen for call in calls]
     assert is_linearizable(history)
     outcomes = Counter(call.outcome for call in history)

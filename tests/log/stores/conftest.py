@@ -70,16 +70,6 @@ S3_BACKENDS = [
 @pytest.fixture(params=["local", *S3_BACKENDS])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A place that several clients, threads and processes can use."""
-    return _place(request, tmp_path)
-
-
-@pytest.fixture(params=["local", S3_BACKENDS[1]])
-def oracle(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place whose answers in a race can be believed."""
-    return _place(request, tmp_path)
-
-
-def _place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "local":
         return Place(str(tmp_path / "lake"), {})
     return s3_place(request.getfixturevalue(request.param))
