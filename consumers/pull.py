@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -21,15 +19,14 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.offsets import Settled
-from ..log.errors import CallError, ClosedError, InvalidArgument, PenstockError, unforeseen
+from ..log.errors import CallError, InvalidArgument, PenstockError
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView, views
 from ..log.reader import Position, Reader
 from ..log.tags import TagFilter
+from .consumer import GroupMember
 from .membership import Membership, Subscription
-
-log = logging.getLogger("penstock.consumers")
 
 MESSAGES_MAX = 500
 _FETCH_BYTES_MAX = 16 * MIB
@@ -65,13 +62,16 @@ class _Part:
     """Without what the group's filter leaves out."""
 
 
-class PullConsumer:
+class PullConsumer(GroupMember):
     """A member of a consumer group that asks for messages itself. Made by ``lake.pull_consumer``.
 
     Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out; what was not
     committed comes again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with `seek`.
     Queues are shared evenly among the members (subscribe), or are those that were asked for (``queues``: assign).
+    Closing it gives them back, and does not settle what was not committed.
     """
+
+    _OPERATION: ClassVar[str] = "pull"
 
     def __init__(
         self,
@@ -83,35 +83,21 @@ class PullConsumer:
         stated: Mapping[str, object],
         queues: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self.group = group
+        membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated, assigned=queues)
+        super().__init__(membership, group=group)
         self._lake = lake
         self._assigned = queues
         self._coordination = coordination
-        self._membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated, assigned=queues)
         self._owned: dict[Queue, _Owned] = {}
         self._turn: deque[Queue] = deque()
-        self._record: GroupRecord | None = None
         self._moved = asyncio.Event()
         self._committing = asyncio.Lock()
-        self._loop: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self.error: PenstockError | None = None
-        """Why it ended by itself."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Join the group. Raises before anything is read when topic, group or settings do not fit."""
-        try:
-            await self._check_assigned()
-            self._record = await self._membership.begin()
-            if self._closing is not None:
-                raise ClosedError("the consumer was closed while it was being opened", operation="pull", object=self.group)
-        except BaseException:
-            await self._membership.end()
-            raise
-        self._loop = asyncio.ensure_future(self._run())
-        self._membership.follow(self._loop)
+    async def _begin(self) -> None:
+        await self._check_assigned()
+        await super()._begin()
 
     async def _check_assigned(self) -> None:
         for topic, numbers in (self._assigned or {}).items():
@@ -125,64 +111,25 @@ class PullConsumer:
                     observed=", ".join(map(str, outside)),
                 )
 
-    async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Give back the queues and leave the group. What was not committed is not settled.
+    async def _work(self) -> None:
+        while True:
+            change = await self._membership.round()
+            if change is None:
+                continue
+            await self._follow(change.record, change.taken)
+            for queue in change.drain:
+                await self._give_back(queue)
+            if self._membership.leaving and not self._owned and change.may_leave:
+                return
+            if not change.drain:
+                await self._membership.rest(())
 
-        After ``timeout`` it waits no longer for the table, and others take the queues when the lease is over. Raises what ended it by itself.
-        """
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        if timeout is not None:
-            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
-            if not self._closing.done() and self._loop is not None:
-                self._loop.cancel()
-        await asyncio.shield(self._closing)
-
-    @property
-    def closed(self) -> bool:
-        """Whether somebody closes it, or did."""
-        return self._closing is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether it was closed, to the end."""
-        return self._closing is not None and self._closing.done()
-
-    async def _close(self) -> None:
-        if self._loop is None:
-            return
-        if not self._loop.done():
-            await self._membership.give_up()
-        await asyncio.gather(self._loop, return_exceptions=True)
-        if self.error is not None:
-            raise self.error
-
-    async def _run(self) -> None:
-        try:
-            while True:
-                change = await self._membership.round()
-                if change is None:
-                    continue
-                await self._follow(change.record, change.taken)
-                for queue in change.drain:
-                    await self._give_back(queue)
-                if self._membership.leaving and not self._owned and change.may_leave:
-                    return
-                if not change.drain:
-                    await self._membership.rest(())
-        except PenstockError as error:
-            log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
-            self.error = error
-        except Exception as error:
-            log.exception("the consumer of group %s ends", self.group)
-            self.error = unforeseen(error, operation="pull")
-        finally:
-            self._owned.clear()
-            self._moved.set()
-            await self._membership.end()
+    async def _end(self) -> None:
+        self._owned.clear()
+        self._moved.set()
+        await super()._end()
 
     async def _follow(self, record: GroupRecord, taken: Mapping[Queue, QueueKeeper]) -> None:
-        self._record = record
         for queue in [queue for queue, owned in self._owned.items() if owned.keeper.ended.is_set()]:
             await self._forget(queue)  # before it is owned again
         for queue, keeper in taken.items():
@@ -258,7 +205,7 @@ class PullConsumer:
         until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
         await asyncio.sleep(0)  # whoever polls in a loop lets the lease be renewed, also when all comes from memory
         while True:
-            self._check_open()
+            self._check_open("poll")
             self._moved.clear()
             if found := self._handed_out(await self._look(max_messages)):
                 return found
@@ -344,7 +291,7 @@ class PullConsumer:
         What was handed out before an operator's reset is not settled by it. Raises `OwnershipLost` when some of its queues have another owner
         by now; what was handed out of those comes again, there.
         """
-        self._check_open()
+        self._check_open("commit")
         async with self._committing:
             owned_now = list(self._owned.items())
             ends = await asyncio.gather(*(self._commit(queue, owned) for queue, owned in owned_now), return_exceptions=True)
@@ -366,7 +313,7 @@ class PullConsumer:
         await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
 
     def _own_queue(self, topic: str, queue: int) -> _Owned:
-        self._check_open()
+        self._check_open("pull")
         owned = self._owned.get((topic, queue))
         if owned is None or owned.keeper.ended.is_set():
             raise InvalidArgument(
@@ -376,23 +323,6 @@ class PullConsumer:
                 expected=", ".join(f"{name} queue {number}" for name, number in self.assignment) or "none yet",
             )
         return owned
-
-    def _check_open(self) -> None:
-        if self.error is not None:
-            raise self.error
-        if self._loop is None or self._closing is not None:
-            raise ClosedError("the consumer is closed", operation="poll", object=self.group)
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.__aenter__().__await__()
-
-    async def __aenter__(self) -> Self:
-        if self._loop is None:
-            await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:

@@ -1,4 +1,4 @@
-"""The queues that one consumer owns: taken, given back, and what each may hold in memory."""
+"""The queues that one consumer owns: taken, given back, what each may hold in memory, and how they stand."""
 
 from __future__ import annotations
 
@@ -9,27 +9,41 @@ from typing import Any, Generic, TypeVar
 from ..coordinator.balance import Queue
 from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import QueueKeeper
+from ..log.lake import Lake
+from .dead_letters import DeadLetterWriter
 from .membership import Membership
-from .queue_life import QueueLife
+from .metrics import Metrics, Sample
+from .queue_life import QueueLife, Surroundings
 from .standing import standing
-from .statistics import QueueStatistics
+from .statistics import ConsumerStatistics, QueueStatistics, TopicCounters, consumer_samples
 
 LifeT = TypeVar("LifeT", bound=QueueLife[Any])
 
 
 class QueueOwner(Generic[LifeT]):
-    """Runs a life for each queue. ``begin`` makes it: of a queue, its keeper, and the group's record."""
+    """Runs a life of one kind for each queue, and counts what becomes of it."""
 
     def __init__(
         self,
-        membership: Membership,
-        begin: Callable[[Queue, QueueKeeper, GroupRecord], LifeT],
+        life: type[LifeT],
+        surroundings: Callable[[], Surroundings],
+        in_flight: Callable[[LifeT], int],
         *,
+        lake: Lake,
+        group: str,
+        membership: Membership,
+        metrics: Metrics,
         cache_messages: int,
         cache_bytes: int,
     ) -> None:
+        """``surroundings`` says what a queue that was just taken shares with the others."""
+        self._life = life
+        self._surroundings = surroundings
+        self._in_flight = in_flight
+        self._lake = lake
+        self._group = group
         self._membership = membership
-        self._begin = begin
+        self._metrics = metrics
         self._cache_messages = cache_messages
         self._cache_bytes = cache_bytes
         self.queues: dict[Queue, LifeT] = {}
@@ -38,6 +52,13 @@ class QueueOwner(Generic[LifeT]):
 
     async def run(self) -> None:
         """Take and give back queues, until the member has left. Raises what makes going on impossible."""
+        unwatch = self._metrics.watch(self._samples)
+        try:
+            await self._rounds()
+        finally:
+            unwatch()
+
+    async def _rounds(self) -> None:
         while True:
             change = await self._membership.round()
             if change is None:
@@ -62,8 +83,19 @@ class QueueOwner(Generic[LifeT]):
         self.queues.clear()
         await self._membership.end()
 
+    def drain(self) -> None:
+        """Start nothing more in any of them."""
+        for life in self.queues.values():
+            life.drain()
+
     def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
-        life = self._begin(queue, keeper, record)
+        topic, number = queue
+        counters = TopicCounters.of(self._metrics, topic=topic, group=self._group)
+        if keeper.taken_from:
+            counters.take_overs.add()
+        writer = DeadLetterWriter(self._lake, self._group, topic, number, may_write=lambda: not keeper.ended.is_set())
+        around, feed = self._surroundings(), self._membership.feed(topic)
+        life = self._life(around, keeper, feed, writer, counters, topic=topic, queue=number, record=record)
         self.queues[queue] = life
         if self._membership.leaving:
             life.drain()
@@ -97,9 +129,21 @@ class QueueOwner(Generic[LifeT]):
             if life.starving:
                 life.feed()
 
+    # --- What operators see -------------------------------------------------------------------------------------------------------
 
-def queue_statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
-    """How a queue stands of which so many messages are in flight."""
+    def statistics(self) -> ConsumerStatistics:
+        """How the queues stand."""
+        return ConsumerStatistics(
+            group=self._group,
+            queues=tuple(_statistics(life, self._in_flight(life)) for life in list(self.queues.values())),
+            topic_queues=tuple(self._membership.queues.items()),
+        )
+
+    def _samples(self) -> list[Sample]:
+        return list(consumer_samples(self.statistics(), now_ms=self._lake.runtime.clock.wall_ms()))
+
+
+def _statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
     cell, schedule = life.keeper.cell, life.schedule
     following, stands = life.next_offset, standing(cell)
     unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TypeVar
 
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import GroupRecord
 from ..coordinator.handing import acknowledged, changed_visibility
 from ..coordinator.handles import ForeignReceipt, ReceiptHandle
-from ..coordinator.keeper import Change, OwnershipLost, QueueKeeper
+from ..coordinator.keeper import Change, OwnershipLost
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
-from ..log.errors import ClosedError, InvalidArgument, LimitExceeded, PenstockError, unforeseen
+from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView
-from .dead_letters import DeadLetterWriter
+from .consumer import GroupMember
 from .hander import QueueHander, SimpleSurroundings
 from .limits import Limits
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics, Sample
-from .queue_owner import QueueOwner, queue_statistics
-from .statistics import ConsumerStatistics, TopicCounters, consumer_samples
-
-log = logging.getLogger("penstock.consumers")
+from .metrics import MemoryMetrics, Metrics
+from .queue_owner import QueueOwner
+from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
 """What one receive may give, unless the consumer says otherwise; RocketMQ's."""
@@ -64,7 +59,7 @@ class SimpleOptions:
                 )
 
 
-class SimpleConsumer:
+class SimpleConsumer(GroupMember):
     """A member of a consumer group that is given messages when it asks. Made by ``lake.simple_consumer``.
 
     A message that was received is invisible to all others for a while. Acknowledged in that time it never comes back; else that was a failed
@@ -72,6 +67,9 @@ class SimpleConsumer:
 
     ORDERLY: while a message of a message group is out, no later one of that group is handed out, but those of the same ``receive``: they are
     to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT: nothing waits.
+
+    Closing it ends receives that wait with `ClosedError`. What was received stays invisible until its time is over, and can be acknowledged by
+    its handle through another consumer of the group.
     """
 
     def __init__(
@@ -84,95 +82,43 @@ class SimpleConsumer:
         stated: Mapping[str, object],
         options: SimpleOptions | None = None,
     ) -> None:
-        self._lake = lake
+        super().__init__(Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated), group=group)
         self._runtime = lake.runtime
         self._clock = lake.runtime.clock
         self._options = options or SimpleOptions()
-        self.group = group
-        self._topics = tuple(subscriptions)
-        self._membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated)
         self._worker = coordination.worker
         self._receipts = Receipts(coordination.cells, lake.runtime)
-        self._owner = QueueOwner[QueueHander](
-            self._membership, self._begin, cache_messages=self._options.cache_messages, cache_bytes=self._options.cache_bytes
+        self._owner = QueueOwner(
+            QueueHander,
+            self._surroundings,
+            lambda hander: hander.out,
+            lake=lake,
+            group=group,
+            membership=self._membership,
+            metrics=self._options.metrics,
+            cache_messages=self._options.cache_messages,
+            cache_bytes=self._options.cache_bytes,
         )
         self._arrived = asyncio.Event()
         self._waiting = 0
         self._turn: Queue = ("", 0)
         """The queue that was asked last: the next receive begins behind it."""
-        self._loop: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._unwatch: Callable[[], None] = lambda: None
-        self.error: PenstockError | None = None
-        """Why it ended by itself."""
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Join the group. Raises when topic, group or settings do not fit."""
-        try:
-            await self._membership.begin()
-        except BaseException:
-            await self._membership.end()
-            raise
-        self._unwatch = self._options.metrics.watch(self._samples)
-        self._loop = asyncio.ensure_future(self._run())
-        self._membership.follow(self._loop)
+    async def _work(self) -> None:
+        await self._owner.run()
 
-    async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Give the queues back, and leave the group. Receives that wait end with `ClosedError`.
+    async def _give_up(self) -> None:
+        self._notify()
+        await super()._give_up()
 
-        What was received stays invisible until its time is over, and can be acknowledged by its handle through another consumer of the group.
-        After ``timeout`` it waits no longer for the table, and others take the queues when the lease is over. Raises what ended it by itself.
-        """
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-            self._notify()
-        if timeout is not None:
-            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
-            if not self._closing.done() and self._loop is not None:
-                self._loop.cancel()
-        await asyncio.shield(self._closing)
+    async def _end(self) -> None:
+        await self._owner.end()
+        self._notify()
 
-    @property
-    def closed(self) -> bool:
-        """Whether somebody closes it, or did."""
-        return self._closing is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether it was closed, to the end."""
-        return self._closing is not None and self._closing.done()
-
-    async def _close(self) -> None:
-        if self._loop is not None:
-            if not self._loop.done():
-                await self._membership.give_up()
-            await asyncio.gather(self._loop, return_exceptions=True)
-        if self.error is not None:
-            raise self.error
-
-    async def _run(self) -> None:
-        try:
-            await self._owner.run()
-        except PenstockError as error:
-            log.error("the consumer of group %s ends: %s", self.group, error)  # noqa: TRY400 - it says all
-            self.error = error
-        except Exception as error:
-            log.exception("the consumer of group %s ends", self.group)
-            self.error = unforeseen(error, operation="consume")
-        finally:
-            self._unwatch()
-            await self._owner.end()
-            self._notify()
-
-    def _begin(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> QueueHander:
-        topic, number = queue
-        counters = TopicCounters.of(self._options.metrics, topic=topic, group=self.group)
-        if keeper.taken_from:
-            counters.take_overs.add()
-        writer = DeadLetterWriter(self._lake, self.group, topic, number, may_write=lambda: not keeper.ended.is_set())
-        around = SimpleSurroundings(
+    def _surroundings(self) -> SimpleSurroundings:
+        return SimpleSurroundings(
             group=self.group,
             runtime=self._runtime,
             worker=self._worker,
@@ -183,7 +129,6 @@ class SimpleConsumer:
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
         )
-        return QueueHander(around, keeper, self._membership.feed(topic), writer, counters, topic=topic, queue=number, record=record)
 
     # --- Receiving --------------------------------------------------------------------------------------------------------------
 
@@ -321,12 +266,6 @@ class SimpleConsumer:
 
     # --- Checks -----------------------------------------------------------------------------------------------------------------
 
-    def _check_open(self, operation: str) -> None:
-        if self.error is not None:
-            raise self.error
-        if self._closing is not None or self._loop is None:
-            raise ClosedError("the consumer is closed", operation=operation, object=self.group)
-
     def _check_receive(self, max_messages: object, invisible: object, awaited: object) -> None:
         if not is_positive(max_messages):
             raise InvalidArgument("max_messages must be a positive whole number", operation="receive", observed=max_messages)
@@ -345,25 +284,7 @@ class SimpleConsumer:
 
     def statistics(self) -> ConsumerStatistics:
         """How its queues stand; in flight is what is out."""
-        return ConsumerStatistics(
-            group=self.group,
-            queues=tuple(queue_statistics(hander, hander.out) for hander in list(self._owner.queues.values())),
-            topic_queues=tuple(self._membership.queues.items()),
-        )
-
-    def _samples(self) -> list[Sample]:
-        return list(consumer_samples(self.statistics(), now_ms=self._clock.wall_ms()))
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.__aenter__().__await__()
-
-    async def __aenter__(self) -> Self:
-        if self._loop is None:
-            await self.start()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        return self._owner.statistics()
 
 
 def _check_duration(what: str, value: object, least: timedelta, most: timedelta, operation: str) -> None:

@@ -1,0 +1,178 @@
+"""What all consumers have in common: they begin once, end by themselves or are closed, and all who close them wait for the same end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from ..log.errors import ClosedError, InvalidArgument, PenstockError, unforeseen
+from .membership import Membership
+
+log = logging.getLogger("penstock.consumers")
+
+
+class Consumer:
+    """A life: what it begins with, what it works at, and what it leaves are `_begin`, `_work` and `_end`."""
+
+    _OPERATION: ClassVar[str] = "consume"
+    """What it does, in errors."""
+    _CLOSE_HINT: ClassVar[str] = "tell another thread or task to close it"
+
+    def __init__(self, group: str, *, name: str) -> None:
+        """``name`` is for the log."""
+        self.group = group
+        self._name = name
+        self._loop: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.error: PenstockError | None = None
+        """Why it ended by itself."""
+
+    async def start(self) -> None:
+        """Begin. Raises before anything is consumed when topic, group or settings do not fit."""
+        try:
+            self._check_unclosed()
+            await self._begin()
+            self._check_unclosed()
+        except BaseException:
+            await self._end()
+            raise
+        self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self, *, timeout: timedelta | None = None) -> None:
+        """Take nothing more, and leave, in good order: handlers that run come to their end (at most ``timeout``), and queues are handed over.
+
+        Closing again waits for the same end, at most as long as it says itself. Raises what ended the consumer by itself before, and
+        `InvalidArgument` inside one of its handlers.
+        """
+        self.check_outside()
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        if timeout is not None:
+            await asyncio.wait((self._closing,), timeout=timeout.total_seconds())
+            if not self._closing.done():
+                self._break_off()
+        await asyncio.shield(self._closing)
+
+    @property
+    def closed(self) -> bool:
+        """Whether somebody closes it, or did."""
+        return self._closing is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether it was closed, to the end."""
+        return self._closing is not None and self._closing.done()
+
+    async def ended(self) -> None:
+        """Wait until it was closed, or ended by itself. Raises why."""
+        assert self._loop is not None, "it was started"
+        await asyncio.wait((self._loop,))
+        if self.error is not None:
+            raise self.error
+
+    def check_outside(self) -> None:
+        """Raise `InvalidArgument` inside a handler of this consumer, which would wait for itself."""
+        if self._handles_here():
+            raise InvalidArgument(
+                "a listener cannot close its own consumer: that waits for the listener's end",
+                operation="close",
+                object=self.group,
+                hint=self._CLOSE_HINT,
+            )
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        if self._loop is None:
+            await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # --- What each kind does ----------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Join. Raises what does not fit."""
+        raise NotImplementedError
+
+    async def _work(self) -> None:
+        """Until it is told to end. Raises what makes going on impossible."""
+        raise NotImplementedError
+
+    async def _give_up(self) -> None:
+        """Let `_work` come to its end."""
+        raise NotImplementedError
+
+    async def _end(self) -> None:
+        """Let go of everything, however far it came."""
+        raise NotImplementedError
+
+    def _break_off(self) -> None:
+        """Wait no longer for `_work`."""
+        if self._loop is not None:
+            self._loop.cancel()
+
+    def _handles_here(self) -> bool:
+        """Whether this is asked inside one of its handlers."""
+        return False
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._work()
+        except PenstockError as error:
+            log.error("%s ends: %s", self._name, error)  # noqa: TRY400 - it says all
+            self.error = error
+        except Exception as error:
+            log.exception("%s ends", self._name)
+            self.error = unforeseen(error, operation=self._OPERATION)
+        finally:
+            await self._end()
+
+    async def _close(self) -> None:
+        if self._loop is not None:
+            if not self._loop.done():
+                await self._give_up()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        if self.error is not None:
+            raise self.error
+
+    def _check_unclosed(self) -> None:
+        if self._closing is not None:
+            raise ClosedError("the consumer was closed before it had begun", operation=self._OPERATION, object=self.group)
+
+    def _check_open(self, operation: str) -> None:
+        """Raise what ended it by itself, and `ClosedError`."""
+        if self.error is not None:
+            raise self.error
+        if self._closing is not None or self._loop is None:
+            raise ClosedError("the consumer is closed", operation=operation, object=self.group)
+
+
+class GroupMember(Consumer):
+    """A consumer that shares its topics' queues with the other members of its group."""
+
+    def __init__(self, membership: Membership, *, group: str) -> None:
+        super().__init__(group, name=f"the consumer of group {group}")
+        self._membership = membership
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._loop is not None, "it was started"
+        self._membership.follow(self._loop)
+
+    async def _begin(self) -> None:
+        await self._membership.begin()
+
+    async def _give_up(self) -> None:
+        await self._membership.give_up()
+
+    async def _end(self) -> None:
+        await self._membership.end()
