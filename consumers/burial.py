@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
-from ..log.errors import CallError, ReopenError, RetryError
-from ..log.messages import MessageView, views
+from ..log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
+from ..log.messages import views
 from .dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, renumbered
 from .feed import Feed
 from .statistics import TopicCounters
@@ -19,7 +19,7 @@ from .step import Letter
 log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
-_UNKNOWN = "its last owner died, or an operator skipped it"
+_UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
 
 class Burial:
@@ -73,8 +73,8 @@ class Burial:
                     self._empty.clear()
                 continue
             try:
-                letters = await self._letters_of(assigned, feed)
-                await self._writer.write(letters)
+                letters, lost = await self._letters_of(assigned, feed)
+                unwritten = await self._writer.write(letters, lost=lost)
             except OwnershipLost:
                 raise
             except DeadLettersAhead as error:
@@ -83,7 +83,7 @@ class Burial:
                 last_sequence = error.last_sequence
                 await keeper.change(lambda cell, last=last_sequence: renumbered(cell, last))  # type: ignore[misc]
                 continue
-            except (RetryError, ReopenError) as error:
+            except (RetryError, ReopenError, DataDamaged) as error:
                 log.warning("dead letters of %s queue %d wait: %s", self._topic, self._queue, error)
                 await asyncio.sleep(pause.next_s())
                 continue
@@ -95,32 +95,48 @@ class Burial:
             last = assigned[-1][1]
             await keeper.change(lambda cell, last=last: cell.with_buried(last))  # type: ignore[misc]
             self._moved()
-            for offset, _ in assigned:
-                letter = self._letters.pop(offset)
-                self._counters.sent_to_dlq.add()
-                log.error(
-                    "%s queue %d: offset %d was given up after %s attempts, and is a dead letter in %s: %s",
-                    self._topic,
-                    self._queue,
-                    offset,
-                    letter.attempts or "its",
-                    self._writer.topic,
-                    letter.reason,
-                )
+            for offset, sequence in assigned:
+                self._tell(offset, written=sequence not in unwritten)
 
     async def close(self) -> None:
         """Let go of the dead-letter queue's name."""
         await self._writer.close()
 
-    async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> list[DeadLetter]:
+    async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[int]]:
+        """What is to be written, and the sequences of those whose messages retention took before."""
         missing = [offset for offset, _ in assigned if offset not in self._letters]
-        found: dict[int, MessageView] = {}
+        lost: set[int] = set()
         if missing:
-            found = {view.offset: view for view in views(self._topic, await feed.pick(self._queue, missing))}
+            try:
+                rows = await feed.pick(self._queue, missing)
+            except OffsetOutOfRange:
+                earliest = await feed.readable_from(self._queue, 0)
+                lost = {offset for offset in missing if offset < earliest}
+                rows = await feed.pick(self._queue, [offset for offset in missing if offset >= earliest])
+            for view in views(self._topic, rows):
+                self._letters[view.offset] = Letter(view, *self._known.pop(view.offset, _UNKNOWN))
         letters = []
         for offset, sequence in assigned:
-            if offset not in self._letters:
-                self._letters[offset] = Letter(found[offset], *self._known.pop(offset, (0, _UNKNOWN)))
-            letter = self._letters[offset]
-            letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
-        return letters
+            if offset not in lost:
+                letter = self._letters[offset]
+                letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
+        return letters, [sequence for offset, sequence in assigned if offset in lost]
+
+    def _tell(self, offset: int, *, written: bool) -> None:
+        letter = self._letters.pop(offset, None)
+        attempts, reason = (letter.attempts, letter.reason) if letter is not None else self._known.pop(offset, _UNKNOWN)
+        if written:
+            self._counters.sent_to_dlq.add()
+            became = f"is a dead letter in {self._writer.topic}"
+        else:
+            became = "has no dead letter, as retention took it before: it is lost to the group"
+        log.error(
+            "group %s, %s queue %d: offset %d was given up after %s attempts, and %s: %s",
+            self._writer.group,
+            self._topic,
+            self._queue,
+            offset,
+            attempts or "its",
+            became,
+            reason,
+        )

@@ -77,6 +77,7 @@ class DeadLetterWriter:
     def __init__(self, lake: Lake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
         self._lake = lake
         self._origin = topic
+        self.group = group
         self.topic = dead_letter_topic(group)
         """The topic that it writes to."""
         self._copies = CopyWriter(
@@ -89,27 +90,32 @@ class DeadLetterWriter:
             may_write=may_write,
         )
 
-    async def write(self, letters: Sequence[DeadLetter]) -> None:
+    async def write(self, letters: Sequence[DeadLetter], *, lost: Sequence[int] = ()) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
-        ``letters`` are all that the cell has assigned and does not know to be durable, by sequence. Raises `OwnershipLost` once ``may_write``
-        says no, `DeadLettersAhead`, or a retry error or an unknown outcome after five tries: then the same call may be made again.
+        ``letters`` are all that the cell has assigned and does not know to be durable, by sequence, but those whose messages are ``lost``: of
+        these only the sequence is left, and returned are those no dead letter of which is known to be there. Raises `OwnershipLost` once
+        ``may_write`` says no, `DeadLettersAhead`, or a retry error or an unknown outcome after five tries: then the same call may be made again.
         """
-        if not letters:
-            return
-        copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
-        written = await self._copies.write(copies)
-        if written.last_sequence > copies[-1].sequence:
+        assigned = sorted([*(letter.sequence for letter in letters), *lost])
+        if not assigned:
+            return []
+        before = last = await self._copies.last_sequence(assigned[0] - 1) if lost else -1
+        if letters:
+            copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
+            last = (await self._copies.write(copies)).last_sequence
+        if last > assigned[-1]:
             error = DeadLettersAhead(
                 "the dead-letter queue is ahead of the cell that gives its sequences",
                 operation="write dead letters",
                 object=self.topic,
-                expected=f"at most sequence {copies[-1].sequence}",
-                observed=f"sequence {written.last_sequence}",
+                expected=f"at most sequence {assigned[-1]}",
+                observed=f"sequence {last}",
                 hint="another owner has gone on; or, if the group's cells were lost, let their sequences go on behind the observed one",
             )
-            error.last_sequence = written.last_sequence
+            error.last_sequence = last
             raise error
+        return [sequence for sequence in lost if sequence > before]
 
     async def close(self) -> None:
         """Let go of the name."""

@@ -166,10 +166,10 @@ def buried_first(original: Any) -> Any:
         writer = self._writer
         real = writer.write
 
-        async def write(letters: Any) -> None:
+        async def write(letters: Any, *, lost: Any = ()) -> list[int]:
             last = letters[-1].sequence
             await keeper.change(lambda cell: cell.with_buried(last))
-            await real(letters)
+            return await real(letters, lost=lost)
 
         writer.write = write  # type: ignore[method-assign]
         await original(self, keeper, feed)
