@@ -88,9 +88,7 @@ class QueueEngine(QueueLife[Schedule]):
 
     def time_out(self, before_s: float, reason: str) -> list[Run]:
         """Give up handlers that were started before then."""
-        late = [
-            run for run in self.schedule.running if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None
-        ]
+        late = [run for run in self.schedule.running if run.is_late(before_s)]
         for run in late:
             self.give_up(run, reason)
             self.schedule.report(run)

@@ -314,3 +314,10 @@ def apply(run: Run, verdict: Verdict) -> None:
 def is_coroutine_function(listener: Callable[..., Any]) -> bool:
     """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
+
+
+def executor_of(listener: Callable[..., Any], *, batches: bool, at_once: int, clock: Clock, group: str) -> Executor:
+    """Of the kind that the listener needs, for so many handlers at once. On the event loop only."""
+    if is_coroutine_function(listener):
+        return Tasks(listener, batches=batches, tasks=at_once, clock=clock)
+    return Threads(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}")

@@ -71,6 +71,11 @@ class Run:
         except IndexError:
             return False
 
+    def is_late(self, before_s: float) -> bool:
+        """Whether its handler was started before then, runs still, and was not given up."""
+        since_s = self.since_s  # read once: in its thread it may end meanwhile
+        return since_s is not None and since_s < before_s and self.timed_out_at is None
+
     def time_out(self, reason: str) -> None:
         """Give up the handler that runs: a failed attempt."""
         self.timed_out_at = self.done

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Literal
+
+from ..log.errors import InvalidArgument
+
+CONSUME_TIMEOUT = timedelta(minutes=15)
+"""A handler that runs longer has failed."""
+HUNG_MAX = 100
+"""With more handlers that were given up and still run, a consumer ends."""
+ROUNDS_PER_TIMEOUT = 4
+"""How often it is looked in that time whether a handler runs too long; at least each second."""
+
+
+def check_consume_timeout(timeout: object, operation: str) -> None:
+    """Raise `InvalidArgument` for what is no time that a handler may take."""
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+        raise InvalidArgument("consume_timeout must be a timedelta above zero", operation=operation, observed=timeout)
 
 
 class Mode(Enum):

@@ -59,7 +59,7 @@ class OlderHandlers:
             for engine, run in cancelled:
                 self._executor.start(engine, (run,))
         for run, (engine, _) in self._running.items():
-            if run.since_s is not None and run.since_s < before_s and run.timed_out_at is None:
+            if run.is_late(before_s):
                 engine.give_up(run, reason)
                 self._executor.gave_up(run)
 

@@ -15,10 +15,10 @@ from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from .consumer import GroupMember
 from .engine import PushSurroundings, QueueEngine
-from .executor import Executor, Tasks, Threads, is_coroutine_function
+from .executor import Executor, executor_of
 from .failures import FailureLog
 from .lanes import Run
-from .limits import Limits
+from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics
 from .older import OlderHandlers
@@ -28,10 +28,7 @@ from .statistics import ConsumerStatistics
 THREADS = 20
 CACHE_MESSAGES = 1_024
 CACHE_BYTES = 64 * MIB
-CONSUME_TIMEOUT = timedelta(minutes=15)
 BATCH_MESSAGES = 32
-_HUNG_MAX = 100
-_ROUNDS_PER_TIMEOUT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +58,7 @@ class PushOptions:
                 raise InvalidArgument(
                     f"{name} must be a positive whole number", operation="push consumer", observed=getattr(self, name)
                 )
-        timeout: object = self.consume_timeout
-        if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-            raise InvalidArgument("consume_timeout must be a timedelta above zero", operation="push consumer", observed=timeout)
+        check_consume_timeout(self.consume_timeout, "push consumer")
         if self.on_expired not in ("skip", "stop"):
             raise InvalidArgument(
                 "on_expired is not known", operation="push consumer", expected="'skip' or 'stop'", observed=self.on_expired
@@ -129,7 +124,10 @@ class PushConsumer(GroupMember):
         self._orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
 
     async def _work(self) -> None:
-        self._executor = self._new_executor()
+        options = self._options
+        self._executor = executor_of(
+            self._listener, batches=options.batch is not None, at_once=options.threads, clock=self._runtime.clock, group=self.group
+        )
         self._older = OlderHandlers(self._executor, orderly=self._orderly)
         ticking = asyncio.ensure_future(self._time_out(self._executor, self._older))
         try:
@@ -137,12 +135,6 @@ class PushConsumer(GroupMember):
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
-
-    def _new_executor(self) -> Executor:
-        batches, threads, clock = self._options.batch is not None, self._options.threads, self._runtime.clock
-        if is_coroutine_function(self._listener):
-            return Tasks(self._listener, batches=batches, tasks=threads, clock=clock)
-        return Threads(self._listener, batches=batches, threads=threads, clock=clock, name=f"penstock-{self.group}")
 
     async def _end(self) -> None:
         await self._owner.end()
@@ -197,7 +189,7 @@ class PushConsumer(GroupMember):
         """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
-            await asyncio.sleep(min(1.0, timeout_s / _ROUNDS_PER_TIMEOUT))
+            await asyncio.sleep(min(1.0, timeout_s / ROUNDS_PER_TIMEOUT))
             before_s = self._runtime.clock.monotonic_s() - timeout_s
             reason = f"its handler ran longer than {timeout_s:g} s"
             older.time_out(before_s, reason)
@@ -206,7 +198,7 @@ class PushConsumer(GroupMember):
                 older.add(engine, late)
                 for run in late:
                     executor.gave_up(run)
-            if older.hung > _HUNG_MAX:
+            if older.hung > HUNG_MAX:
                 self._membership.fail(
                     ClosedError("too many handlers hang", operation="consume", object=self.group, observed=older.hung)
                 )

@@ -13,10 +13,11 @@ import pytest
 
 from penstock import aio
 from penstock.consumers.broadcast import BroadcastConsumer
+from penstock.consumers.limits import HUNG_MAX
 from penstock.consumers.membership import Subscription
 from penstock.consumers.results import ConsumeResult
 from penstock.log import InvalidArgument, Message, MessageView, TopicNotFound, TopicSettings
-from penstock.log.errors import FencedError
+from penstock.log.errors import ClosedError, FencedError
 from penstock.log.stores import MemoryStore
 
 
@@ -54,7 +55,14 @@ class Heard:
         return await asyncio.to_thread(wait)
 
 
-async def member(lake: aio.Lake, name: str, listener: Callable[..., Any], *, filter: str | None = None) -> BroadcastConsumer:
+async def member(
+    lake: aio.Lake,
+    name: str,
+    listener: Callable[..., Any],
+    *,
+    filter: str | None = None,
+    consume_timeout: timedelta = timedelta(minutes=15),
+) -> BroadcastConsumer:
     consumer = BroadcastConsumer(
         lake,
         lake.coordination,
@@ -62,6 +70,7 @@ async def member(lake: aio.Lake, name: str, listener: Callable[..., Any], *, fil
         member=name,
         subscriptions={"prices": Subscription(filter)},
         listener=listener,
+        consume_timeout=consume_timeout,
         save_every=timedelta(milliseconds=20),
     )
     await consumer.start()
@@ -110,6 +119,69 @@ def test_a_failure_is_logged_and_not_retried(caplog: pytest.LogCaptureFixture) -
     ]
 
 
+@pytest.mark.parametrize("kind", ["threads", "tasks"])
+def test_a_handler_that_hangs_fails_and_its_queue_goes_on(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    let_go = threading.Event()
+
+    async def work() -> None:
+        async with aio.connect(store=MemoryStore()) as lake:
+            await sent(lake, 0, 10)
+            heard = Heard()
+
+            def in_thread(message: MessageView) -> ConsumeResult:
+                if message.body == b"4":
+                    let_go.wait()
+                return heard(message)
+
+            async def as_task(message: MessageView) -> ConsumeResult:
+                if message.body == b"4":
+                    await asyncio.Event().wait()
+                return heard(message)
+
+            listener = in_thread if kind == "threads" else as_task
+            consumer = await member(lake, "one", listener, consume_timeout=timedelta(milliseconds=200))
+            numbers = await heard.until(9)
+            assert [number for number in numbers if number % 2 == 0] == [0, 2, 6, 8]
+            await asyncio.wait_for(consumer.close(), 10)  # it does not wait for the one that hangs
+            again = Heard()
+            await sent(lake, 10, 12)
+            consumer = await member(lake, "one", again)
+            assert sorted(await again.until(2)) == [10, 11]  # nor does that come again
+            await consumer.close()
+
+    try:
+        with caplog.at_level(logging.WARNING, logger="penstock.consumers"):
+            asyncio.run(work())
+    finally:
+        let_go.set()
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "prices queue 0, offset 2 failed, and is not tried again: its handler ran longer than 0.2 s"
+    )
+
+
+def test_too_many_handlers_that_hang_end_the_member() -> None:
+    let_go = threading.Event()
+
+    def hang(message: MessageView) -> ConsumeResult:
+        let_go.wait()
+        return ConsumeResult.SUCCESS
+
+    async def work() -> None:
+        async with aio.connect(store=MemoryStore()) as lake:
+            await sent(lake, 0, 2 * HUNG_MAX)
+            consumer = await member(lake, "one", hang, consume_timeout=timedelta(milliseconds=1))
+            with pytest.raises(ClosedError, match="too many handlers hang"):
+                await asyncio.wait_for(consumer.ended(), 60)
+            with pytest.raises(ClosedError, match="too many handlers hang"):
+                await consumer.close()
+
+    try:
+        asyncio.run(work())
+    finally:
+        let_go.set()
+
+
 def test_a_name_is_one_process_and_the_last_one_has_it() -> None:
     async def work() -> None:
         store = MemoryStore()
@@ -156,5 +228,7 @@ def test_bad_names_and_missing_topics_are_refused_before_anything_runs() -> None
                 await member(lake, "a/b", Heard())
             with pytest.raises(TopicNotFound):
                 await member(lake, "one", Heard())
+            with pytest.raises(InvalidArgument, match="consume_timeout must be a timedelta above zero"):
+                await member(lake, "one", Heard(), consume_timeout=timedelta(0))
 
     asyncio.run(work())
