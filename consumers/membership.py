@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..coordinator.assignment import Assignment
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
-from ..coordinator.groups import GroupRecord, check_group_name
+from ..coordinator.groups import GroupDeleted, GroupNotFound, GroupRecord, check_group_name
 from ..coordinator.keeper import QueueKeeper
-from ..coordinator.ownership import Ownership
+from ..coordinator.ownership import Ownership, Records
 from ..coordinator.session import LeaseLost
 from ..coordinator.worker import Member
 from ..log.backoff import Backoff
@@ -74,6 +74,7 @@ class Membership:
             self._stated["filters"] = filters
         self._topics: dict[str, Topic] = {}
         self._feeds: dict[str, Feed] = {}
+        self._joined: _Joined | None = None
         self._record: GroupRecord | None = None
         """As it was read last."""
         self._member: Member | None = None
@@ -99,12 +100,16 @@ class Membership:
         return self._feeds[topic]
 
     async def begin(self) -> GroupRecord:
-        """Open the topics, see that group and positions exist, and join. Raises what does not fit."""
+        """Open the topics, see that group and positions exist, and join. Raises what does not fit.
+
+        Once the group is deleted, all that follows raises `GroupDeleted`, also when one of its name was made meanwhile.
+        """
         for name in self._subscriptions:
             self._topics[name] = await self._lake.topic(name)
         record = await self._coordination.groups.ensure(self._group, self._stated)
+        self._joined = _Joined(self._coordination.groups, record.lives)
         for name, topic in self._topics.items():
-            record = await self._begin_topic(name, topic)
+            record = self._joined.check(self._group, await self._begin_topic(name, topic))
             self._feeds[name] = Feed(topic)
         self._record = record
         await self._join()
@@ -134,7 +139,8 @@ class Membership:
             await self._ownership.give_up()
 
     def _ownership_of(self, member: Member) -> Ownership | Assignment:
-        common = (self._coordination.cells, self._coordination.groups, self._coordination.watch, member, self._lake.runtime)
+        assert self._joined is not None, "it has begun"
+        common = (self._coordination.cells, self._joined, self._coordination.watch, member, self._lake.runtime)
         lease_s = self._coordination.worker.lease_s
         if self._assigned is None:
             return Ownership(*common, group=self._group, queues=self.queues, lease_s=lease_s)
@@ -202,3 +208,38 @@ class Membership:
             await self._member.leave()
         for feed in self._feeds.values():
             await feed.close()
+
+
+class _Joined:
+    """The group that a member joined. One that is made anew under the name is another: the member stated nothing for it, and began nowhere."""
+
+    def __init__(self, groups: Records, lives: int) -> None:
+        self._groups = groups
+        self._lives = lives
+
+    async def get(self, group: str) -> GroupRecord:
+        try:
+            return self.check(group, await self._groups.get(group))
+        except GroupNotFound as error:
+            raise _deleted(group) from error
+
+    async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        try:
+            return await self._groups.update(group, lambda before: change(self.check(group, before)))
+        except GroupNotFound as error:
+            raise _deleted(group) from error
+
+    def check(self, group: str, record: GroupRecord) -> GroupRecord:
+        """The record, if it is that of the group which was joined."""
+        if record.lives != self._lives:
+            raise _deleted(group)
+        return record
+
+
+def _deleted(group: str) -> GroupDeleted:
+    return GroupDeleted(
+        "the consumer group was deleted after this member had joined it",
+        operation="consume",
+        object=group,
+        hint="start the consumer anew: it joins the group as it is now, or makes it",
+    )

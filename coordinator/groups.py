@@ -44,6 +44,12 @@ class GroupNotFound(CallError, LookupError):
     kind = "group_not_found"
 
 
+class GroupDeleted(CallError):
+    """The consumer group was deleted, or deleted and made again, since this member joined it."""
+
+    kind = "group_deleted"
+
+
 class GroupExists(CallError):
     """The lake has a consumer group of this name, with other settings."""
 

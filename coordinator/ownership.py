@@ -20,7 +20,7 @@ from .cell import QueueCell
 from .cell_codec import decode_cell
 from .cells import Cells, Stored
 from .commands import begin
-from .groups import ALL, GroupNotFound, GroupRecord
+from .groups import ALL, GroupDeleted, GroupNotFound, GroupRecord
 from .keeper import OwnershipLost, QueueKeeper, take
 from .keys import queue_key
 from .lease import BEATS_PER_LEASE
@@ -152,7 +152,7 @@ class Ownership:
         self._woken.set()
 
     async def round(self) -> Round:
-        """Look around once. Raises `LeaseLost` when the member has ended, `GroupNotFound`, and what the table raises."""
+        """Look around once. Raises `LeaseLost` when the member has ended, and what ``groups`` and the table raise."""
         self._round_s = self._clock.monotonic_s()
         if self._member.ended.is_set():
             for keeper in self._keepers.values():
@@ -206,7 +206,7 @@ class Ownership:
         self._leaving = True
         self.wake()
         alone = True
-        with suppress(GroupNotFound):
+        with suppress(GroupNotFound, GroupDeleted):
             record = await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
             alone = all(self._watch.is_dead(member) for member in record.members)
         known_s = self._clock.monotonic_s() + (0.0 if alone else self._lease_s / BEATS_PER_LEASE + _PAUSE_S)
