@@ -3,141 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import EllipsisType
-from typing import Any, Literal, TypeAlias
+from typing import TypeAlias
 
-from ..coordinator import Coordination, DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
-from ..log import InvalidArgument, Lake, Position, ReadOnlyError, TagFilter
+from ..coordinator import DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
+from ..log import InvalidArgument, Position, TagFilter
 from ..log.paths import check_topic_name
-from .broadcast import BroadcastConsumer
 from .membership import Subscription
-from .metrics import MemoryMetrics, Metrics
-from .pull import PullConsumer
-from .push import PushConsumer, PushOptions
-from .simple import SimpleConsumer, SimpleOptions
 
 Topics: TypeAlias = str | Mapping[str, str | None]
 """A topic, or several with the tags that are taken of each."""
-
-_DEFAULTS = PushOptions()
-_SIMPLE = SimpleOptions()
 Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
 """Of the only topic, or by topic."""
 
 _OPERATION = "subscribe"
-
-
-def push_consumer(
-    lake: Lake,
-    coordination: Callable[[], Coordination],
-    topics: Topics,
-    *,
-    group: str,
-    listener: Callable[..., Any],
-    delivery_order: DeliveryOrder | str | None = None,
-    filter: str | None = None,
-    start: Position = "earliest",
-    retry: RetryPolicy | None = None,
-    max_attempts: int | EllipsisType | None = ...,
-    dead_letter_policy: DeadLetterPolicy | str | None = None,
-    threads: int = _DEFAULTS.threads,
-    cache_messages: int = _DEFAULTS.cache_messages,
-    cache_bytes: int = _DEFAULTS.cache_bytes,
-    consume_timeout: timedelta = _DEFAULTS.consume_timeout,
-    on_expired: Literal["skip", "stop"] = "skip",
-    batch: Literal["group", "queue"] | None = None,
-    batch_messages: int = _DEFAULTS.batch_messages,
-    metrics: Metrics | None = None,
-) -> PushConsumer:
-    """A consumer that is not started yet; see `penstock.Lake.push_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
-    _check_writable(lake)
-    subscriptions = subscribed(topics, filter, start)
-    check_listener(listener, batch=batch is not None)
-    stated = settings_stated(
-        delivery_order=delivery_order, retry=retry, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy
-    )
-    options = PushOptions(
-        threads=threads,
-        cache_messages=cache_messages,
-        cache_bytes=cache_bytes,
-        consume_timeout=consume_timeout,
-        on_expired=on_expired,
-        batch=batch,
-        batch_messages=batch_messages,
-        metrics=metrics or MemoryMetrics(),
-    )
-    return PushConsumer(
-        lake,
-        coordination(),
-        group=group,
-        subscriptions=subscriptions,
-        listener=listener,
-        stated=stated,
-        options=options,
-    )
-
-
-def simple_consumer(
-    lake: Lake,
-    coordination: Callable[[], Coordination],
-    topics: Topics,
-    *,
-    group: str,
-    delivery_order: DeliveryOrder | str | None = None,
-    filter: str | None = None,
-    start: Position = "earliest",
-    max_attempts: int | EllipsisType | None = ...,
-    dead_letter_policy: DeadLetterPolicy | str | None = None,
-    receive_max: int = _SIMPLE.receive_max,
-    cache_messages: int = _SIMPLE.cache_messages,
-    cache_bytes: int = _SIMPLE.cache_bytes,
-    metrics: Metrics | None = None,
-) -> SimpleConsumer:
-    """A consumer that is not started yet; see `penstock.Lake.simple_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
-    _check_writable(lake)
-    subscriptions = subscribed(topics, filter, start)
-    stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
-    options = SimpleOptions(
-        receive_max=receive_max, cache_messages=cache_messages, cache_bytes=cache_bytes, metrics=metrics or MemoryMetrics()
-    )
-    return SimpleConsumer(lake, coordination(), group=group, subscriptions=subscriptions, stated=stated, options=options)
-
-
-def pull_consumer(
-    lake: Lake,
-    coordination: Callable[[], Coordination],
-    topics: Topics,
-    *,
-    group: str,
-    queues: Queues | None = None,
-    filter: str | None = None,
-    start: Position = "earliest",
-) -> PullConsumer:
-    """A consumer that is not started yet; see `penstock.Lake.pull_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
-    _check_writable(lake)
-    subscriptions = subscribed(topics, filter, start)
-    assigned = None if queues is None else assignment(queues, list(subscriptions))
-    return PullConsumer(lake, coordination(), group=group, subscriptions=subscriptions, stated={}, queues=assigned)
-
-
-def broadcast_consumer(
-    lake: Lake,
-    coordination: Callable[[], Coordination],
-    topics: Topics,
-    *,
-    group: str,
-    member: str,
-    listener: Callable[..., Any],
-    filter: str | None = None,
-    start: Position = "earliest",
-) -> BroadcastConsumer:
-    """A consumer that is not started yet; see `penstock.Lake.broadcast_consumer`. Raises `InvalidArgument`, `LimitExceeded` or `ReadOnlyError`."""
-    _check_writable(lake)
-    subscriptions = subscribed(topics, filter, start)
-    check_listener(listener, batch=False)
-    return BroadcastConsumer(lake, coordination(), group=group, member=member, subscriptions=subscriptions, listener=listener)
 
 
 def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
@@ -155,11 +36,6 @@ def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
         if not valid or not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in numbers):
             raise InvalidArgument("queues are whole numbers from 0", operation=_OPERATION, object=topic, observed=repr(numbers))
     return {topic: sorted(set(numbers)) for topic, numbers in by_topic.items()}
-
-
-def _check_writable(lake: Lake) -> None:
-    if lake.read_only:
-        raise ReadOnlyError("the lake was opened with read_only=True, and a consumer writes how far it is", operation=_OPERATION)
 
 
 def settings_stated(

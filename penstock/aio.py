@@ -16,10 +16,11 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import EllipsisType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from penstock.consumers import (
     BroadcastConsumer,
+    MemoryMetrics,
     Metrics,
     PullConsumer,
     PushConsumer,
@@ -27,7 +28,9 @@ from penstock.consumers import (
     SimpleConsumer,
     SimpleOptions,
 )
-from penstock.consumers.subscribe import Queues, Topics, broadcast_consumer, pull_consumer, push_consumer, simple_consumer
+from penstock.consumers.consumer import Consumer
+from penstock.consumers.membership import Subscription
+from penstock.consumers.subscribe import Queues, Topics, assignment, check_listener, settings_stated, subscribed
 from penstock.coordinator import (
     DeadLetterPolicy,
     DeliveryOrder,
@@ -46,6 +49,7 @@ from penstock.log import (
     Position,
     Producer,
     Reader,
+    ReadOnlyError,
     Runtime,
     TopicSettings,
     open_store,
@@ -71,22 +75,6 @@ _SIMPLE = SimpleOptions()
 log = logging.getLogger("penstock.maintenance")
 
 _MAINTAINING_ENDS_S = 5.0
-
-
-class Consumer(Protocol):
-    """What a lake knows of its consumers: it closes them before it closes itself."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether somebody closes it, or did."""
-        ...
-
-    @property
-    def done(self) -> bool:
-        """Whether it was closed, to the end."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 ConsumerT = TypeVar("ConsumerT", bound=Consumer)
@@ -205,19 +193,12 @@ class Lake(GroupLake):
         The arguments are those of `penstock.Lake.push_consumer`. A coroutine function runs on this loop, ``threads`` at once; an ordinary
         function in threads. Raises at once what is wrong with the call, and when it is awaited what topic or group do not fit.
         """
-        self._check_consuming()
-        consumer = push_consumer(
-            self,
-            lambda: self.coordination,
-            topic,
-            group=group,
-            listener=listener,
-            delivery_order=delivery_order,
-            filter=filter,
-            start=start,
-            retry=retry,
-            max_attempts=max_attempts,
-            dead_letter_policy=dead_letter_policy,
+        subscriptions = self._subscribed(topic, filter, start)
+        check_listener(listener, batch=batch is not None)
+        stated = settings_stated(
+            delivery_order=delivery_order, retry=retry, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy
+        )
+        options = PushOptions(
             threads=threads,
             cache_messages=cache_messages,
             cache_bytes=cache_bytes,
@@ -225,9 +206,19 @@ class Lake(GroupLake):
             on_expired=on_expired,
             batch=batch,
             batch_messages=batch_messages,
-            metrics=metrics,
+            metrics=metrics or MemoryMetrics(),
         )
-        return self._known(consumer)
+        return self._known(
+            PushConsumer(
+                self,
+                self.coordination,
+                group=group,
+                subscriptions=subscriptions,
+                listener=listener,
+                stated=stated,
+                options=options,
+            )
+        )
 
     def simple_consumer(
         self,
@@ -249,23 +240,13 @@ class Lake(GroupLake):
         The arguments are those of `penstock.Lake.simple_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
         or group do not fit.
         """
-        self._check_consuming()
+        subscriptions = self._subscribed(topic, filter, start)
+        stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
+        options = SimpleOptions(
+            receive_max=receive_max, cache_messages=cache_messages, cache_bytes=cache_bytes, metrics=metrics or MemoryMetrics()
+        )
         return self._known(
-            simple_consumer(
-                self,
-                lambda: self.coordination,
-                topic,
-                group=group,
-                delivery_order=delivery_order,
-                filter=filter,
-                start=start,
-                max_attempts=max_attempts,
-                dead_letter_policy=dead_letter_policy,
-                receive_max=receive_max,
-                cache_messages=cache_messages,
-                cache_bytes=cache_bytes,
-                metrics=metrics,
-            )
+            SimpleConsumer(self, self.coordination, group=group, subscriptions=subscriptions, stated=stated, options=options)
         )
 
     def pull_consumer(
@@ -282,9 +263,10 @@ class Lake(GroupLake):
         The arguments are those of `penstock.Lake.pull_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
         or group do not fit.
         """
-        self._check_consuming()
+        subscriptions = self._subscribed(topic, filter, start)
+        assigned = None if queues is None else assignment(queues, list(subscriptions))
         return self._known(
-            pull_consumer(self, lambda: self.coordination, topic, group=group, queues=queues, filter=filter, start=start)
+            PullConsumer(self, self.coordination, group=group, subscriptions=subscriptions, stated={}, queues=assigned)
         )
 
     def broadcast_consumer(
@@ -296,30 +278,37 @@ class Lake(GroupLake):
         listener: Callable[..., Any],
         filter: str | None = None,
         start: Position = "earliest",
+        consume_timeout: timedelta = _PUSH.consume_timeout,
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message, in every member: ``async with lake.broadcast_consumer(…) as consumer``, or await it.
 
         The arguments are those of `penstock.Lake.broadcast_consumer`. A coroutine function runs on this loop, an ordinary function in threads.
         Raises at once what is wrong with the call, and when it is awaited `TopicNotFound`.
         """
-        self._check_consuming()
+        subscriptions = self._subscribed(topic, filter, start)
+        check_listener(listener, batch=False)
         return self._known(
-            broadcast_consumer(
+            BroadcastConsumer(
                 self,
-                lambda: self.coordination,
-                topic,
+                self.coordination,
                 group=group,
                 member=member,
+                subscriptions=subscriptions,
                 listener=listener,
-                filter=filter,
-                start=start,
+                consume_timeout=consume_timeout,
             )
         )
 
-    def _check_consuming(self) -> None:
+    def _subscribed(self, topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
+        """What a consumer subscribes to. Raises when none may be opened, or none with these."""
         self._check_open()
         if self._closing_consumers is not None:
             raise ClosedError("the lake is being closed", object=self.url)
+        if self.read_only:
+            raise ReadOnlyError(
+                "the lake was opened with read_only=True, and a consumer writes how far it is", operation="subscribe"
+            )
+        return subscribed(topics, filter, start)
 
     def _known(self, consumer: ConsumerT) -> ConsumerT:
         self._consumers = [one for one in self._consumers if not one.done] + [consumer]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import EllipsisType, TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from penstock.consumers import BroadcastConsumer as AsyncBroadcastConsumer
 from penstock.consumers import Metrics, PushOptions, SimpleOptions
-from penstock.consumers import PushConsumer as AsyncPushConsumer
+from penstock.consumers.consumer import Consumer
 from penstock.consumers.subscribe import Queues, Topics
 from penstock.coordinator import (
     DeadLetterPolicy,
@@ -43,6 +42,8 @@ from .simple_end import SimpleConsumer
 
 _PUSH = PushOptions()
 _SIMPLE = SimpleOptions()
+
+ConsumerT = TypeVar("ConsumerT", bound=Consumer)
 
 
 def connect(
@@ -84,7 +85,7 @@ class Lake(GroupOperations):
         super().__init__(lake, Portal())
         self._lake = lake
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
-        self._consumers: weakref.WeakSet[AsyncPushConsumer | AsyncBroadcastConsumer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
 
     @property
@@ -214,7 +215,7 @@ class Lake(GroupOperations):
         Raises `InvalidArgument` for what is wrong with the call, and, showing both, when the group has other settings; `LimitExceeded`,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
-        core = self._portal.run(
+        core = self._joined(
             lambda: self._lake.push_consumer(
                 topic,
                 group=group,
@@ -235,7 +236,6 @@ class Lake(GroupOperations):
                 metrics=metrics,
             )
         )
-        self._consumers.add(core)
         return PushConsumer(core, self._portal)
 
     def simple_consumer(
@@ -265,7 +265,7 @@ class Lake(GroupOperations):
         showing both, when the group has other settings than stated; `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
         return SimpleConsumer(
-            self._portal.run(
+            self._joined(
                 lambda: self._lake.simple_consumer(
                     topic,
                     group=group,
@@ -304,7 +304,7 @@ class Lake(GroupOperations):
         themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         return PullConsumer(
-            self._portal.run(lambda: self._lake.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
+            self._joined(lambda: self._lake.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
             self._portal,
         )
 
@@ -317,21 +317,35 @@ class Lake(GroupOperations):
         listener: Callable[..., Any],
         filter: str | None = None,
         start: Position = "earliest",
+        consume_timeout: timedelta = _PUSH.consume_timeout,
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
         ``member`` is the name under which this process's progress is kept, saved each second and at closing: opened again, it goes on there, after
         a crash up to a second before. A name belongs to whoever opened it last; the former one ends with `FencedError`. The messages of a queue
-        are run one after the other, different queues side by side. A message whose listener fails or raises is logged, and not tried again.
+        are run one after the other, different queues side by side. A message whose listener fails, raises or runs longer than
+        ``consume_timeout`` is logged, and not tried again.
 
         ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for what is wrong with the call,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
-        core = self._portal.run(
-            lambda: self._lake.broadcast_consumer(topic, group=group, member=member, listener=listener, filter=filter, start=start)
+        core = self._joined(
+            lambda: self._lake.broadcast_consumer(
+                topic,
+                group=group,
+                member=member,
+                listener=listener,
+                filter=filter,
+                start=start,
+                consume_timeout=consume_timeout,
+            )
         )
-        self._consumers.add(core)
         return BroadcastConsumer(core, self._portal)
+
+    def _joined(self, open_consumer: Callable[[], Awaitable[ConsumerT]]) -> ConsumerT:
+        core = self._portal.run(open_consumer)
+        self._consumers.add(core)
+        return core
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 

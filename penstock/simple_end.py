@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
 
-from penstock.log import MessageView, PenstockError
-from penstock.log.portal import Portal
+from penstock.consumers import ConsumerStatistics
+from penstock.consumers import SimpleConsumer as AsyncSimpleConsumer
+from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
+from penstock.log import MessageView
 
-from .ends import close_after
-
-if TYPE_CHECKING:
-    from penstock.consumers import ConsumerStatistics
-    from penstock.consumers import SimpleConsumer as AsyncSimpleConsumer
-
-ReceiptT = TypeVar("ReceiptT", MessageView, str)
-
-_RECEIVE_MESSAGES = 32
-_INVISIBLE = timedelta(seconds=30)
-_AWAIT = timedelta(seconds=20)
+from .consumer_ends import ConsumerEnd
 
 
-class SimpleConsumer:
+class SimpleConsumer(ConsumerEnd[AsyncSimpleConsumer]):
     """A member of a consumer group that is given messages when it asks; see `penstock.Lake.simple_consumer`.
 
     Use it in a ``with`` block, or close it: that hands its queues over. What was received and not acknowledged stays invisible until its time
     is over, and can be acknowledged by its handle through another consumer of the group.
     """
-
-    def __init__(self, core: AsyncSimpleConsumer, portal: Portal) -> None:
-        self._core = core
-        self._portal = portal
-
-    @property
-    def group(self) -> str:
-        """The consumer group."""
-        return self._core.group
-
-    @property
-    def error(self) -> PenstockError | None:
-        """Why it ended by itself; None while it runs, and when it was closed."""
-        return self._core.error
 
     def statistics(self) -> ConsumerStatistics:
         """How the queues stand that it owns."""
@@ -49,9 +25,9 @@ class SimpleConsumer:
 
     def receive(
         self,
-        max_messages: int = _RECEIVE_MESSAGES,
-        invisible_duration: timedelta = _INVISIBLE,
-        await_duration: timedelta = _AWAIT,
+        max_messages: int = RECEIVE_MESSAGES_MAX,
+        invisible_duration: timedelta = INVISIBLE_DEFAULT,
+        await_duration: timedelta = AWAIT_DEFAULT,
     ) -> list[MessageView]:
         """At most ``max_messages`` messages, as soon as there are any; an empty list when there are none for ``await_duration``.
 
@@ -82,14 +58,3 @@ class SimpleConsumer:
         first only an extension is taken. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
         """
         return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration))
-
-    def close(self, timeout: timedelta | None = None) -> None:
-        """Hand the queues over and leave the group, waiting at most ``timeout`` for the table. Raises why it ended by itself."""
-        if not self._portal.stopped:
-            self._portal.run(lambda: self._core.close(timeout=timeout))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        close_after(self.close, error)
