@@ -129,7 +129,7 @@ class Blocked:
         lane.known_to = None
         self._lanes[lane.hash] = lane
         self._retained += len(lane.ready) + len(running)
-        lane.marker = marker
+        lane.marker, lane.delivered_to = marker, marker.limit if lane.batches or not running else marker.head
         if step is not None:
             self._set(lane, marker, step)
 
@@ -143,7 +143,7 @@ class Blocked:
                 self._forget(lane)
                 del self._lanes[lane.hash]
                 continue
-            lane.marker = marker
+            lane.marker, lane.delivered_to = marker, marker.limit
             if marker.tries.state is State.OUT:
                 continue
             self._take_back(lane, marker)
@@ -179,6 +179,7 @@ class Blocked:
         attempts = max(of_head.attempts, tries.attempts)
         grown = Tries(of_head.state, attempts, of_head.strikes, of_head.due_ms, of_head.company)
         self._set(lane, Marker(marker.head, max(marker.limit, message.offset + 1), grown), step)
+        lane.delivered_to = max(lane.delivered_to, message.offset + 1)
         step.behind.append(message.offset)
 
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
@@ -193,22 +194,23 @@ class Blocked:
             lane.batch_max = lane.batch_max if rest else 0
             self._move_head(lane, head, step, running=False)
         elif count:
-            self._move_head(lane, head, step, running=not ended)
+            self._move_head(lane, head, step, running=True)
 
     def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
         """Let a group wait until its head is due; what is below ``limit`` was delivered as often as the head."""
         assert lane.marker is not None, "a blocked group has a marker"
         attempts = max(tries.attempts, lane.marker.tries.attempts)
         waiting = Tries(State.WAITING, attempts, tries.strikes, tries.due_ms)
-        self._set(lane, Marker(lane.ready[0].offset, max(limit, lane.marker.limit), waiting), step)
+        lane.delivered_to = max(limit, lane.delivered_to)
+        self._set(lane, Marker(lane.ready[0].offset, lane.delivered_to, waiting), step)
 
     def park(self, lane: Lane, tries: Tries, step: Step) -> None:
         """Stop a group at its head."""
         head = lane.ready[0]
         self._forget(lane)
         lane.known_to = head.offset
-        limit = max(head.offset + 1, lane.marker.limit if lane.marker is not None else 0)
-        self._set(lane, Marker(head.offset, limit, Tries(State.PARKED, tries.attempts, tries.strikes)), step)
+        lane.delivered_to = max(head.offset + 1, lane.delivered_to)
+        self._set(lane, Marker(head.offset, lane.delivered_to, Tries(State.PARKED, tries.attempts, tries.strikes)), step)
         step.parked.append(head)
 
     def pass_over(self, lane: Lane, step: Step) -> None:
@@ -259,7 +261,8 @@ class Blocked:
         lane.known_from = messages[-1].offset + 1
         self._keep(lane, messages)
         out = Tries(State.OUT, attempts, marker.tries.strikes, due_ms)
-        self._set(lane, Marker(messages[0].offset, max(marker.limit, lane.known_from), out), step)
+        lane.delivered_to = max(marker.limit, lane.known_from)
+        self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
         return messages
 
     def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
@@ -270,7 +273,7 @@ class Blocked:
             self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
         self._has_out = True
-        lane.known_from = message.offset + 1
+        lane.known_from = lane.delivered_to = message.offset + 1
         self._keep(lane, [message])
         self._set(lane, Marker(lane.marker.head, lane.known_from, Tries(State.OUT, 1, 0, due_ms)), step)
         step.behind.append(message.offset)
@@ -320,6 +323,8 @@ class Blocked:
         messages, attempts = self._take_head(lane, most)
         lane.run = Run(lane, messages)
         limit = max(marker.limit, messages[-1].offset + 1)
+        if lane.batches:
+            lane.delivered_to = limit
         running = Tries(State.RUNNING, attempts, marker.tries.strikes, 0, company)
         self._set(lane, Marker(messages[0].offset, limit, running), step)
         step.runs.append(lane.run)
@@ -342,9 +347,10 @@ class Blocked:
         """Note that all of the group below ``head`` is done."""
         before = lane.marker
         assert before is not None, "a blocked group has a marker"
-        attempts = before.tries.attempts if head < before.limit else 0
+        limit = max(head, before.limit if running else lane.delivered_to)
+        attempts = before.tries.attempts if head < limit else 0
         tries = Tries(State.RUNNING, attempts, 0, 0, before.tries.company) if running else Tries(State.WAITING, attempts)
-        self._set(lane, Marker(head, max(head, before.limit), tries), step)
+        self._set(lane, Marker(head, limit, tries), step)
 
     def _set(self, lane: Lane, marker: Marker, step: Step) -> None:
         lane.marker = step.markers[lane.hash] = marker

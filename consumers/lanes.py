@@ -91,7 +91,19 @@ class Run:
 class Lane:
     """The messages of one message group that this owner has in memory, in order; and its marker while it is blocked."""
 
-    __slots__ = ("batch_max", "batches", "given", "group", "hash", "known_from", "known_to", "marker", "ready", "run")
+    __slots__ = (
+        "batch_max",
+        "batches",
+        "delivered_to",
+        "given",
+        "group",
+        "hash",
+        "known_from",
+        "known_to",
+        "marker",
+        "ready",
+        "run",
+    )
 
     def __init__(self, group: str | None, key: int = 0, *, batches: bool = False, marker: Marker | None = None) -> None:
         self.group = group
@@ -105,6 +117,8 @@ class Lane:
         """As it is to stand in the cell."""
         self.known_to = marker.head if marker is not None else None
         """With a marker: all the group's messages from its head up to here are in ``run`` and ``ready``; None: all there are."""
+        self.delivered_to = marker.limit if marker is not None else 0
+        """With a marker: the limit that it has if the run that is under way stops; what is behind its head was not begun."""
         self.known_from: int | None = None
         """With messages given out by handle: the offset behind them; from there on it is known what there is."""
         self.given: list[MessageView] = []

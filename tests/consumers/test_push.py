@@ -93,6 +93,17 @@ def test_a_listener_s_wait_holds_although_the_policy_would_retry_at_once(lake: p
 
 
 @pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
+def test_each_message_of_a_failing_group_counts_its_own_attempts(lake: penstock.Lake, order: str) -> None:
+    fill(lake, "aaaab")
+    heard = Heard(lambda message: FAILURE if message.message_group == "a" else SUCCESS)
+    with consuming(lake, heard, delivery_order=order, max_attempts=3):
+        until_settled(lake)
+    attempts = {body: [one.delivery_attempt for one in heard.begun if one.body == body] for body in (b"a0", b"a1", b"a2", b"a3")}
+    assert attempts == {body: [1, 2, 3] for body in attempts}
+    assert [one.properties["RECONSUME_TIMES"] for one in lake.reader("%DLQ%billing").messages()] == ["2"] * 4
+
+
+@pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
 def test_a_message_that_can_never_succeed_is_given_up_at_once(lake: penstock.Lake, order: str) -> None:
     fill(lake, "aab")
     heard = Heard(failing(b"a0", lambda: ConsumeResult.DEAD_LETTER, attempts=99))

@@ -132,6 +132,10 @@ class World:
             self.counts["again"] += 1
         if self.started[row.offset] > self._deliveries(row):
             self.wrong.append(f"{row.offset} is started {self.started[row.offset]} times, the cell says {self._deliveries(row)}")
+        if self.limits.batch_of is None and self.cell.epoch == 1 and self.started[row.offset] != self._deliveries(row):
+            self.wrong.append(
+                f"{row.offset} is started {self.started[row.offset]} times, nobody died, and it is told of another attempt"
+            )
         if row.offset in self.succeeded and row.offset in self.dead:
             self.wrong.append(f"{row.offset} is run after it was given up")
         if self.settings.delivery_order == "ORDERLY":
