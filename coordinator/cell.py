@@ -181,29 +181,7 @@ class QueueCell:
             tries={**self.tries, **tries},
         )
 
-    def failed(self, offset: int, *, due_ms: int) -> QueueCell:
-        """With a strike against a message in flight, which is run again when due."""
-        return self.with_tries(offset, _struck(self._in_flight(offset), due_ms))
-
-    def _in_flight(self, offset: int) -> Tries:
-        tries = Tries(State.RUNNING) if offset in self.granted else self.tries.get(offset)
-        if tries is None or tries.state is not State.RUNNING:
-            raise InternalError("only a message in flight can fail", observed=(offset, tries))
-        return tries
-
     # --- Blocked message groups -------------------------------------------------------------------------------------------------
-
-    def blocked(self, group: int, head: int, *, due_ms: int, behind: OffsetSet | None = None) -> QueueCell:
-        """With a strike against a message in flight, and its group blocked: those ``behind`` it that were granted with it are listed too."""
-        tries = _struck(self._in_flight(head), due_ms)
-        listed = (behind or OffsetSet()).with_range(head, head + 1)
-        return replace(
-            self,
-            granted=self.granted.without(listed),
-            settled=self.settled.with_all(listed),
-            tries=_without(self.tries, [head]),
-            markers=_with(self.markers, group, Marker(head, head + 1, tries)),
-        )
 
     def with_listed(self, offsets: OffsetSet) -> QueueCell:
         """With fresh messages of blocked groups passed over."""
@@ -229,18 +207,10 @@ class QueueCell:
             raise InternalError("no such message group is blocked", observed=group)
         return replace(self, markers=_with(self.markers, group, marker))
 
-    def unblocked(self, group: int) -> QueueCell:
-        """With a group that has caught up: none of its listed messages is left."""
-        return replace(self, markers=_without(self.markers, [group]))
-
     # --- Dead letters and resets ------------------------------------------------------------------------------------------------
 
-    def with_dead_letter(self, offset: int) -> QueueCell:
-        """With a message given up: it gets the next sequence, before anything is written for it."""
-        return self.with_dead_letters((offset,))
-
     def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
-        """The same for several, in this order."""
+        """With messages given up: they get the next sequences, in this order, before anything is written for them."""
         letters = DeadLetters(self.dead_letters.next_sequence + len(offsets), (*self.dead_letters.assigned, *offsets))
         return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=letters)
 
@@ -260,10 +230,6 @@ class QueueCell:
             settled=Settled(position),
             dead_letters=self.dead_letters,
         )
-
-
-def _struck(tries: Tries, due_ms: int) -> Tries:
-    return Tries(State.WAITING, tries.attempts, tries.strikes + 1, due_ms)
 
 
 def _suspected(tries: Tries, in_flight: int) -> Tries:

@@ -10,6 +10,7 @@ from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.commands import begin, caught_up
 from penstock.coordinator.keys import queue_key
+from penstock.coordinator.offsets import OffsetSet
 
 
 def change_cell(
@@ -38,3 +39,14 @@ def change_cell(
 def parked(head: int, *, attempts: int = 17) -> Marker:
     """The marker of a message group that gave up at this offset."""
     return Marker(head, head + 1, Tries(State.PARKED, attempts, attempts))
+
+
+def failed(cell: QueueCell, offset: int, *, due_ms: int = 0) -> QueueCell:
+    """With a message that failed once, and waits by itself."""
+    return cell.with_tries(offset, Tries(State.WAITING, 1, 1, due_ms))
+
+
+def blocked(cell: QueueCell, group: int, head: int, *, due_ms: int = 0, behind: OffsetSet | None = None) -> QueueCell:
+    """With a message that failed once, and its message group blocked by it: those ``behind`` it had been granted, too."""
+    listed = (behind or OffsetSet()).with_range(head, head + 1)
+    return cell.with_markers({group: Marker(head, head + 1, Tries(State.WAITING, 1, 1, due_ms))}, listed)

@@ -9,6 +9,7 @@ import pytest
 from penstock.consumers.standing import Ages, Standing, standing
 from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.offsets import OffsetSet
+from tests.cells import blocked, failed
 
 
 def test_a_fresh_queue_has_nothing_that_waits() -> None:
@@ -17,8 +18,8 @@ def test_a_fresh_queue_has_nothing_that_waits() -> None:
 
 def test_what_waits_is_blocked_and_is_parked() -> None:
     cell = QueueCell().with_granted(OffsetSet.of([(0, 10)]))
-    cell = cell.failed(3, due_ms=5)  # waits by itself
-    cell = cell.blocked(77, 4, due_ms=5).blocked(78, 5, due_ms=5)
+    cell = failed(cell, 3, due_ms=5)  # waits by itself
+    cell = blocked(blocked(cell, 77, 4, due_ms=5), 78, 5, due_ms=5)
     cell = cell.with_marker(78, _with_state(cell, 78, State.PARKED))
     cell = cell.with_tries(6, Tries(State.RUNNING))
     assert standing(cell) == Standing(waiting_messages=2, blocked_groups=1, parked_groups=1, first_unsettled=0)

@@ -14,6 +14,7 @@ from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
+from tests.cells import blocked, failed
 
 
 def offsets(*numbers: int) -> OffsetSet:
@@ -51,9 +52,10 @@ class CellMachine(RuleBasedStateMachine):
     def fail(self, data: st.DataObject, due_ms: int) -> None:
         offset = data.draw(st.sampled_from(sorted(self.in_flight())))
         before = self.tracked.get(offset, Tries(State.RUNNING))
-        self.cell = self.cell.failed(offset, due_ms=due_ms)
+        tries = Tries(State.WAITING, before.attempts, before.strikes + 1, due_ms)
+        self.cell = self.cell.with_tries(offset, tries)
         self.granted.discard(offset)
-        self.tracked[offset] = Tries(State.WAITING, before.attempts, before.strikes + 1, due_ms)
+        self.tracked[offset] = tries
 
     @precondition(lambda self: any(tries.state in (State.WAITING, State.SUSPECT) for tries in self.tracked.values()))
     @rule(data=st.data(), alone=st.booleans())
@@ -70,7 +72,7 @@ class CellMachine(RuleBasedStateMachine):
     def give_up(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from(sorted(self.in_flight())))
         self.letters.append((offset, self.cell.dead_letters.next_sequence))
-        self.cell = self.cell.with_dead_letter(offset)
+        self.cell = self.cell.with_dead_letters((offset,))
         self._end({offset})
 
     @precondition(lambda self: self.letters)
@@ -129,7 +131,7 @@ TestCell.settings = settings(max_examples=60, stateful_step_count=30, deadline=N
 
 def test_a_failure_blocks_its_group_and_the_floor_goes_on() -> None:
     cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 6)]))
-    cell = cell.blocked(77, 1, due_ms=500, behind=offsets(3)).with_settled(offsets(0, 2, 4, 5))
+    cell = blocked(cell, 77, 1, due_ms=500, behind=offsets(3)).with_settled(offsets(0, 2, 4, 5))
     assert cell.settled.floor == 6
     assert cell.markers == {77: Marker(1, 2, Tries(State.WAITING, 1, 1, 500))}
     cell = cell.with_granted(offsets(6)).with_listed(offsets(7)).with_settled(offsets(6))
@@ -139,7 +141,7 @@ def test_a_failure_blocks_its_group_and_the_floor_goes_on() -> None:
     dead = cell.taken_by("x")
     assert dead.markers[77] == Marker(1, 8, Tries(State.SUSPECT, 2, 1, 0, 1))
     assert decode_cell(encode_cell(dead), where="cell") == dead
-    assert dead.unblocked(77).markers == {}
+    assert dead.with_markers({77: None}, OffsetSet()).markers == {}
 
 
 def test_company_shrinks_death_by_death_until_it_is_alone_and_only_then_a_death_counts() -> None:
@@ -160,14 +162,8 @@ def test_1500_suspects_fit_into_a_few_bytes() -> None:
 
 
 def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
-    cell = (
-        QueueCell()
-        .taken_by("w")
-        .with_granted(OffsetSet.of([(0, 9)]))
-        .failed(3, due_ms=1)
-        .blocked(5, 4, due_ms=2)
-        .with_dead_letter(6)
-    )
+    cell = QueueCell().taken_by("w").with_granted(OffsetSet.of([(0, 9)]))
+    cell = blocked(failed(cell, 3, due_ms=1), 5, 4, due_ms=2).with_dead_letters((6,))
     cell = cell.reset_to(2, 1)
     assert (cell.settled, cell.granted, cell.tries, cell.markers) == (Settled(2), OffsetSet(), {}, {})
     assert (cell.epoch, cell.owner, cell.generation) == (1, "w", 1)
@@ -175,13 +171,11 @@ def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    cell = QueueCell().taken_by("w").with_granted(offsets(0, 1, 2)).with_settled(offsets(1)).failed(2, due_ms=0)
+    cell = failed(QueueCell().taken_by("w").with_granted(offsets(0, 1, 2)).with_settled(offsets(1)), 2)
     attempts: list[Callable[[], QueueCell]] = [
         lambda: cell.with_granted(offsets(0)),
         lambda: cell.with_granted(offsets(1)),
         lambda: cell.with_granted(offsets(2)),
-        lambda: cell.failed(1, due_ms=0),
-        lambda: cell.failed(2, due_ms=0),
         cell.released,
         lambda: cell.with_marker(9, Marker(0, 1, Tries(State.PARKED))),
     ]
@@ -193,7 +187,7 @@ def test_what_cannot_be_is_refused() -> None:
 def test_a_cell_of_a_later_version_or_damaged_is_named() -> None:
     with pytest.raises(NewerFormatError, match=r"later version of Penstock.*cell 5"):
         decode_cell(b"\x02rest", where="cell 5")
-    whole = encode_cell(QueueCell().taken_by("w").with_granted(offsets(1)).failed(1, due_ms=7))
+    whole = encode_cell(failed(QueueCell().taken_by("w").with_granted(offsets(1)), 1, due_ms=7))
     for size in range(1, len(whole)):
         with pytest.raises(DataDamaged):
             decode_cell(whole[:size], where="cell 5")

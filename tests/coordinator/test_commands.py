@@ -82,7 +82,7 @@ def test_a_cell_that_is_behind_is_reset_first_and_then_obeys() -> None:
     record = GroupRecord(settings=GroupSettings(), positions={"orders": Position((0, 5), (2, 2))})
     record = replace(record, commands=(command(RELEASE, 3, generation=1), command(SKIP, 3, number=2, generation=2)))
     old = replace(parked_at(3), generation=1)
-    cell = caught_up(old.with_dead_letter(2), record, "orders", 0)
+    cell = caught_up(old.with_dead_letters((2,)), record, "orders", 0)
     assert (cell.generation, cell.commands, cell.settled, cell.markers) == (2, 2, Settled(0), {})
     assert (cell.epoch, cell.owner) == (4, "w/1")
     assert cell.dead_letters.sequences() == [(2, 0)]

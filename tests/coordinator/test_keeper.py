@@ -134,7 +134,7 @@ def test_a_write_that_was_carried_out_below_an_acknowledgement_is_not_made_again
         keeper = await taken(table, "a")
         await keeper.change(lambda cell: cell.with_tries(10, Tries(State.OUT, due_ms=99)).with_granted(offsets((12, 14))))
         table.armed = True
-        cell = await keeper.change(lambda cell: cell.with_dead_letter(12))
+        cell = await keeper.change(lambda cell: cell.with_dead_letters((12,)))
         assert cell.dead_letters.assigned == (12,)
         assert cell.tries == {}
         assert cell == await stored(table)
