@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,6 +29,8 @@ STEADY_STORE = Network(
     very_slow=0.0,
 )
 STEADY_TABLE = Network(latency_ms=dict.fromkeys(("put", "get", "delete", "keys"), (5.0, 5.0)), very_slow=0.0, time_out_s=2.0)
+FAR_TABLE = replace(STEADY_TABLE, latency_ms=dict.fromkeys(STEADY_TABLE.latency_ms, (50.0, 50.0)))
+"""So that more goes with each write: a large cell takes this interpreter a while."""
 
 Behaviour = Callable[[SimProcess, MessageView], Awaitable[object]]
 
@@ -35,14 +38,16 @@ Behaviour = Callable[[SimProcess, MessageView], Awaitable[object]]
 class Stage:
     """One world. `play` a script on it."""
 
-    def __init__(self, plan: GroupPlan | None = None, *, queues: int = 1, machines: int = 1, **plot: Any) -> None:
+    def __init__(
+        self, plan: GroupPlan | None = None, *, queues: int = 1, machines: int = 1, table: Network | None = None, **plot: Any
+    ) -> None:
         self.world = Consuming(
             1,
             Plot(
                 groups={GROUP: plan or GroupPlan()}, queues=queues, machines=machines, tempers=CALM, offset_ms=0, drift=0.0, **plot
             ),
             store_network=STEADY_STORE,
-            table_network=STEADY_TABLE,
+            table_network=table or STEADY_TABLE,
         )
         self.machines = self.world.machines
         self._lake: Lake | None = None
@@ -81,10 +86,10 @@ class Stage:
         for text in texts:
             await self._sent(text.encode(), self._sending(text, group, queue))
 
-    async def send_together(self, *texts: str, group: str = "g") -> None:
-        """The same in few requests."""
-        await self.send(texts[0], group=group)
-        receipts = [(text.encode(), self._sending(text, group, None)) for text in texts[1:]]
+    async def send_together(self, *texts: str, group: str | None = "g") -> None:
+        """The same in few requests; None: each text is a message group of its own."""
+        await self.send(texts[0], group=group or texts[0])
+        receipts = [(text.encode(), self._sending(text, group or text, None)) for text in texts[1:]]
         for body, receipt in receipts:
             await self._sent(body, receipt)
 

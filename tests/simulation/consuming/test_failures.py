@@ -48,29 +48,6 @@ def test_a_message_that_kills_its_process_is_the_only_one_that_dies(order: Deliv
     assert [letter.body for letter in world.history.letters[GROUP]] == [b"poison"]
 
 
-def test_a_thousand_suspects_are_done_in_seconds() -> None:
-    """They were in flight when their process was killed; none of them is at fault, and they are not run one by one."""
-    stage = Stage(GroupPlan(threads=1500, cache_messages=4000, order=DeliveryOrder.CONCURRENT), machines=2)
-    hold = asyncio.Event()
-
-    async def behave(process: SimProcess, message: MessageView) -> ConsumeResult:
-        if process.name == "m0":
-            await hold.wait()
-        return SUCCESS
-
-    async def script() -> None:
-        await stage.send_together(*(f"{n}" for n in range(1040)))
-        stage.start(0)
-        await stage.until("in flight", lambda: stage.cell().in_flight >= 1000, within_s=30)
-        stage.start(1)
-        await asyncio.sleep(3)
-        stage.process(0).crash()
-        await stage.until("taken", lambda: stage.cell().epoch == 2, within_s=10)
-        assert await stage.until("done", lambda: stage.is_settled(1040), within_s=30) < 10
-
-    stage.play(script, behave=behave)
-
-
 @pytest.mark.parametrize("batch", ["group", "queue"])
 def test_a_batch_that_raises_without_saying_where_is_halved(batch: str) -> None:
     """Only the message at fault is given up, and nothing that was settled runs again."""

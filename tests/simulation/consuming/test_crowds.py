@@ -1,0 +1,77 @@
+"""Many at once: what fails, or was in flight at a death, by the thousand."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from penstock.consumers.limits import Limits
+from penstock.consumers.results import ConsumeResult, RetryAfter
+from penstock.coordinator.groups import DeliveryOrder
+from penstock.coordinator.limits import CELL_BYTES_MAX
+from penstock.log.messages import MessageView
+from tests.simulation.consuming.plot import GroupPlan
+from tests.simulation.consuming.stage import FAR_TABLE, SUCCESS, Stage
+from tests.simulation.process import SimProcess
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
+
+
+def test_fifteen_hundred_suspects_are_done_in_seconds() -> None:
+    """They were in flight when their process was killed; none of them is at fault, and they are not run one by one."""
+    stage = Stage(GroupPlan(threads=1600, cache_messages=4000, order=DeliveryOrder.CONCURRENT), machines=2)
+    hold = asyncio.Event()
+
+    async def behave(process: SimProcess, message: MessageView) -> ConsumeResult:
+        if process.name == "m0":
+            await hold.wait()
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send_together(*(f"{n}" for n in range(1500)))
+        stage.start(0)
+        await stage.until("in flight", lambda: stage.cell().in_flight == 1500, within_s=30)
+        stage.start(1)
+        await asyncio.sleep(3)
+        stage.process(0).crash()
+        await stage.until("taken", lambda: stage.cell().epoch == 2, within_s=10)
+        assert await stage.until("done", lambda: stage.is_settled(1500), within_s=30) < 10
+
+    stage.play(script, behave=behave)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", list(DeliveryOrder))
+def test_five_thousand_message_groups_fail_at_once(order: DeliveryOrder) -> None:
+    """Their cell does not grow beyond its bound, and nothing is dropped for that: what finds no room waits unsettled, and fetching pauses.
+    When the handler heals all are settled, and nobody has become a dead letter.
+    """
+    groups = 5_000
+    stage = Stage(GroupPlan(order=order, max_attempts=100, threads=500), table=FAR_TABLE)
+    broken = True
+
+    async def behave(_: SimProcess, message: MessageView) -> object:
+        again_ms = 4_000 + int(message.body)  # each at a time of its own, or the cell needs hardly any room for them
+        return RetryAfter(timedelta(milliseconds=again_ms)) if broken else SUCCESS
+
+    def failing() -> int:
+        cell = stage.cell()
+        return len(cell.markers) + len(set(cell.tries.values()))
+
+    async def script() -> None:
+        nonlocal broken
+        await stage.send_together(*(f"{n}" for n in range(groups)), group=None)
+        stage.start()
+        await stage.until("full of failures", lambda: failing() >= Limits().tracked)
+        for _ in range(30):
+            await asyncio.sleep(0.2)
+            assert failing() <= Limits().tracked * 5 // 4
+        assert not stage.started(groups - 1), "no room for it"
+        broken = False
+        await stage.until("done", lambda: stage.is_settled(groups))
+
+    world = stage.play(script, behave=behave)
+    assert world.witness.cell_bytes_max <= CELL_BYTES_MAX
+    assert world.history.letters["billing"] == []
