@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from ..coordinator.cell import QueueCell
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
 from ..log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
@@ -19,6 +20,7 @@ from .step import Letter
 log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
+_SKIPPED = "an operator skipped it"
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
 
@@ -48,6 +50,13 @@ class Burial:
         """Know of a message that the cell has given up, and that is to be read again."""
         self._known[offset] = (attempts, reason)
         self._woken.set()
+
+    def skip(self, before: QueueCell, after: QueueCell) -> None:
+        """Know of the heads of parked message groups that an operator gives up, in a write that is to come."""
+        given_up = set(after.dead_letters.assigned) - set(before.dead_letters.assigned)
+        for marker in before.markers.values():
+            if marker.head in given_up:
+                self._known[marker.head] = (marker.tries.attempts, _SKIPPED)
 
     def wake(self) -> None:
         """Look whether the cell has assigned something."""

@@ -251,13 +251,13 @@ class QueueLife(Generic[ScheduleT]):
     # --- Orders of operators
 
     async def _obey(self) -> None:
-        record = self._record
+        record, before = self._record, self.keeper.cell
         if self.topic not in record.positions:
             raise ReopenError("the consumer group was deleted", operation="consume", object=self._around.group)
-        before = self.keeper.cell
-        if caught_up(before, record, self.topic, self.queue) is before:
+        if (after := caught_up(before, record, self.topic, self.queue)) is before:
             self._obeyed = record
             return
+        self._burial.skip(before, after)
         cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
         self._obeyed = record
         if cell.generation != before.generation:
