@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,34 +21,38 @@ class Plan:
     """To be given back: no new grants, what runs ends, then released."""
 
 
-def share(queues: int, members: int) -> int:
-    """How many each aims at."""
-    return -(-queues // members)
+def shares(members: Sequence[str], queues: int) -> dict[str, int]:
+    """How many of the queues each aims at; no two differ by more than one.
+
+    The first ones, which are the oldest members, have the one more. So who joins or leaves moves no queue between two that stay.
+    """
+    each, more = divmod(queues, len(members))
+    return {member: each + (place < more) for place, member in enumerate(members)}
 
 
-def plan(me: str, alive: Iterable[str], owners: Mapping[Queue, str]) -> Plan:
+def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Plan:
     """``owners`` has every queue that the members share, with its owner, or an empty string when it is free: whose owner is dead is.
 
-    Every member aims at its `share`. It takes free queues up to that, those first that a hash of it and them prefers, so that members
-    which start together do not all reach for the same; and it drains what it has beyond that, those first that it likes least.
+    Every member aims at its part of `shares`. It takes free queues up to that, those first that a hash of it and them prefers, so that
+    members which start together do not all reach for the same; and it drains what it has beyond that, those first that it likes least.
     """
     mine = [queue for queue, owner in owners.items() if owner == me]
     free = [queue for queue, owner in owners.items() if not owner]
-    aim = share(len(owners), len({*alive, me}))
+    aim = shares(members, len(owners))[me]
     liked = sorted(mine, key=lambda queue: _liking(me, queue), reverse=True)
     wanted = sorted(free, key=lambda queue: _liking(me, queue), reverse=True)
     return Plan(tuple(wanted[: max(0, aim - len(mine))]), tuple(liked[aim:]))
 
 
-def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[tuple[frozenset[str], list[Queue]]]:
+def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[tuple[tuple[str, ...], list[Queue]]]:
     """Who shares which queues, when ``topics`` says what each member consumes and ``queues`` how many each topic has.
 
-    Topics with the same members are shared as one. So members that do not all consume the same (a new version of a service subscribes to one
-    topic more) still come to own every queue: each of these shares is evened out by itself.
+    Topics with the same members, which keep their order, are shared as one. So members that do not all consume the same (a new version of a
+    service subscribes to one topic more) still come to own every queue: each of these shares is evened out by itself.
     """
-    found: dict[frozenset[str], list[Queue]] = {}
+    found: dict[tuple[str, ...], list[Queue]] = {}
     for topic, count in queues.items():
-        members = frozenset(member for member, consumed in topics.items() if topic in consumed)
+        members = tuple(member for member, consumed in topics.items() if topic in consumed)
         found.setdefault(members, []).extend((topic, queue) for queue in range(count))
     return list(found.items())
 

@@ -15,7 +15,7 @@ import xxhash
 from ..log.backoff import Backoff
 from ..log.errors import RetryError, UnknownOutcome
 from ..log.runtime import Runtime
-from .balance import Queue, plan, share, sharing
+from .balance import Queue, plan, shares, sharing
 from .cell import QueueCell
 from .cell_codec import decode_cell
 from .cells import Cells, Stored
@@ -171,8 +171,7 @@ class Ownership:
         others = [member for member in record.members if member != self._member.id]
         over = await self._find_over(others)
         self._watched = frozenset(other for other in self._closely(others) if other not in over)
-        topics = {member: self._topics_of(member) for member in others if member not in over}
-        topics[self._member.id] = tuple(self._queues)
+        topics = {member: self._topics_of(member) for member in record.members if member not in over}
         await self._settle_doubts(record)
         drain = await self._even_out(topics, record)
         if over:
@@ -255,12 +254,14 @@ class Ownership:
 
     def _closely(self, others: Sequence[str]) -> Sequence[str]:
         """Whom to watch closely: everybody while we have room for their queues, else our neighbours on a ring."""
-        if self._below_share or len(others) <= _WATCHED:
+        if self._below_share or not self._keepers or len(others) <= _WATCHED:
             return others
         me = _place(self._member.id)
         return sorted(others, key=lambda other: (_place(other) - me) % 2**64)[:_WATCHED]
 
     def _topics_of(self, member: str) -> tuple[str, ...]:
+        if member == self._member.id:
+            return tuple(self._queues)
         listed = self._watch.listed(member)
         return listed.topics if listed is not None and ALL not in listed.topics else tuple(self._queues)
 
@@ -271,17 +272,18 @@ class Ownership:
         if topics != self._members:
             self._members = topics
             self._scan_soon(self._round_s)
-        shares = sharing(topics, self._queues)
-        lacking = [(members, queues) for members, queues in shares if self._count_mine(queues) < share(len(queues), len(members))]
+        shared = sharing(topics, self._queues)
+        me = self._member.id
+        lacking = [(members, queues) for members, queues in shared if self._count_mine(queues) < shares(members, len(queues))[me]]
         self._below_share = bool(lacking)
         found = await self._scan([queue for _, queues in lacking for queue in queues]) if lacking else {}
         drain: list[Queue] = []
         wanted: list[Queue] = []
-        for members, queues in shares:
-            mine = dict.fromkeys((queue for queue in queues if queue in self._keepers), self._member.id)
+        for members, queues in shared:
+            mine = dict.fromkeys((queue for queue in queues if queue in self._keepers), me)
             # What was not read is not known to be free.
             owners = {queue: self._owners.get(queue, "") if queue in found else "?" for queue in queues} | mine
-            decided = plan(self._member.id, members, owners)
+            decided = plan(me, members, owners)
             drain += decided.drain
             wanted += decided.take
         failed = await self._take_all(wanted, found, record)
@@ -365,16 +367,16 @@ class Ownership:
             self._untold[queue] = keeper
 
     def _expect(
-        self, lacking: Sequence[tuple[frozenset[str], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]
+        self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]
     ) -> None:
         """After reading cells of others, tell which of them somebody is about to release."""
         contested = set(failed)
         for members, queues in lacking:
-            aim = share(len(queues), len(members))
-            if self._count_mine(queues) < aim:
+            aims = shares(members, len(queues))
+            if self._count_mine(queues) < aims[self._member.id]:
                 owners = {queue: self._owners[queue] for queue in queues if queue in self._owners and queue not in self._keepers}
                 counts = Counter(owners.values())
-                contested |= {queue for queue, owner in owners.items() if owner not in topics or counts[owner] > aim}
+                contested |= {queue for queue, owner in owners.items() if owner not in topics or counts[owner] > aims.get(owner, 0)}
         if contested != self._contested:
             self._contested, self._contested_since_s = frozenset(contested), self._round_s
         pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S

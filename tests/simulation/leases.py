@@ -117,14 +117,15 @@ class Fleet:
         return self.now_s - began_s
 
     def is_even(self) -> bool:
-        """Whether every queue is owned by a member that lives, and none has more than its share (when all consume the same)."""
+        """Whether every queue is owned by a member that lives, and nobody has two more than another (when all consume the same)."""
         living = [machine.alive() for machine in self.machines if machine.restarts]
         alive = [consumer.member.id for consumer in living if consumer is not None and consumer.member is not None]
         if len(alive) < len(living) or any(self.ledger.is_over(member) for member in alive):
             return False
         owners = self.owners()
-        shares = Counter(owners.values())
-        return set(owners.values()) <= set(alive) and max(shares.values()) <= -(-len(owners) // len(alive))
+        owned = Counter(owners.values())
+        counts = [owned[member] for member in alive]
+        return sum(counts) == len(owners) and max(counts) - min(counts) <= 1
 
     def end_faults(self) -> None:
         self.table.plan = None
