@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _UNITS_BYTES = {
     "": 1,
     "b": 1,
@@ -23,7 +23,7 @@ _UNITS_BYTES = {
 
 
 class Duration(click.ParamType[timedelta]):
-    """``3d``, ``12h``, ``1h30m``, ``45s``."""
+    """``3d``, ``12h``, ``1h30m``, ``45s``, ``500ms``."""
 
     name = "duration"
 
@@ -32,7 +32,7 @@ class Duration(click.ParamType[timedelta]):
             return value
         duration = parse_duration(str(value))
         if duration is None:
-            self.fail(f"{value!r} is no duration; write 3d, 12h, 1h30m or 45s.", param, ctx)
+            self.fail(f"{value!r} is no duration; write 3d, 12h, 1h30m, 45s or 500ms.", param, ctx)
         return duration
 
 
@@ -84,9 +84,9 @@ class Position(click.ParamType["int | datetime | str"]):
 
 def parse_duration(text: str) -> timedelta | None:
     """The duration that a text says, or None."""
-    if not re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", text):
+    if not re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", text):
         return None
     try:
-        return timedelta(seconds=sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(r"([\d.]+)([smhdw])", text)))
+        return timedelta(seconds=sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(r"([\d.]+)(ms|[smhdw])", text)))
     except OverflowError:
         return None

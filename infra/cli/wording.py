@@ -21,6 +21,8 @@ SHELL = {
     "None keeps for ever": "forever keeps them",
     "create it with lake.create_group or `penstock group create`, or start a consumer, which makes it": "`penstock group create` creates "
     "it, as does its first consumer; `penstock group list` names those that are there",
+    "Make it with penstock.coordinator.create_table(url), or check": "`penstock infra table create` makes it; else check",
+    "make one with penstock.coordinator.create_table(url)": "make one with `penstock infra table create`",
     "stop them first, or force it": "stop them first, or give --force",
     "reset all queues, or start a consumer first": "leave --queue out, or start a consumer first",
 }

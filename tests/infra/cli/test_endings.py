@@ -103,11 +103,9 @@ def test_an_answer_of_no_is_told_as_it_was_asked_for(penstock: Penstock) -> None
 
 
 def test_hints_speak_the_words_of_the_command_line() -> None:
-    library = "".join(
-        file.read_text() for part in ("log", "coordinator", "penstock") for file in sorted((ROOT / part).glob("*.py"))
-    )
-    stores = (ROOT / "log" / "stores" / "open.py").read_text()
-    assert not [said for said in SHELL if said not in library + stores]
+    files = [file for part in ("log", "coordinator", "consumers") for file in (ROOT / part).rglob("*.py")]
+    library = "".join(file.read_text() for file in [*files, *(ROOT / "penstock").glob("*.py")])
+    assert not [said for said in SHELL if said not in library]
     assert {field.name for field in fields(TopicLimits)} == set(LIMITS)
     for setting in LIMITS:
         option = f"--{setting.replace('_', '-')}"

@@ -140,6 +140,8 @@ def test_wrong_calls_are_told(orders: Penstock, args: list[str], message: str) -
 def test_values() -> None:
     assert parse_duration("1h30m") == timedelta(minutes=90)
     assert parse_duration("1.5d") == timedelta(hours=36)
+    assert parse_duration("500ms") == timedelta(milliseconds=500)
+    assert parse_duration("1m30s250ms") == timedelta(seconds=90.25)
     assert parse_duration("3") is parse_duration("-3d") is parse_duration("9999999999d") is None
     assert Position().convert("2026-01-31T12:00+00:00", None, None) == datetime(2026, 1, 31, 12, tzinfo=UTC)
     naive = Position().convert("2026-01-31T12:00", None, None)
