@@ -179,14 +179,9 @@ class QueueLife(Generic[ScheduleT]):
         if self._look_pause_s(self._clock.wall_ms()) is not None:
             look_s = max(0.0, self._look_s - self._clock.monotonic_s())
             timeout_s = look_s if timeout_s is None else min(timeout_s, look_s)
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
-        if self._around.worker.quiet:
-            waiting.append(asyncio.ensure_future(self._around.worker.wait_unquiet()))
-        try:
-            await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._woken.wait()
 
     # --- Messages that are handed out by receipt handle
 

@@ -85,7 +85,7 @@ class Watch:
         now_s = self._clock.monotonic_s()
         self._forget(now_s)
         members: dict[str, list[str]] = {}
-        for owner in owners:
+        for owner in sorted(owners):  # always in the same order, so that a simulated run can be played again
             members.setdefault(worker_of(owner), []).append(owner)
         await asyncio.gather(*(self._look_at(worker, asked) for worker, asked in members.items()))
 

@@ -35,7 +35,7 @@ class Worker:
         """Who runs alone, and who waits to; first come, first served."""
         self._moved = asyncio.Event()
         self.quiet_listeners: list[Callable[[], None]] = []
-        """Called when somebody wants to run alone: whoever has messages granted and not begun takes them back."""
+        """Called when somebody wants to run alone, so that whoever has messages granted and not begun takes them back; and when that is over."""
         self._closed = False
 
     @property
@@ -104,10 +104,6 @@ class Worker:
         """Whether somebody runs alone or waits to: nobody else may grant anything."""
         return bool(self._alone)
 
-    async def wait_unquiet(self) -> None:
-        """Wait until everybody may grant again."""
-        await self._until(lambda: not self._alone)
-
     @asynccontextmanager
     async def alone(self, member: Member, *, patience_s: float | None = None) -> AsyncIterator[bool]:
         """Keep all others from starting anything, and wait until nothing is in flight in this process.
@@ -117,8 +113,7 @@ class Worker:
         """
         mine = object()  # queues of one member run alone too, one after the other
         self._alone.append(mine)
-        for tell in list(self.quiet_listeners):
-            tell()
+        self._tell_quiet()
         ended = asyncio.ensure_future(member.ended.wait())
         ended.add_done_callback(lambda _: self._moved.set())
         try:
@@ -130,6 +125,11 @@ class Worker:
             ended.cancel()
             self._alone.remove(mine)
             self._moved.set()
+            self._tell_quiet()
+
+    def _tell_quiet(self) -> None:
+        for tell in list(self.quiet_listeners):
+            tell()
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition():

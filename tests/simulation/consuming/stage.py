@@ -78,18 +78,21 @@ class Stage:
 
     async def send(self, *texts: str, group: str = "g", queue: int | None = None) -> None:
         """Have messages stored, in this order."""
+        await self._open()
+        for text in texts:
+            await self._sent(text.encode(), self._sending(text, group, queue))
+
+    async def _open(self) -> None:
         if self._producer is None:
             self._process = self.world.kernel.process("sender")
             self._lake = self.world.lake(self._process)
             options = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=60))
             self._producer = await self._process.run(self._lake.producer(TOPIC, options=options))
-        for text in texts:
-            await self._sent(text.encode(), self._sending(text, group, queue))
 
-    async def send_together(self, *texts: str, group: str | None = "g") -> None:
+    async def send_together(self, *texts: str, group: str | None = "g", queue: int | None = None) -> None:
         """The same in few requests; None: each text is a message group of its own."""
-        await self.send(texts[0], group=group or texts[0])
-        receipts = [(text.encode(), self._sending(text, group or text, None)) for text in texts[1:]]
+        await self._open()
+        receipts = [(text.encode(), self._sending(text, group or text, queue)) for text in texts]
         for body, receipt in receipts:
             await self._sent(body, receipt)
 

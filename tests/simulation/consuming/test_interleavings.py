@@ -142,3 +142,43 @@ def test_a_group_that_went_on_is_read_on() -> None:
         await stage.until("done", lambda: stage.is_settled(31), within_s=30)
 
     stage.play(script, behave=behave)
+
+
+def test_a_queue_goes_on_although_another_one_s_solo_began_and_ended_within_one_write_of_it() -> None:
+    """What it holds back for the sake of a suspect that runs alone it starts when that has ended, whatever it was doing meanwhile."""
+    stage = Stage(GroupPlan(batch="queue", batch_messages=4), queues=2)
+
+    async def behave(process: SimProcess, message: MessageView) -> ConsumeResult:
+        if message.body == b"suspect" and stage.started(0) == 1:
+            process.crash()
+            await process.halt()
+        if message.body == b"slow" and stage.started(0, queue=1) == 1:
+            await asyncio.sleep(2)
+            raise ValueError("somewhere")
+        return SUCCESS
+
+    async def script() -> None:
+        await stage.send("suspect", queue=0)
+        stage.start()
+        first = await _process_after(stage, None)
+        await _process_after(stage, first)
+        take = stage.hold(0, "put", "queues/billing/orders/0")
+        await take.reached()
+        await stage.send_together("slow", "b", "c", "d", group=None, queue=1)
+        await stage.until("the batch runs", lambda: stage.started(0, queue=1) == 1)
+        write = stage.hold(0, "put", "queues/billing/orders/1")
+        take.release()
+        await write.reached()
+        worker = stage.machine().consumers[GROUP]._membership._coordination.worker
+        assert worker.quiet, "the suspect waits for the batch to end"
+        await stage.until("the suspect is done", lambda: stage.is_settled(1) and not worker.quiet)
+        write.release()
+        await stage.until("done", lambda: stage.is_settled(4, queue=1), within_s=10)
+
+    stage.play(script, behave=behave)
+
+
+async def _process_after(stage: Stage, before: SimProcess | None) -> SimProcess:
+    """The process that runs on the machine next."""
+    await stage.until("started", lambda: stage.machine().process not in (before, None))
+    return stage.process()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +13,7 @@ from tests.figures import FIGURES
 from tests.simulation.campaign import Run, met
 from tests.simulation.consuming.campaign import MUST_HAPPEN, exhaustive, never_happened, play, sweep, table
 from tests.simulation.consuming.scenarios import SCENARIOS
+from tests.tree import ROOT
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -48,6 +52,23 @@ def test_the_sweep_met_everything_it_is_for(runs: list[Run], record_property: Ca
 
 def test_a_seed_is_the_same_run_again() -> None:
     assert play("orderly", 6).digest == play("orderly", 6).digest
+
+
+def test_a_seed_is_the_same_run_in_another_interpreter() -> None:
+    """Sets of names are in another order there."""
+    code = "from tests.simulation.consuming.campaign import play; print(play('neighbours', 35).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    }
+    assert len(digests) == 1
 
 
 def test_worlds_without_faults_are_quiet() -> None:
