@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..coordinator.cell import QueueCell, State
-from ..coordinator.groups import GroupRecord
+from ..coordinator.groups import DeliveryOrder, GroupRecord
 from ..coordinator.handing import Expiry, expired, returned, without_caught_up
 from ..coordinator.handles import ReceiptHandle, ReceiptRefused
+from ..coordinator.in_hand import InHand
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.limits import CELL_BYTES_MAX
 from ..log.errors import PenstockError, RetryError
@@ -40,6 +41,7 @@ _LOOK_S = 5.0
 class SimpleSurroundings(Surroundings):
     """What all queues of one SimpleConsumer share."""
 
+    in_hand: InHand
     arrived: Callable[[], None]
     """Tell that there is something to be received."""
     is_awaited: Callable[[], bool]
@@ -170,6 +172,7 @@ class QueueHander(QueueLife[Ready]):
 
     def give_back(self, messages: Sequence[MessageView]) -> None:
         """Make messages visible again that were handed out to nobody."""
+        self._around.in_hand.end(message.receipt_handle for message in messages)
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
             nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -223,14 +226,22 @@ class QueueHander(QueueLife[Ready]):
 
     async def _write(self, asked: Sequence[_Asked], settling: Sequence[_Settling]) -> None:
         schedule, now_ms = self.schedule, self._clock.wall_ms()
-        step, given = schedule.plan(now_ms, self._wants(asked, now_ms))
+        wants = self._wants(asked, now_ms)
+        step, given = schedule.plan(now_ms, wants)
+        for want, messages in zip(wants, given, strict=True):
+            self._around.in_hand.begin(self._together(messages), want.due_ms)
         due_ms = schedule.next_expiry_ms()
         change = _Change(settling, partial(expired, now_ms=now_ms, settings=self._record.settings), self._caught_up(settling))
         settles = (due_ms is not None and due_ms <= now_ms) or await self._would_do(settling)
-        too_large, unwritten = await asyncio.gather(
-            self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
-        )
+        try:
+            too_large, unwritten = await asyncio.gather(
+                self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
+            )
+        except BaseException:
+            self._not_given(given)
+            raise
         if unwritten is not None:
+            self._not_given(given)
             log.warning("group %s, %s queue %d: %s", *self._where, unwritten)
             self._full_bytes = min(self._full_bytes, self.keeper.size_bytes)
             self.schedule = schedule = self._new_schedule(self.keeper.cell)
@@ -246,6 +257,19 @@ class QueueHander(QueueLife[Ready]):
             for settled in settling:
                 settled.resolve()
         schedule.adopt(self.keeper.cell)
+
+    def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
+        """Their receipt handles; in one list those of messages that become visible together."""
+        if self._record.settings.delivery_order is not DeliveryOrder.ORDERLY:
+            return [[message.receipt_handle] for message in messages]
+        lanes: dict[str | None, list[str]] = {}
+        for message in messages:
+            lanes.setdefault(message.message_group, []).append(message.receipt_handle)
+        return list(lanes.values())
+
+    def _not_given(self, given: Sequence[Sequence[MessageView]]) -> None:
+        for messages in given:
+            self._around.in_hand.end(message.receipt_handle for message in messages)
 
     async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
         """Write a change; or why there was no room for it."""

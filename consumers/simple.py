@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
 from ..coordinator.handing import acknowledged, changed_visibility
-from ..coordinator.handles import ForeignReceipt, ReceiptHandle
+from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
 from ..coordinator.keeper import Change, OwnershipLost
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
@@ -87,6 +87,7 @@ class SimpleConsumer(GroupMember):
         self._clock = lake.runtime.clock
         self._options = options or SimpleOptions()
         self._worker = coordination.worker
+        self._in_hand = coordination.in_hand
         self._receipts = Receipts(coordination.cells, lake.runtime)
         self._owner = QueueOwner(
             QueueHander,
@@ -125,6 +126,7 @@ class SimpleConsumer(GroupMember):
             member=self._membership.member,
             room=self._owner.room,
             freed=self._owner.freed,
+            in_hand=self._in_hand,
             limits=Limits(retained=max(Limits().retained, self._options.cache_messages)),
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
@@ -211,7 +213,10 @@ class SimpleConsumer(GroupMember):
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
-        await self._settle([(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
+        ends = await self._settle([(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
+        settled = zip(receipts, ends, strict=True)
+        self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
+        _raise_first(ends)
 
     async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
         """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
@@ -223,7 +228,9 @@ class SimpleConsumer(GroupMember):
         _check_duration("the invisible duration", duration, timedelta(0), INVISIBLE_MAX, "change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
-        await self._settle([(handle, partial(changed_visibility, handle=handle, due_ms=now_ms + _ms(duration), now_ms=now_ms))])
+        due_ms = now_ms + _ms(duration)
+        _raise_first(await self._settle([(handle, partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
+        self._in_hand.change(_text(receipt), due_ms)
         return receipt
 
     def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
@@ -235,7 +242,7 @@ class SimpleConsumer(GroupMember):
                 expected="a message from receive()",
                 observed="one from elsewhere",
             )
-        handle = ReceiptHandle.decode(receipt.receipt_handle if isinstance(receipt, MessageView) else receipt)
+        handle = ReceiptHandle.decode(_text(receipt))
         if handle.group != self.group:
             raise ForeignReceipt(
                 "the receipt handle is of another consumer group",
@@ -246,8 +253,8 @@ class SimpleConsumer(GroupMember):
             )
         return handle
 
-    async def _settle(self, changes: Sequence[tuple[ReceiptHandle, Change]]) -> None:
-        """Through the queues' owners where they are here, else beside them. Raises the first error, when all are through."""
+    async def _settle(self, changes: Sequence[tuple[ReceiptHandle, Change]]) -> list[BaseException | None]:
+        """Through the queues' owners where they are here, else beside them. Of each what went wrong."""
         queues = self._owner.queues
         asked = [
             hander.settle(handle, change) if (hander := queues.get((handle.topic, handle.queue))) is not None else None
@@ -260,9 +267,7 @@ class SimpleConsumer(GroupMember):
             else one
             for (handle, change), one in zip(changes, asked, strict=True)
         ]
-        for error in await asyncio.gather(*done, return_exceptions=True):
-            if error is not None:
-                raise error
+        return await asyncio.gather(*done, return_exceptions=True)
 
     # --- Checks -----------------------------------------------------------------------------------------------------------------
 
@@ -295,6 +300,16 @@ def _check_duration(what: str, value: object, least: timedelta, most: timedelta,
             expected=f"a timedelta from {least.total_seconds():g} s to {most.total_seconds() / 3600:g} h",
             observed=f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value),
         )
+
+
+def _text(receipt: MessageView | str) -> str:
+    return receipt.receipt_handle if isinstance(receipt, MessageView) else receipt
+
+
+def _raise_first(ends: Sequence[BaseException | None]) -> None:
+    for error in ends:
+        if error is not None:
+            raise error
 
 
 def _ms(duration: timedelta) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..log.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
 from .cells import Cells
+from .in_hand import InHand
 from .lake_cell import LakeCell
 from .lease import LEASE_ON_STORE_S, LEASE_S
 from .records import Groups
@@ -33,6 +34,7 @@ class Coordination:
         self._lake = LakeCell(self.cells, runtime, lake)
         self.groups = Groups(self.cells, runtime, self._lake)
         self.worker = Worker(self.cells, runtime, lease_s=lease_s, label=label)
+        self.in_hand = InHand(self.worker, runtime.clock)
         self.watch = Watch(self.cells, runtime)
 
     async def claim(self) -> None:

@@ -1,12 +1,14 @@
-"""SimpleConsumers in virtual time: processes with a lake each, over one simulated store and one simulated table."""
+"""SimpleConsumers, and push consumers beside them, in virtual time: processes with a lake each, over one simulated store and one simulated table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from penstock.consumers.membership import Subscription
+from penstock.consumers.push import PushConsumer, PushOptions
+from penstock.consumers.results import ConsumeResult
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cell_codec import decode_cell
@@ -154,3 +156,34 @@ def bodies(messages: Sequence[MessageView]) -> list[str]:
 
 def attempts(messages: Sequence[MessageView]) -> Mapping[str, int]:
     return {message.body.decode(): message.delivery_attempt for message in messages}
+
+
+async def succeed(message: MessageView) -> ConsumeResult:
+    return ConsumeResult.SUCCESS
+
+
+async def push(
+    member: Member,
+    *,
+    group: str = "audit",
+    delivery_order: str = "ORDERLY",
+    answer: Callable[[MessageView], Awaitable[ConsumeResult]] = succeed,
+) -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
+    """A push consumer, and what its listener was given, and when."""
+    heard: list[tuple[float, MessageView]] = []
+
+    async def listen(message: MessageView) -> ConsumeResult:
+        heard.append((member.scene.now_s, message))
+        return await answer(message)
+
+    consumer = PushConsumer(
+        member.lake,
+        member.coordination,
+        group=group,
+        subscriptions={"orders": Subscription()},
+        listener=listen,
+        stated={"delivery_order": delivery_order},
+        options=PushOptions(),
+    )
+    await member.run(consumer.start())
+    return consumer, heard

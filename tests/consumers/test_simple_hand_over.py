@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 
-from penstock.consumers.membership import Subscription
-from penstock.consumers.push import PushConsumer, PushOptions
 from penstock.consumers.results import ConsumeResult
 from penstock.coordinator.cell import State
 from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView
-from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies
+from tests.consumers.receiving import NOW, TEN, Member, Scene, attempts, bodies, push
 from tests.simulation.faults import Call, Fault
 
 ORDERS = ["ORDERLY", "CONCURRENT"]
 HOUR = timedelta(hours=1)
 SOON = timedelta(seconds=20)
-
-
-async def succeed(message: MessageView) -> ConsumeResult:
-    return ConsumeResult.SUCCESS
-
-
-async def push(
-    member: Member, *, delivery_order: str = "ORDERLY", answer: Callable[[MessageView], Awaitable[ConsumeResult]] = succeed
-) -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
-    """A push consumer, and what its listener was given, and when."""
-    heard: list[tuple[float, MessageView]] = []
-
-    async def listen(message: MessageView) -> ConsumeResult:
-        heard.append((member.scene.now_s, message))
-        return await answer(message)
-
-    consumer = PushConsumer(
-        member.lake,
-        member.coordination,
-        group="audit",
-        subscriptions={"orders": Subscription()},
-        listener=listen,
-        stated={"delivery_order": delivery_order},
-        options=PushOptions(),
-    )
-    await member.run(consumer.start())
-    return consumer, heard
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -271,16 +241,7 @@ def test_a_simple_consumer_goes_on_where_a_push_consumer_died() -> None:
             await hold.wait()
             return ConsumeResult.SUCCESS
 
-        consumer = PushConsumer(
-            one.lake,
-            one.coordination,
-            group="audit",
-            subscriptions={"orders": Subscription()},
-            listener=hang,
-            stated={},
-            options=PushOptions(),
-        )
-        await one.run(consumer.start())
+        await push(one, answer=hang)
         await scene.let_pass(3)
         assert len((await scene.cell()).granted) == 3
         one.process.crash()

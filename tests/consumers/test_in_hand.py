@@ -1,0 +1,104 @@
+"""A message that may have ended its process runs alone there: also nothing that was received is in hand meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from penstock.consumers.results import ConsumeResult
+from penstock.log import MessageView
+from tests.consumers.receiving import TEN, Member, Scene, bodies, push
+
+HOUR = timedelta(hours=1)
+
+
+async def suspected(scene: Scene) -> None:
+    """Send a message, and let a process that pushes it die of it."""
+    victim = scene.member("victim")
+    await victim.send("a1")
+
+    async def hang(message: MessageView) -> ConsumeResult:
+        await asyncio.Event().wait()
+        return ConsumeResult.SUCCESS
+
+    _, heard = await push(victim, group="billing", answer=hang)
+    await scene.let_pass(3)
+    assert len(heard) == 1
+    victim.process.crash()
+
+
+async def received(member: Member, *, delivery_order: str, invisible: timedelta) -> list[MessageView]:
+    await member.consume(delivery_order=delivery_order)
+    found = await member.receive(invisible=invisible)
+    assert bodies(found) == ["a1"]
+    return found
+
+
+@pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
+def test_a_suspect_waits_until_what_was_received_is_acknowledged(order: str) -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await suspected(scene)
+        one = scene.member("one")
+        found = await received(one, delivery_order=order, invisible=HOUR)
+        _, heard = await push(one, group="billing")
+        await scene.let_pass(100)
+        assert not heard
+        await one.ack(*found)
+        await scene.let_pass(60)
+        assert [(message.body, message.delivery_attempt) for _, message in heard] == [(b"a1", 2)]
+
+    scene.play(script)
+
+
+def test_or_until_its_time_is_over_or_another_consumer_of_the_process_acknowledges_it() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await suspected(scene)
+        one = scene.member("one")
+        found = await received(one, delivery_order="ORDERLY", invisible=HOUR)
+        (text,) = [message.receipt_handle for message in found]
+        await one.run(one.consumer.close())
+        _, heard = await push(one, group="billing")
+        await scene.let_pass(100)
+        assert not heard, "the caller may still work on it, though the consumer is closed"
+        await one.consume()
+        await one.ack(text)
+        await scene.let_pass(60)
+        assert len(heard) == 1
+
+    async def in_time() -> None:
+        await suspected(scene)
+        one = scene.member("one")
+        await received(one, delivery_order="ORDERLY", invisible=TEN)
+        _, heard = await push(one, group="billing")
+        await scene.let_pass(60)
+        assert len(heard) == 1
+        assert one.coordination.worker.in_flight == 0
+
+    scene.play(script)
+    scene = Scene()
+    scene.play(in_time)
+
+
+def test_what_a_receive_that_was_cancelled_would_have_been_given_is_in_nobodys_hands() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.send("a1", "b1")
+        await one.consume()
+        receiving = one.process.spawn(one.consumer.receive())
+        while not one.coordination.worker.in_flight:
+            await scene.let_pass(0.001)
+        receiving.cancel()
+        await scene.let_pass(5)
+        assert one.coordination.worker.in_flight == 0
+        assert sorted(bodies(await one.receive())) == ["a1", "b1"]
+        assert one.coordination.worker.in_flight == 2
+
+    scene.play(script)
