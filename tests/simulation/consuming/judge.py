@@ -121,6 +121,8 @@ class _Judge:
 
     def _is_alone(self, started: Started) -> bool:
         """Whether its owner still counts on it to be: not once it ran too long, or lost its queue."""
+        if self._is_overdue(self._running[started.run]):
+            return False
         token = started.tokens[0]
         queue = self._queue((started.group, token.topic, token.queue))
         return queue.cell is not None and queue.cell.epoch == token.epoch and queue.stands[token.offset].alone

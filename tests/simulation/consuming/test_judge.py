@@ -151,6 +151,9 @@ def test_who_is_alone_is_alone() -> None:
         start(2, 1, epoch=2, attempt=2),
     ]
     assert any("must be alone" in one for one in judge(forged(*told)))
+    late = forged(*told)
+    late.records[-1] = late.records[-1]._replace(at_s=30.0)  # the first was given up meanwhile, though that is not written yet
+    assert not any("beside" in one for one in judge(late))
 
 
 def _dead(settled: bool = True) -> list[Record]:
