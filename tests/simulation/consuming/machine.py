@@ -108,7 +108,7 @@ class Machine:
                 lake,
                 coordination,
                 group=group,
-                subscriptions={TOPIC: Subscription()},
+                subscriptions={TOPIC: Subscription(start=plan.start)},
                 listener=handlers.of_batch if plan.batch else handlers.of_message,
                 stated={"delivery_order": plan.order},
                 options=options,

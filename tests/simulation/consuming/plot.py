@@ -10,6 +10,7 @@ from typing import Literal
 
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.retry import RetryPolicy
+from penstock.log.reader import Position
 
 TOPIC = "orders"
 
@@ -71,6 +72,7 @@ class GroupPlan:
     threads: int = 8
     cache_messages: int = 1_024
     window: int = 10_000
+    start: Position = "earliest"
 
     @property
     def settings(self) -> GroupSettings:

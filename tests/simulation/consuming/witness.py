@@ -57,14 +57,14 @@ class Witness(MemoryTable):
         record, cell = self._records.get(line[0]), self.cells.get(line)
         return record is not None and cell is not None and caught_up(cell, record, line[1], line[2]) is not cell
 
-    def _blame(self, what: str) -> None:
-        self._history.wrong.append(f"C9 {self._loop.now:.3f} s: {what}")
+    def _blame(self, rule: str, what: str) -> None:
+        self._history.wrong.append(f"{rule} {self._loop.now:.3f} s: {what}")
 
     def _saw_cell(self, key: str, body: bytes) -> None:
         line, cell = self._lines[key], decode_cell(body, where=key)
         before = self.cells.get(line, QueueCell())
         if cell.epoch > before.epoch and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
-            self._blame(f"{line}: taken by {cell.owner} while {before.owner} was not over")
+            self._blame("C9", f"{line}: taken by {cell.owner} while {before.owner} was not over")
         self.cells[line] = cell
         self.cell_bytes_max = max(self.cell_bytes_max, len(body))
         self._history.records.append(Wrote(self._loop.now, line, cell))
@@ -77,6 +77,10 @@ class Witness(MemoryTable):
             for queue, (generation, offset) in enumerate(zip(position.generations, position.offsets, strict=True)):
                 if known is None or known.generations[queue] != generation:
                     self._history.records.append(Positioned(self._loop.now, (group, topic, queue), generation, offset))
+                elif known.offsets[queue] != offset:
+                    self._blame(
+                        "C1", f"{group}/{queue}: generation {generation} began at {known.offsets[queue]}, and begins at {offset}"
+                    )
         ordered = {command.number for command in before.commands} if before is not None else set()
         for command in record.commands:
             if command.number not in ordered:
@@ -87,10 +91,10 @@ class Witness(MemoryTable):
 
     def _saw_heartbeat(self, key: str, old: Heartbeat | None, new: Heartbeat) -> None:
         if old is not None and old.fenced and not new.fenced:
-            self._blame(f"{key}: revived after it was fenced")
+            self._blame("C9", f"{key}: revived after it was fenced")
         if old is not None:
             known = max((one.number for one in old.members), default=0)
             if any(one.number <= known and one not in old.members for one in new.members):
-                self._blame(f"{key}: lists a member again that was over")
+                self._blame("C9", f"{key}: lists a member again that was over")
         if new.fenced:
             self._history.counts["heartbeat: fenced" if new.members else "heartbeat: left"] += 1
