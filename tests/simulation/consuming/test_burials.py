@@ -1,0 +1,146 @@
+"""Dead letters of a group's queues on their way to its dead-letter queue, with consumers that die, are replaced and reset in between.
+
+The writer alone, moved write by write, has `tests/simulation/test_dead_letters_by_hand.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import pytest
+
+from penstock.consumers.results import ConsumeResult
+from penstock.log.messages import MessageView
+from tests.simulation.consuming.plot import TOPIC
+from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
+from tests.simulation.process import SimProcess
+from tests.simulation.requests import Gate
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
+
+DAY_S = 86_400.0
+
+
+async def rejecting(_: SimProcess, message: MessageView) -> ConsumeResult:
+    return ConsumeResult.DEAD_LETTER if message.body.startswith(b"bad") else SUCCESS
+
+
+def letters(stage: Stage) -> list[tuple[int, int, bytes]]:
+    """(queue, sequence, body), in the order in which they stand."""
+    return [(one.origin[1], one.sequence, one.body) for one in stage.world.history.letters[GROUP]]
+
+
+def held_letter(stage: Stage, number: int, side: Literal["before", "after"]) -> Gate:
+    """Hold back what a machine's process writes to the dead-letter queue next, before or after it takes effect."""
+    name = stage.process(number).name
+    return stage.world.store.hold(side, process=name, verb="put", key=lambda key: f"dlq.{GROUP}/log/0" in key)
+
+
+async def kill(stage: Stage, number: int) -> None:
+    """For good."""
+    stage.machine(number)._stopping = True
+    stage.process(number).crash()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_two_queues_have_the_same_sequence_and_their_owner_dies(side: Literal["before", "after"]) -> None:
+    """Each queue's first dead letter has sequence 0. One of the two writes is under way when their owner is killed; the heir writes what
+    is not there, and no letter is taken for the other's.
+    """
+    stage = Stage(queues=2, machines=2)
+
+    async def script() -> None:
+        for queue in range(2):
+            await stage.send(f"bad {queue}", f"good {queue}", queue=queue)
+        stage.start(0)
+        await stage.until("started", lambda: stage.machine(0).process is not None)
+        gate = held_letter(stage, 0, side)
+        await gate.reached()
+        assert all(stage.cell(queue).dead_letters.sequences() == [(0, 0)] for queue in range(2))
+        await kill(stage, 0)
+        stage.start(1)
+        await stage.until("taken", lambda: all(stage.cell(queue).epoch == 2 for queue in range(2)))
+        gate.release()
+        await stage.until("done", lambda: all(stage.is_settled(2, queue) for queue in range(2)))
+
+    stage.play(script, behave=rejecting)
+    assert sorted(letters(stage)) == [(0, 0, b"bad 0"), (1, 0, b"bad 1")]
+
+
+def test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_owner_writes_both() -> None:
+    """12 is held on its way to the log, 13 is given; the next owner finds both assigned. 13 never stands before 12, nor anything twice."""
+    stage = Stage(machines=2)
+
+    async def script() -> None:
+        await stage.send(*(f"bad {n}" for n in range(12)))
+        stage.start(0)
+        await stage.until("twelve are buried", lambda: stage.is_settled(12))
+        gate = held_letter(stage, 0, "before")
+        await stage.send("bad 12")
+        await gate.reached()
+        await stage.send("bad 13")
+        await stage.until("both are given", lambda: stage.cell().dead_letters.sequences() == [(12, 12), (13, 13)])
+        stage.process(0).pause(60)
+        stage.start(1)
+        await stage.until("the heir has written both", lambda: stage.cell().epoch == 2 and stage.is_settled(14))
+        gate.release()
+        await stage.send("good")
+        await asyncio.sleep(90)
+        await stage.until("done", lambda: stage.is_settled(15))
+
+    stage.play(script, behave=rejecting)
+    assert letters(stage) == [(0, n, f"bad {n}".encode()) for n in range(14)]
+
+
+def test_what_a_reset_finds_assigned_is_written_first_and_dies_again_under_a_new_sequence() -> None:
+    """In both queues, by another owner than gave the first sequence."""
+    stage = Stage(queues=2, machines=2)
+
+    async def script() -> None:
+        for queue in range(2):
+            await stage.send(f"bad {queue}", queue=queue)
+        stage.start(0)
+        await stage.until("started", lambda: stage.machine(0).process is not None)
+        gate = held_letter(stage, 0, "before")
+        await gate.reached()
+        await kill(stage, 0)
+        await stage.operate(lambda operators: operators.reset(TOPIC, GROUP, "earliest"))
+        stage.start(1)
+        await stage.until("done again", lambda: all(stage.cell(q).generation == 1 and stage.is_settled(1, q) for q in range(2)))
+        gate.release()
+
+    stage.play(script, behave=rejecting)
+    assert [one for one in letters(stage) if one[0] == 0] == [(0, 0, b"bad 0"), (0, 1, b"bad 0")]
+    assert [one for one in letters(stage) if one[0] == 1] == [(1, 0, b"bad 1"), (1, 1, b"bad 1")]
+
+
+def test_letters_under_a_name_that_has_left_the_state_are_not_written_again() -> None:
+    """Their owner died between the append and its cell's write, and nobody came for a month, in which others used the topic."""
+    stage = Stage(queues=2, machines=2)
+
+    async def script() -> None:
+        for queue in range(2):
+            await stage.send(f"bad {queue}", queue=queue)
+        stage.start(0)
+        await stage.until("started", lambda: stage.machine(0).process is not None)
+        await stage.until("given", lambda: all(stage.cell(queue).dead_letters.sequences() == [(0, 0)] for queue in range(2)))
+        gates = [stage.hold(0, "put", f"queues/{GROUP}/{TOPIC}/{queue}") for queue in range(2)]
+        for gate in gates:
+            await gate.reached()
+        await kill(stage, 0)
+        stranger = stage.world.kernel.process("stranger")
+        lake = stage.world.lake(stranger)
+        for day in range(31):
+            await asyncio.sleep(DAY_S)
+            producer = await stranger.run(lake.producer(f"%DLQ%{GROUP}", name=f"stranger {day}"))
+            await stranger.run(producer.close())
+        await stranger.run(lake.close())
+        stage.start(1)
+        await stage.until("taken", lambda: all(stage.cell(queue).epoch == 2 for queue in range(2)))
+        for gate in gates:
+            gate.release()
+        await stage.until("done", lambda: all(stage.is_settled(1, queue) for queue in range(2)), within_s=120)
+
+    stage.play(script, behave=rejecting)
+    assert sorted(letters(stage)) == [(0, 0, b"bad 0"), (1, 0, b"bad 1")]
