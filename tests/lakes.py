@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
 from typing import TypeVar
 
 import penstock
@@ -86,3 +87,16 @@ def get(store: MemoryStore, key: str) -> bytes:
 
 def put(store: MemoryStore, key: str, data: bytes) -> None:
     asyncio.run(store.put(key, data, mode=Put.REPLACE))
+
+
+def three_entries() -> MemoryStore:
+    """Three entries of one message each in queue 0, behind the one that made the topic; beside it a sound topic."""
+    store = MemoryStore()
+    with penstock.connect(store=store) as lake:
+        lake.create_topic("orders", queues=1)
+        lake.create_topic("sound", queues=1)
+        send_all(lake, [penstock.Message(b"s")], "sound")
+        with lake.producer("orders", linger=timedelta(0)) as producer:
+            for n in range(3):
+                producer.send(penstock.Message(b"%d" % n)).result(timeout=TIMEOUT_S)
+    return store

@@ -1,0 +1,207 @@
+"""What is wrong with what is sent, each with the error a user sees: its type and what it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock.log.limits import TopicLimits
+from tests.lakes import bodies
+
+Message = penstock.Message
+LONG = timedelta(hours=1)
+LIMITS = TopicLimits(body_bytes=10, properties_bytes=30, properties=2, group_bytes=6)
+
+
+BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
+    ("text", penstock.InvalidArgument, "send takes a penstock.Message.*str"),
+    (b"bytes", penstock.InvalidArgument, "send takes a penstock.Message.*bytes"),
+    (None, penstock.InvalidArgument, "send takes a penstock.Message.*NoneType"),
+    ((b"x", "g", None, (), {}, None), penstock.InvalidArgument, "send takes a penstock.Message.*tuple"),
+    (Message("text", message_group="g"), penstock.InvalidArgument, r"the body must be bytes.*str.*Message.json\(...\) encodes"),  # type: ignore[arg-type]
+    (Message(None, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*NoneType"),  # type: ignore[arg-type]
+    (Message(7, message_group="g"), penstock.InvalidArgument, "the body must be bytes.*int"),  # type: ignore[arg-type]
+    (
+        Message(b"x" * 11, message_group="g"),
+        penstock.LimitExceeded,
+        "the body is over the limit.*at most 10 bytes.*11 bytes.*body_bytes=",
+    ),
+    (Message(memoryview(b"abcdefghijkl").cast("I"), message_group="g"), penstock.LimitExceeded, "the body is over.*12 bytes"),  # type: ignore[arg-type]
+    (
+        Message(b"x", "1234567"),
+        penstock.LimitExceeded,
+        "the message group is over the limit.*at most 6 bytes.*7 bytes.*group_bytes=",
+    ),
+    (Message(b"x", "üüüü"), penstock.LimitExceeded, "the message group is over the limit.*8 bytes"),
+    (Message(b"x", ""), penstock.InvalidArgument, "the message group must be visible characters.*''"),
+    (Message(b"x", " "), penstock.InvalidArgument, "the message group must be visible characters"),
+    (Message(b"x", "a\nb"), penstock.InvalidArgument, r"the message group must be visible characters.*\\n"),
+    (Message(b"x", "\ud800"), penstock.InvalidArgument, "the message group must be visible characters"),
+    (Message(b"x", 7), penstock.InvalidArgument, "the message group must be a string.*int"),  # type: ignore[arg-type]
+    (Message(b"x", ["g"]), penstock.InvalidArgument, "the message group must be a string.*list"),  # type: ignore[arg-type]
+    (
+        Message(b"x"),
+        penstock.MessageTypeMismatch,
+        "topic takes FIFO messages, and this is a NORMAL message.*give the message a message_group",
+    ),
+    (
+        Message(b"x", delivery_timestamp=datetime.now(UTC), message_group="g"),
+        penstock.MessageTypeMismatch,
+        "topic takes FIFO messages, and this is a DELAY message.*leave delivery_timestamp out",
+    ),
+    (Message(b"x", tag="a|b", message_group="g"), penstock.InvalidArgument, r"a tag must not contain '\|'.*a\|b"),
+    (Message(b"x", tag="", message_group="g"), penstock.InvalidArgument, "the tag must be visible characters"),
+    (Message(b"x", tag=7, message_group="g"), penstock.InvalidArgument, "the tag must be a string.*int"),  # type: ignore[arg-type]
+    (
+        Message(b"x", tag="t" * 31, message_group="g"),
+        penstock.LimitExceeded,
+        "properties, tag and keys together.*at most 30 bytes.*31 bytes",
+    ),
+    (Message(b"x", keys="order", message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*str"),
+    (Message(b"x", keys={"a"}, message_group="g"), penstock.InvalidArgument, "keys must be a list of strings.*set"),  # type: ignore[arg-type]
+    (Message(b"x", keys=[7], message_group="g"), penstock.InvalidArgument, "a key must be a string.*int"),  # type: ignore[list-item]
+    (Message(b"x", keys=[""], message_group="g"), penstock.InvalidArgument, "a key must be visible characters"),
+    (Message(b"x", keys=["k"] * 129, message_group="g"), penstock.LimitExceeded, "the number of keys.*at most 128 keys.*129 keys"),
+    (Message(b"x", properties="a", message_group="g"), penstock.InvalidArgument, "properties must be a mapping"),  # type: ignore[arg-type]
+    (Message(b"x", properties={"a": 1}, message_group="g"), penstock.InvalidArgument, "property 'a' must be a string.*int"),  # type: ignore[dict-item]
+    (Message(b"x", properties={1: "a"}, message_group="g"), penstock.InvalidArgument, "a property's name must be a string"),  # type: ignore[dict-item]
+    (Message(b"x", properties={"": "a"}, message_group="g"), penstock.InvalidArgument, "a property's name must be visible"),
+    (Message(b"x", properties={"a": "\x00"}, message_group="g"), penstock.InvalidArgument, "property 'a' must be visible"),
+    (
+        Message(b"x", properties=dict.fromkeys("abc", ""), message_group="g"),
+        penstock.LimitExceeded,
+        "number of properties.*at most 2.*3",
+    ),
+    (
+        Message(b"x", properties={"a": "x" * 30}, message_group="g"),
+        penstock.LimitExceeded,
+        "properties, tag and keys together.*31 bytes",
+    ),
+]
+
+
+def test_a_bad_message_is_refused_and_nothing_of_it_is_sent() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=2, limits=LIMITS)
+        with lake.producer("orders") as producer:
+            for number, (message, error, said) in enumerate(BAD_MESSAGES):
+                producer.send(Message(b"%d" % number, message_group="g"))
+                for send in (producer.send, lambda message: producer.send_batch([Message(b"no", message_group="g"), message])):
+                    with pytest.raises(error, match=said):
+                        send(message)
+        assert bodies(lake) == [b"%d" % number for number in range(len(BAD_MESSAGES))]
+
+
+def test_a_normal_topic_takes_no_groups() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders")
+        with lake.producer("orders") as producer:
+            with pytest.raises(penstock.MessageTypeMismatch, match=r"takes NORMAL messages, and this is a FIFO message.*leave"):
+                producer.send(Message(b"x", message_group="g"))
+            with pytest.raises(penstock.MessageTypeMismatch, match=r"this is a FIFO message.*row 1"):
+                producer.send_batch(pa.table({"body": [b"a", b"b"], "message_group": [None, "g"]}))
+
+
+def table(**columns: Any) -> pa.Table:
+    given = {"body": pa.array([b"a", b"b"]), "message_group": pa.array(["g", "h"]), **columns}
+    return pa.table({name: values for name, values in given.items() if values is not None})
+
+
+MAPS = pa.map_(pa.string(), pa.string())
+BAD_TABLES: list[tuple[Any, type[penstock.PenstockError], str]] = [
+    (
+        table(body=None),
+        penstock.InvalidArgument,
+        "the column body is missing.*expected: queue, message_group.*observed: message_group",
+    ),
+    (table(message_id=["a", "b"]), penstock.InvalidArgument, r"unknown columns \['message_id'\]"),
+    (table(Body=["a", "b"]), penstock.InvalidArgument, r"unknown columns \['Body'\]"),
+    (table(body=[1, 2]), penstock.InvalidArgument, "column body has the wrong type.*expected: binary.*observed: int64"),
+    (table(queue=["1", "x"]), penstock.InvalidArgument, "column queue has the wrong type.*expected: int32.*observed: string"),
+    (table(queue=[0, 2**40]), penstock.InvalidArgument, "column queue has the wrong type"),
+    (table(keys=["a", "b"]), penstock.InvalidArgument, "column keys has the wrong type"),
+    (table(properties=["a", "b"]), penstock.InvalidArgument, "column properties has the wrong type"),
+    (table(body=pa.array([b"a", None])), penstock.InvalidArgument, "column body is null.*row 1.*nothing of the batch was sent"),
+    (table(message_group=["g", None]), penstock.MessageTypeMismatch, "takes FIFO messages.*row 1"),
+    (table(message_group=None), penstock.MessageTypeMismatch, "takes FIFO messages.*row 0"),
+    (table(message_group=["g", ""]), penstock.InvalidArgument, "the message group must be visible characters.*row 1"),
+    (table(message_group=["g", "1234567"]), penstock.LimitExceeded, "the message group is over 6 bytes.*row 1.*group_bytes="),
+    (
+        pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"]), pa.array(["g"])], ["body", "body", "message_group"]),
+        penstock.InvalidArgument,
+        r"columns \['body'\] are there twice",
+    ),
+    (table(body=[b"a", b"x" * 11]), penstock.LimitExceeded, "the body is over 10 bytes.*row 1"),
+    (table(queue=pa.array([0, 2], pa.int32())), penstock.InvalidArgument, "the topic has queues 0 to 1.*row 1"),
+    (table(queue=pa.array([-1, 0], pa.int32())), penstock.InvalidArgument, "the topic has queues 0 to 1.*row 0"),
+    (table(tag=["a", "b|c"]), penstock.InvalidArgument, r"a tag must not contain '\|'.*row 1"),
+    (table(message_group=["g", "a\tb"]), penstock.InvalidArgument, "the message group must be visible characters.*row 1"),
+    (table(tag=["a", ""]), penstock.InvalidArgument, "the tag must be visible characters.*row 1"),
+    (table(tag=["a", "x" * 1025]), penstock.LimitExceeded, "the tag is over 1024 bytes.*row 1"),
+    (table(keys=[["a"], ["b", " "]]), penstock.InvalidArgument, "a key must be visible characters.*row 1"),
+    (table(keys=[["a", None], ["b"]]), penstock.InvalidArgument, "a key must be visible characters.*row 0"),
+    (table(keys=[[], ["k"] * 129]), penstock.LimitExceeded, "more than 128 keys.*row 1"),
+    (table(keys=[["gone"], ["a"], ["\n"]], body=[b""] * 3, message_group=["g"] * 3).slice(1), penstock.InvalidArgument, "row 1"),
+    (table(properties=pa.array([[], [("", "x")]], MAPS)), penstock.InvalidArgument, "a property's name must be visible.*row 1"),
+    (table(properties=pa.array([[("a", "x\0")], []], MAPS)), penstock.InvalidArgument, "a property's value must be visible.*row 0"),
+    (table(tag=["a", "x" * 31]), penstock.LimitExceeded, "properties, tag and keys together are over 30 bytes.*row 1"),
+    (
+        table(properties=pa.array([[], [("a", ""), ("b", ""), ("c", "")]], MAPS)),
+        penstock.LimitExceeded,
+        "more than 2 properties.*row 1",
+    ),
+    (table(properties=pa.array([[], [("a", "x" * 30)]], MAPS)), penstock.LimitExceeded, "over 30 bytes.*row 1"),
+    (table(keys=[["a"], ["x" * 31]]), penstock.LimitExceeded, "over 30 bytes.*row 1"),
+    ({"body": [b"a"]}, penstock.InvalidArgument, "send takes a penstock.Message.*str"),
+    (7, penstock.InvalidArgument, "send_batch takes Arrow data or messages.*int"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BAD_TABLES)))
+def test_a_bad_batch_is_refused_as_a_whole_and_its_row_named(number: int) -> None:
+    data, error, said = BAD_TABLES[number]
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=2, limits=LIMITS)
+        with lake.producer("orders") as producer:
+            with pytest.raises(error, match=said):
+                producer.send_batch(data)
+            producer.send_batch(table(body=[b"good", b"rows"]))
+        assert sorted(bodies(lake)) == [b"good", b"rows"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("", penstock.InvalidArgument, "a producer's name must be visible characters"),
+        ("a\tb", penstock.InvalidArgument, "a producer's name must be visible characters"),
+        (7, penstock.InvalidArgument, "a producer's name must be visible characters.*7"),
+        ("x" * 129, penstock.LimitExceeded, "name is too long.*at most 128 bytes"),
+    ],
+)
+def test_a_producer_that_cannot_be_called_so(name: Any, error: type[penstock.PenstockError], said: str) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders")
+        with pytest.raises(error, match=said):
+            lake.producer("orders", name=name)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"linger": 5}, "linger must be a timedelta"),
+        ({"linger": timedelta(-1)}, "linger must be a timedelta, not negative"),
+        ({"delivery_timeout": None}, "delivery_timeout must be a timedelta"),
+        ({"memory_bytes": 0}, "memory_bytes must be a positive whole number"),
+        ({"batch_bytes": 1.5}, "batch_bytes must be a positive whole number"),
+        ({"on_full": "drop"}, "on_full must be 'block' or 'raise'.*drop"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders")
+        with pytest.raises(penstock.InvalidArgument, match=said):
+            lake.producer("orders", **options)
