@@ -14,7 +14,6 @@ LINES_MAX = 400
 LONG = {
     "tests/log/table/test_upkeep.py": "every step of upkeep against every other",
     "tests/simulation/test_interleavings.py": "the interleavings of note 0001, one after another",
-    "tests/log/test_producer.py": "all that is promised of sending, read in one go",
 }
 
 # Who may wait for real time in tests; everyone else uses tests/waiting.py or the simulation's clock.
