@@ -13,7 +13,6 @@ from penstock.log.limits import TopicLimits
 from tests.lakes import bodies
 
 Message = penstock.Message
-LONG = timedelta(hours=1)
 LIMITS = TopicLimits(body_bytes=10, properties_bytes=30, properties=2, group_bytes=6)
 
 

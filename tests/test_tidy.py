@@ -12,7 +12,6 @@ from tests.tree import AREAS, CONFIG, ROOT, absolute_imports, files, modules
 LINES_MAX = 400
 # Longer ones, each with the reason why it is one thing.
 LONG = {
-    "tests/log/table/test_upkeep.py": "every step of upkeep against every other",
     "tests/simulation/test_interleavings.py": "the interleavings of note 0001, one after another",
 }
 

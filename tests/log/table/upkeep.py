@@ -1,12 +1,51 @@
-"""One round of upkeep of a topic that a test writes by hand."""
+"""Topics that a test writes by hand, and one round of their upkeep."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 from penstock.log.table.compare import Comparer
+from penstock.log.table.delta import DeltaLog
+from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import Trimmer, read_floor_object
 from tests.log.table.readers import snapshot_of
 from tests.log.topics import LogWriter
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+async def topic(entries: int, *, publish_every: int = 1) -> LogWriter:
+    log = await LogWriter().create()
+    publisher = Publisher(log.store, log.paths, log.record, log.runtime)
+    for n in range(entries):
+        await log.send({n % 4: 2, 0: 1}, staged=n % 7 == 3)
+        if n % publish_every == 0:
+            await publisher.publish_once()
+    await publisher.publish_once()
+    return log
+
+
+def maintenance(log: LogWriter, store: object = None, **options: object) -> Maintenance:
+    return Maintenance(
+        store or log.store,  # type: ignore[arg-type]
+        log.paths,
+        log.record,
+        log.runtime,
+        log.append_actions,  # type: ignore[arg-type]
+        MaintenanceOptions(**options),  # type: ignore[arg-type]
+    )
+
+
+def delta_of(log: LogWriter) -> DeltaLog:
+    return DeltaLog(log.store, log.paths, log.record.table, log.runtime)
+
+
+async def keys(log: LogWriter, under: str) -> list[str]:
+    return [info.key for info in await log.store.list(log.paths.root + under)]
 
 
 async def publish(log: LogWriter) -> None:
