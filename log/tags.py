@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, NotSupported
+
+_SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
+"""What stands in conditions on properties, and hardly in a tag. Taken for a tag, it would let nothing pass, for ever and silently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,9 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
-        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`."""
+        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`, and
+        `NotSupported` for what is SQL.
+        """
         if expression is not None and not is_unicode(expression):
             raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
         if expression is None or expression.strip() in ("", "*"):
@@ -29,6 +35,13 @@ class TagFilter:
         if not all(tags) or any("|" in tag for tag in tags):
             raise InvalidArgument(
                 "bad tag filter", operation="filter", expected="tags separated by '||', or '*'", observed=expression
+            )
+        if any(_SQL.search(tag) for tag in tags):
+            raise NotSupported(
+                "filters are tags; conditions on properties (SQL) are not there yet",
+                operation="filter",
+                expected="tags separated by '||', or '*'",
+                observed=expression,
             )
         return cls(frozenset(tags))
 

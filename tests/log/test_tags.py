@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log import TagFilter
-from penstock.log.errors import InvalidArgument
+from penstock.log.errors import InvalidArgument, NotSupported
 
 TAGS = st.lists(st.none() | st.sampled_from(["a", "b", "A", "a b", "", "ü"]), max_size=20)
 
@@ -30,3 +30,17 @@ def test_all_pass_without_a_filter(everything: str | None) -> None:
 def test_what_is_no_filter_is_refused(bad: str) -> None:
     with pytest.raises(InvalidArgument, match="bad tag filter"):
         TagFilter.parse(bad)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["amount > 3", "amount BETWEEN 1 AND 3", "kind = 'paid'", "kind='paid' and a=1", "kind IS NOT NULL", "paid || a >= b"],
+)
+def test_a_condition_on_properties_is_not_taken_for_a_tag(condition: str) -> None:
+    with pytest.raises(NotSupported, match=r"SQL.*not there yet.*separated by '\|\|'"):
+        TagFilter.parse(condition)
+
+
+@pytest.mark.parametrize("tag", ["in transit", "type=paid", "a>b", "this is fine", "null", "between you and me", "<paid>"])
+def test_tags_may_be_odd(tag: str) -> None:
+    assert TagFilter.parse(tag).tags == {tag}
