@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -29,22 +28,19 @@ SOON = timedelta(seconds=20)
 NOW = timedelta(0)
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(work)
+def on_lake(work: Callable[[penstock.aio.Lake], Coroutine[Any, Any, None]], messages: int, queues: int = 2) -> None:
+    """Work on a lake whose topic has so many messages, by turns in its queues."""
 
+    async def main() -> None:
+        async with penstock.aio.connect(store=MemoryStore()) as lake:
+            await lake.create_topic("orders", TopicSettings(queues=queues))
+            producer = await lake.producer("orders")
+            for number in range(messages):
+                producer.send(Message(b"%d" % number, tag="odd" if number // queues % 2 else "even"), queue=number % queues)
+            await producer.close()
+            await work(lake)
 
-@asynccontextmanager
-async def lake_of(store: MemoryStore) -> AsyncIterator[penstock.aio.Lake]:
-    async with penstock.aio.connect(store=store) as lake:
-        yield lake
-
-
-async def filled(lake: penstock.aio.Lake, count: int, queues: int = 2) -> None:
-    await lake.create_topic("orders", TopicSettings(queues=queues))
-    producer = await lake.producer("orders")
-    for number in range(count):
-        producer.send(Message(b"%d" % number, tag="odd" if number // queues % 2 else "even"), queue=number % queues)
-    await producer.close()
+    asyncio.run(main())
 
 
 async def opened(
@@ -67,86 +63,76 @@ async def polled(consumer: PullConsumer, count: int) -> list[int]:
 
 
 def test_what_is_committed_does_not_come_again_and_what_is_not_does() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 20)
-            consumer = await opened(lake)
-            assert sorted(await polled(consumer, 20)) == list(range(20))
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        assert sorted(await polled(consumer, 20)) == list(range(20))
+        await consumer.close()
 
-            consumer = await opened(lake)
-            again = await polled(consumer, 20)
-            assert [number for number in again if number % 2 == 0] == list(range(0, 20, 2))
-            await consumer.commit()
-            assert consumer.committed("orders", 0) == consumer.position("orders", 0) == 10
-            await consumer.close()
+        consumer = await opened(lake)
+        again = await polled(consumer, 20)
+        assert [number for number in again if number % 2 == 0] == list(range(0, 20, 2))
+        await consumer.commit()
+        assert consumer.committed("orders", 0) == consumer.position("orders", 0) == 10
+        await consumer.close()
 
-            consumer = await opened(lake)
-            while len(consumer.assignment) < 2:
-                assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
-            assert await consumer.poll(timeout=NOW) == []
-            await consumer.close()
+        consumer = await opened(lake)
+        while len(consumer.assignment) < 2:
+            assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+        assert await consumer.poll(timeout=NOW) == []
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 20)
 
 
 def test_polling_waits_for_messages_and_gives_no_more_than_asked_for() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 0)
-            consumer = await opened(lake)
-            polling = asyncio.ensure_future(consumer.poll(3, timeout=SOON))
-            producer = await lake.producer("orders")
-            await asyncio.gather(*(producer.send(Message(b"%d" % number), queue=0) for number in range(5)))
-            found = [int(message.body) for message in await polling]
-            while len(found) < 5:
-                found += [int(message.body) for message in await consumer.poll(3, timeout=SOON)]
-            assert found == list(range(5))
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        polling = asyncio.ensure_future(consumer.poll(3, timeout=SOON))
+        producer = await lake.producer("orders")
+        await asyncio.gather(*(producer.send(Message(b"%d" % number), queue=0) for number in range(5)))
+        found = [int(message.body) for message in await polling]
+        while len(found) < 5:
+            found += [int(message.body) for message in await consumer.poll(3, timeout=SOON)]
+        assert found == list(range(5))
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 0)
 
 
 def test_seeking_and_committing_go_forward_and_back() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 10, queues=1)
-            consumer = await opened(lake)
-            await polled(consumer, 10)
-            await consumer.commit()
-            assert await consumer.seek("orders", 0, 4) == 4
-            assert await polled(consumer, 6) == [4, 5, 6, 7, 8, 9]
-            await consumer.seek("orders", 0, 7)
-            await consumer.commit()
-            assert consumer.committed("orders", 0) == 7
-            await consumer.close()
-            consumer = await opened(lake)
-            assert await polled(consumer, 3) == [7, 8, 9]
-            assert await consumer.seek("orders", 0, "earliest") == 0
-            assert await consumer.seek("orders", 0, "latest") == 10
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.commit()
+        assert await consumer.seek("orders", 0, 4) == 4
+        assert await polled(consumer, 6) == [4, 5, 6, 7, 8, 9]
+        await consumer.seek("orders", 0, 7)
+        await consumer.commit()
+        assert consumer.committed("orders", 0) == 7
+        await consumer.close()
+        consumer = await opened(lake)
+        assert await polled(consumer, 3) == [7, 8, 9]
+        assert await consumer.seek("orders", 0, "earliest") == 0
+        assert await consumer.seek("orders", 0, "latest") == 10
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 10, queues=1)
 
 
 def test_filtered_messages_are_passed_over_and_committed() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 10, queues=1)
-            consumer = await opened(lake, filter="odd")
-            assert await polled(consumer, 5) == [1, 3, 5, 7, 9]
-            await consumer.commit()
-            assert consumer.committed("orders", 0) == 10
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake, filter="odd")
+        assert await polled(consumer, 5) == [1, 3, 5, 7, 9]
+        await consumer.commit()
+        assert consumer.committed("orders", 0) == 10
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 10, queues=1)
 
 
 def test_two_members_share_the_queues_and_assigned_ones_stay() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with lake_of(store) as lake, lake_of(store) as other:
-            await filled(lake, 8, queues=4)
+    async def work(lake: penstock.aio.Lake) -> None:
+        async with penstock.aio.connect(store=lake.store) as other:
             one, two = await opened(lake), await opened(other)
             while not (len(one.assignment) == len(two.assignment) == 2):
                 await one.poll(timeout=timedelta(milliseconds=20))
@@ -161,161 +147,145 @@ def test_two_members_share_the_queues_and_assigned_ones_stay() -> None:
                 picked.position("orders", 0)
             await picked.close()
 
-    run(work())
+    on_lake(work, 8, queues=4)
 
 
 def test_a_reset_by_an_operator_moves_a_reader() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 10, queues=1)
-            consumer = await opened(lake)
-            await polled(consumer, 10)
-            await consumer.commit()
-            await lake.reset_offsets("orders", "audit", 6)
-            assert await polled(consumer, 4) == [6, 7, 8, 9]
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.commit()
+        await lake.reset_offsets("orders", "audit", 6)
+        assert await polled(consumer, 4) == [6, 7, 8, 9]
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 10, queues=1)
 
 
 def test_a_group_with_messages_tracked_by_themselves_cannot_be_pulled() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 10, queues=1)
-            consumer = await opened(lake)
-            await polled(consumer, 10)
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.close()
+        key = queue_key("audit", "orders", 0)
+        found = await lake.coordination.cells.read(key)
+        assert found is not None
+        cell = decode_cell(found.data, where=key).with_tries(2, Tries(State.WAITING))
+        await lake.coordination.cells.write(key, encode_cell(cell), on=found, deadline_s=float("inf"))
+        consumer = await opened(lake)
+        with pytest.raises(GroupMixed, match="wait, are in flight or parked"):
+            await polled(consumer, 1)
+        with pytest.raises(GroupMixed):
             await consumer.close()
-            key = queue_key("audit", "orders", 0)
-            found = await lake.coordination.cells.read(key)
-            assert found is not None
-            cell = decode_cell(found.data, where=key).with_tries(2, Tries(State.WAITING))
-            await lake.coordination.cells.write(key, encode_cell(cell), on=found, deadline_s=float("inf"))
-            consumer = await opened(lake)
-            with pytest.raises(GroupMixed, match="wait, are in flight or parked"):
-                await polled(consumer, 1)
-            with pytest.raises(GroupMixed):
-                await consumer.close()
 
-    run(work())
+    on_lake(work, 10, queues=1)
 
 
 def test_what_was_fetched_before_an_error_is_handed_out_first_so_that_no_commit_passes_over_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 8)
-            consumer = await opened(lake)
-            while len(consumer.assignment) < 2:
-                await consumer.poll(1, timeout=NOW)
-            for queue in (0, 1):
-                await consumer.seek("orders", queue, 0)
-            fetch, asked = Feed.fetch, list[int]()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        while len(consumer.assignment) < 2:
+            await consumer.poll(1, timeout=NOW)
+        for queue in (0, 1):
+            await consumer.seek("orders", queue, 0)
+        fetch, asked = Feed.fetch, list[int]()
 
-            async def failing(feed: Feed, queue: int, start: int, **how: int) -> Any:
-                asked.append(queue)
-                if len(set(asked)) == 2 and queue == asked[-1] != asked[0]:
-                    raise StoreUnavailable("no answer", operation="fetch", object=str(queue))
-                return await fetch(feed, queue, start, **how)
+        async def failing(feed: Feed, queue: int, start: int, **how: int) -> Any:
+            asked.append(queue)
+            if len(set(asked)) == 2 and queue == asked[-1] != asked[0]:
+                raise StoreUnavailable("no answer", operation="fetch", object=str(queue))
+            return await fetch(feed, queue, start, **how)
 
-            monkeypatch.setattr(Feed, "fetch", failing)
-            found = await consumer.poll(timeout=NOW)
-            assert [message.offset for message in found] == [0, 1, 2, 3]
-            with pytest.raises(StoreUnavailable):
-                await consumer.poll(timeout=NOW)
-            monkeypatch.undo()
-            await consumer.commit()
-            assert [consumer.committed("orders", queue) for queue in (asked[0], asked[1])] == [4, 0]
-            assert len(await polled(consumer, 4)) == 4
-            await consumer.close()
+        monkeypatch.setattr(Feed, "fetch", failing)
+        found = await consumer.poll(timeout=NOW)
+        assert [message.offset for message in found] == [0, 1, 2, 3]
+        with pytest.raises(StoreUnavailable):
+            await consumer.poll(timeout=NOW)
+        monkeypatch.undo()
+        await consumer.commit()
+        assert [consumer.committed("orders", queue) for queue in (asked[0], asked[1])] == [4, 0]
+        assert len(await polled(consumer, 4)) == 4
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 8)
 
 
 def test_a_poll_that_is_given_up_hands_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 8)
-            consumer = await opened(lake)
-            while len(consumer.assignment) < 2:
-                await consumer.poll(1, timeout=NOW)
-            for queue in (0, 1):
-                await consumer.seek("orders", queue, 0)
-            fetch, second = Feed.fetch, asyncio.Event()
-            asked: list[int] = []
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        while len(consumer.assignment) < 2:
+            await consumer.poll(1, timeout=NOW)
+        for queue in (0, 1):
+            await consumer.seek("orders", queue, 0)
+        fetch, second = Feed.fetch, asyncio.Event()
+        asked: list[int] = []
 
-            async def hanging(feed: Feed, queue: int, start: int, **how: int) -> Any:
-                asked.append(queue)
-                if len(asked) == 2:
-                    second.set()
-                    await asyncio.Event().wait()
-                return await fetch(feed, queue, start, **how)
+        async def hanging(feed: Feed, queue: int, start: int, **how: int) -> Any:
+            asked.append(queue)
+            if len(asked) == 2:
+                second.set()
+                await asyncio.Event().wait()
+            return await fetch(feed, queue, start, **how)
 
-            monkeypatch.setattr(Feed, "fetch", hanging)
-            polling = asyncio.ensure_future(consumer.poll(timeout=SOON))
-            await second.wait()
-            polling.cancel()
-            await asyncio.gather(polling, return_exceptions=True)
-            await consumer.commit()
-            assert [consumer.committed("orders", queue) for queue in (0, 1)] == [0, 0]
-            assert sorted(await polled(consumer, 8)) == list(range(8))
-            await consumer.close()
+        monkeypatch.setattr(Feed, "fetch", hanging)
+        polling = asyncio.ensure_future(consumer.poll(timeout=SOON))
+        await second.wait()
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
+        await consumer.commit()
+        assert [consumer.committed("orders", queue) for queue in (0, 1)] == [0, 0]
+        assert sorted(await polled(consumer, 8)) == list(range(8))
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 8)
 
 
 def test_what_was_handed_out_before_a_reset_is_not_committed_after_it() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 10, queues=1)
-            consumer = await opened(lake)
-            await polled(consumer, 10)
-            owned = consumer._owned["orders", 0]
-            await lake.reset_offsets("orders", "audit", 6)
-            record = await lake.coordination.groups.get("audit")
-            carrying_out = asyncio.ensure_future(owned.keeper.change(lambda cell: caught_up(cell, record, "orders", 0)))
-            await asyncio.gather(carrying_out, consumer.commit())
-            assert owned.keeper.cell.settled.floor == 6
-            await consumer.commit()
-            assert owned.keeper.cell.settled.floor == 6
-            assert await polled(consumer, 4) == [6, 7, 8, 9]
-            await consumer.close()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        owned = consumer._owned["orders", 0]
+        await lake.reset_offsets("orders", "audit", 6)
+        record = await lake.coordination.groups.get("audit")
+        carrying_out = asyncio.ensure_future(owned.keeper.change(lambda cell: caught_up(cell, record, "orders", 0)))
+        await asyncio.gather(carrying_out, consumer.commit())
+        assert owned.keeper.cell.settled.floor == 6
+        await consumer.commit()
+        assert owned.keeper.cell.settled.floor == 6
+        assert await polled(consumer, 4) == [6, 7, 8, 9]
+        await consumer.close()
 
-    run(work())
+    on_lake(work, 10, queues=1)
 
 
 def test_queues_that_do_not_exist_are_not_waited_for() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 1, queues=2)
-            with pytest.raises(InvalidArgument, match=r"no such queue.*orders") as caught:
-                await opened(lake, queues={"orders": [1, 2]})
-            assert (caught.value.expected, caught.value.observed) == ("queues below 2", "2")
+    async def work(lake: penstock.aio.Lake) -> None:
+        with pytest.raises(InvalidArgument, match=r"no such queue.*orders") as caught:
+            await opened(lake, queues={"orders": [1, 2]})
+        assert (caught.value.expected, caught.value.observed) == ("queues below 2", "2")
 
-    run(work())
+    on_lake(work, 1, queues=2)
 
 
 def test_bad_calls_are_refused() -> None:
-    async def work() -> None:
-        async with lake_of(MemoryStore()) as lake:
-            await filled(lake, 1, queues=1)
-            consumer = await opened(lake)
-            for number in (0, -1, True, 1.5):
-                with pytest.raises(InvalidArgument, match="positive whole number"):
-                    await consumer.poll(number)  # type: ignore[arg-type]
-            await consumer.close()
-            await consumer.close()
-            with pytest.raises(ClosedError, match="closed"):
-                await consumer.poll()
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        for number in (0, -1, True, 1.5):
+            with pytest.raises(InvalidArgument, match="positive whole number"):
+                await consumer.poll(number)  # type: ignore[arg-type]
+        await consumer.close()
+        await consumer.close()
+        with pytest.raises(ClosedError, match="closed"):
+            await consumer.poll()
 
-    run(work())
+    on_lake(work, 1, queues=1)
 
 
 def test_queues_that_come_again_after_a_lost_lease_can_be_given_to_another() -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with lake_of(store) as lake, lake_of(store) as other:
-            await filled(lake, 20)
+    async def work(lake: penstock.aio.Lake) -> None:
+        async with penstock.aio.connect(store=lake.store) as other:
             consumer = await opened(lake)
             assert sorted(await polled(consumer, 20)) == list(range(20))
             consumer._membership.member.end(LeaseLost("it stood still"))
@@ -328,14 +298,12 @@ def test_queues_that_come_again_after_a_lost_lease_can_be_given_to_another() -> 
             await another.close()
             await consumer.close()
 
-    run(work())
+    on_lake(work, 20)
 
 
 def test_a_consumer_closes_though_the_table_did_not_answer_when_it_began_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        store = MemoryStore()
-        async with lake_of(store) as lake, lake_of(store) as other:
-            await filled(lake, 4)
+    async def work(lake: penstock.aio.Lake) -> None:
+        async with penstock.aio.connect(store=lake.store) as other:
             consumer = await opened(lake)
             await polled(consumer, 4)
             another = await opened(other)
@@ -352,4 +320,4 @@ def test_a_consumer_closes_though_the_table_did_not_answer_when_it_began_to(monk
             assert not failures
             await another.close()
 
-    run(work())
+    on_lake(work, 4)
