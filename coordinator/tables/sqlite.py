@@ -16,7 +16,7 @@ from ...log.errors import PenstockError
 from ...log.runtime import Runtime
 from ...log.stores.protocol import Conflict
 from .protocol import Cell, CellVersion, check_cell, check_cell_key
-from .sqlite_file import LOCK_WAIT_MAX_S, SqliteFile
+from .sqlite_file import LOCK_WAIT_MAX_S, Deletion, Put, SqliteFile
 from .versions import first_number, number_of, version_of
 from .workers import Workers
 
@@ -27,8 +27,7 @@ _TOGETHER_MAX = 64
 class _Change:
     """A write on its way, and what became of it."""
 
-    statement: str
-    values: tuple[object, ...]
+    wanted: Put | Deletion
     outcome: bool | PenstockError = False
     """Whether it changed a cell, or why nobody knows."""
 
@@ -75,20 +74,14 @@ class SqliteTable:
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         check_cell(key, data)
-        if expected is None:
-            version = first_number(self._runtime)
-            statement = "INSERT INTO cells (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-            await self._change("put", key, expected, statement, version, data, key)
-        else:
-            version = number_of(expected) + 1
-            statement = "UPDATE cells SET version = ?, data = ? WHERE key = ? AND version = ?"
-            await self._change("put", key, expected, statement, version, data, key, version - 1)
+        replaced = number_of(expected) if expected is not None else None
+        version = first_number(self._runtime) if replaced is None else replaced + 1
+        await self._change("put", expected, Put(key, version, data, replaced))
         return version_of(version)
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         check_cell_key(key)
-        statement = "DELETE FROM cells WHERE key = ? AND version = ?"
-        await self._change("delete", key, expected, statement, key, number_of(expected))
+        await self._change("delete", expected, Deletion(key, number_of(expected)))
 
     async def keys(self, prefix: str) -> list[str]:
         statement = "SELECT key FROM cells WHERE substr(key, 1, ?) = ? ORDER BY key"
@@ -103,8 +96,8 @@ class SqliteTable:
         await self._writes.close(self._writer.close)
         await self._reads.close(self._reader.close)
 
-    async def _change(self, operation: str, key: str, expected: CellVersion | None, statement: str, *values: object) -> None:
-        change = _Change(statement, values)
+    async def _change(self, operation: str, expected: CellVersion | None, wanted: Put | Deletion) -> None:
+        change = _Change(wanted)
         with self._lock:
             self._waiting.append(change)
         try:
@@ -121,19 +114,37 @@ class SqliteTable:
             raise Conflict(
                 "the cell is not as expected",
                 operation=operation,
-                object=key,
+                object=wanted.key,
                 expected=expected.token if expected else "no cell",
             )
 
     def _commit_waiting(self) -> None:
         """In the writing thread: commit what waits, and note with each what became of it."""
         with self._lock:
-            changes = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
-        if not changes:
-            return
+            changes = self._next_together()
+        wanted = [change.wanted for change in changes]
+        outcomes: Sequence[bool | PenstockError]
         try:
-            outcomes: Sequence[bool | PenstockError] = self._writer.change([(one.statement, one.values) for one in changes])
+            match wanted:
+                case []:
+                    return
+                case [Deletion() as deletion]:
+                    outcomes = [self._writer.delete(deletion)]
+                case _:
+                    outcomes = self._writer.put([one for one in wanted if isinstance(one, Put)])
         except PenstockError as error:
             outcomes = [error] * len(changes)
         for change, outcome in zip(changes, outcomes, strict=True):
             change.outcome = outcome
+
+    def _next_together(self) -> list[_Change]:
+        """The first that waits, and if it is a put, the first puts of other cells: so none waits for many of one cell."""
+        together: dict[str, _Change] = {}
+        for change in self._waiting:
+            if isinstance(change.wanted, Put) or not together:
+                together.setdefault(change.wanted.key, change)
+            if isinstance(change.wanted, Deletion) or len(together) == _TOGETHER_MAX:
+                break
+        for change in together.values():
+            self._waiting.remove(change)
+        return list(together.values())

@@ -7,8 +7,9 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...log.errors import ClosedError, ForeignObject, NewerFormatError, NotSupported
 from ...log.runtime import Runtime
@@ -20,14 +21,42 @@ SCHEMA_VERSION = 1
 APPLICATION_ID = int.from_bytes(b"PSC1", "big")
 LOCK_WAIT_MAX_S = 2.0
 """Far above the longest wait seen (0.4 s beside processes that write as fast as they can), and below a lease."""
+_WAIT_IN_SQLITE_S = 0.018
+"""SQLite tries after 1, 2, 5 and 10 ms; further on its pauses become so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
+_PUT_ALL = """
+    INSERT INTO cells (key, version, data)
+    WITH wanted (key, version, data, expected) AS (VALUES (...))
+    SELECT key, version, data FROM wanted
+    WHERE NOT EXISTS (SELECT 1 FROM wanted WHERE expected IS NOT (SELECT cells.version FROM cells WHERE cells.key = wanted.key))
+    ON CONFLICT (key) DO UPDATE SET version = excluded.version, data = excluded.data
+"""
+
+
+class Put(NamedTuple):
+    """A cell that is to be written."""
+
+    key: str
+    version: int
+    data: bytes
+    expected: int | None
+    """The version that it replaces; None: there must be no such cell."""
+
+
+class Deletion(NamedTuple):
+    """A cell that is to be removed."""
+
+    key: str
+    expected: int
 
 
 class SqliteFile:
     """Opens the file when it is first needed, and anew when another one lies under its name.
 
-    SQLite's own busy handler starves a process beside one that writes all the time, so a lock that another connection holds is tried
-    again at random intervals. What SQLite answers so was not carried out; nothing else is ever tried twice.
+    A write is one statement, so the lock is held in one call into SQLite: a thread that waits for Python's interpreter lock between two
+    statements keeps all other processes waiting too. For the same reason a lock that another holds is waited for inside SQLite, where
+    a busy process looks as often as an idle one; but not for long at a time, as SQLite's pauses grow until it starves beside one that
+    writes all the time. What SQLite refuses so was not carried out; nothing else is ever tried twice.
     """
 
     def __init__(
@@ -56,24 +85,28 @@ class SqliteFile:
 
         return self._patiently(operation, read)
 
-    def change(self, changes: Sequence[tuple[str, Sequence[object]]]) -> list[bool]:
-        """Run statements as one transaction, durably; which of them changed a row. Makes the file when there is none."""
+    def put(self, puts: Sequence[Put]) -> list[bool]:
+        """Carry out, durably, those puts that meet what they expect; which did. No two may be of one cell. Makes the file."""
 
-        def change() -> list[bool]:
+        def put() -> list[bool]:
             connection = self._opened(create=True)
             assert connection is not None, "it was made"
-            # A transaction that begins by reading may find, when it writes, that it can only be given up.
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                changed = [connection.execute(statement, values).rowcount > 0 for statement, values in changes]
-                connection.execute("COMMIT" if any(changed) else "ROLLBACK")
-            except BaseException:
-                with suppress(sqlite3.Error):  # some errors have rolled back by themselves
-                    connection.execute("ROLLBACK")
-                raise
-            return changed
+            left = list(puts)
+            while left and not connection.execute(_put_all(len(left)), [value for one in left for value in one]).rowcount:
+                left = [one for one in left if _version(connection, one.key) == one.expected]
+            return [one in left for one in puts]
 
-        return self._patiently("put", change)
+        return self._patiently("put", put)
+
+    def delete(self, deletion: Deletion) -> bool:
+        """Carry it out, durably, if it meets what it expects; whether it did."""
+
+        def delete() -> bool:
+            connection = self._opened(create=True)
+            assert connection is not None, "it was made"
+            return connection.execute("DELETE FROM cells WHERE key = ? AND version = ?", deletion).rowcount > 0
+
+        return self._patiently("delete", delete)
 
     def close(self) -> None:
         """Close the connection, if there is one; the next call opens another."""
@@ -130,10 +163,21 @@ class SqliteFile:
         return sqlite3.connect(
             f"{Path(self._path).as_uri()}?mode={'rwc' if create else 'rw'}",
             uri=True,
-            timeout=0,
+            timeout=_WAIT_IN_SQLITE_S,
             isolation_level=None,
             check_same_thread=False,  # the last call, closing, comes from another thread
         )
+
+
+@cache
+def _put_all(count: int) -> str:
+    """A statement that carries out so many puts if each meets what it expects, else none."""
+    return _PUT_ALL.replace("(...)", ", ".join(["(?, ?, ?, ?)"] * count))
+
+
+def _version(connection: sqlite3.Connection, key: str) -> int | None:
+    found = connection.execute("SELECT version FROM cells WHERE key = ?", (key,)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _identity(path: str) -> tuple[int, int] | None:
