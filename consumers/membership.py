@@ -80,6 +80,8 @@ class Membership:
         self._member: Member | None = None
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
+        self._awaited: dict[Queue, asyncio.Task[None]] = {}
+        """Queues that may be ours soon; what comes to them is kept from now on, so that they need not be read from the store first."""
         self._failure: PenstockError | None = None
         self.leaving = False
         self._pause = Backoff(_TROUBLE_S)
@@ -156,7 +158,9 @@ class Membership:
                 await self._join()
             assert self._ownership is not None, "it joined"
             self.member.progressed()
+            await self._await_queues(self._ownership.expected)  # those that were taken have feeds of their own by now
             found = await self._ownership.round()
+            await self._await_queues(self._ownership.expected | self._awaited.keys() & found.taken.keys())
         except LeaseLost as error:
             self._ownership = None
             if self.leaving and self._record is not None:
@@ -170,6 +174,18 @@ class Membership:
             return Change(found.record, found.taken, found.drain, may_leave=self.leaving and not self._ownership.keepers)
         await asyncio.sleep(self._pause.next_s())
         return None
+
+    async def _await_queues(self, expected: Collection[Queue]) -> None:
+        """Have the feeds keep what comes to these queues, and follow the log for them."""
+        for queue in [queue for queue in self._awaited if queue not in expected]:
+            following = self._awaited.pop(queue)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self._feeds[queue[0]].detach(queue[1])
+        for queue in sorted(expected):
+            if queue not in self._awaited:
+                self._feeds[queue[0]].attach(queue[1])
+                self._awaited[queue] = asyncio.ensure_future(_follow(self._feeds[queue[0]], queue[1]))
 
     async def rest(self, lives: Collection[asyncio.Task[None]]) -> None:
         """Until the next round may bring something, or one of these has ended."""
@@ -202,12 +218,20 @@ class Membership:
 
     async def end(self) -> None:
         """Leave, and let go of everything."""
+        await self._await_queues(())
         if self._ownership is not None:
             await self._ownership.leave()
         elif self._member is not None:
             await self._member.leave()
         for feed in self._feeds.values():
             await feed.close()
+
+
+async def _follow(feed: Feed, queue: int) -> None:
+    """As long as the queue is awaited. What goes wrong with the log its next owner hears."""
+    with suppress(PenstockError):
+        while True:
+            await feed.arrived(queue, feed.next_offset(queue))
 
 
 class _Joined:

@@ -23,6 +23,9 @@ from .watch import Watch
 class Assignment:
     """Takes ``queues`` as soon as their owners are gone, and keeps them until it leaves. Used as `Ownership` is."""
 
+    expected: frozenset[Queue] = frozenset()
+    """It does not know when that will be."""
+
     def __init__(
         self,
         cells: Cells,

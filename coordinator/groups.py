@@ -197,9 +197,9 @@ class GroupRecord:
         """With one more member."""
         return self if member in self.members else replace(self, members=(*self.members, member))
 
-    def left_by(self, member: str) -> GroupRecord:
-        """With a member less."""
-        return replace(self, members=tuple(one for one in self.members if one != member))
+    def left_by(self, *gone: str) -> GroupRecord:
+        """Without these members."""
+        return replace(self, members=tuple(member for member in self.members if member not in gone))
 
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
         """With all queues of a topic at these offsets, in the next generation."""

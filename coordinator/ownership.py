@@ -139,6 +139,12 @@ class Ownership:
         """Of the queues that are its own now, those that drain too."""
         return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
 
+    @property
+    def expected(self) -> frozenset[Queue]:
+        """Of others, those that may be released to it any moment; none that have been so for long."""
+        soon = self._below_share and self._round_s - self._contested_since_s < _POLL_SOON_S
+        return self._contested - self._keepers.keys() if soon else frozenset()
+
     def consume(self, queues: Mapping[str, int]) -> None:
         """From the next round on, other topics; what is owned of others is to be released by the caller."""
         self._queues = dict(queues)
@@ -175,8 +181,7 @@ class Ownership:
         await self._settle_doubts(record)
         drain = await self._even_out(topics, record)
         if over:
-            gone = over.__contains__
-            record = await self._groups.update(self._group, lambda before: _without(before, gone))
+            record = await self._groups.update(self._group, lambda before: before.left_by(*over))
         self._trouble = self._anybody_dead()
         return Round(record, self._told(), drain)
 
@@ -385,13 +390,6 @@ class Ownership:
     def _told(self) -> dict[Queue, QueueKeeper]:
         untold, self._untold = self._untold, {}
         return {queue: keeper for queue, keeper in untold.items() if not keeper.ended.is_set()}
-
-
-def _without(record: GroupRecord, gone: Callable[[str], bool]) -> GroupRecord:
-    for member in record.members:
-        if gone(member):
-            record = record.left_by(member)
-    return record
 
 
 def _place(member: str) -> int:
