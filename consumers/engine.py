@@ -20,7 +20,10 @@ from .step import Step
 log = logging.getLogger("penstock.consumers")
 
 _ALONE_S = 5.0
+"""So long what is in flight in the process may take to end, when a suspect is to run alone; each time that it does not, twice as long."""
+_ALONE_MAX_S = 60.0
 _ALONE_AGAIN_S = 30.0
+"""At least so long all others go on then, before it is tried again."""
 _ACKS_GATHER_S = 0.02
 """Successes alone wait so long for company before they are written."""
 _BURIAL_S = 1.0
@@ -46,6 +49,7 @@ class QueueEngine(QueueLife[Schedule]):
     _around: PushSurroundings
     _solo_s = -math.inf
     """When it may try again to run a suspect alone."""
+    _patience_s = _ALONE_S
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
         return Schedule(self._record.settings, cell, limits=self._around.limits, chance=self._around.runtime.random.random())
@@ -187,11 +191,14 @@ class QueueEngine(QueueLife[Schedule]):
     async def _run_alone(self) -> None:
         """Run one suspect with nothing else in flight in this process, so that a death tells whose fault it was."""
         self._stop()
-        async with self._around.worker.alone(self._around.member, patience_s=_ALONE_S) as alone:
+        async with self._around.worker.alone(self._around.member, patience_s=self._patience_s) as alone:
             if not alone:
-                self._solo_s = self._clock.monotonic_s() + _ALONE_AGAIN_S  # a handler takes long: let the others go on meanwhile
-                asyncio.get_running_loop().call_later(_ALONE_AGAIN_S, self.wake)
+                pause_s = max(_ALONE_AGAIN_S, self._patience_s)  # a handler takes long: let the others go on meanwhile
+                self._solo_s = self._clock.monotonic_s() + pause_s
+                self._patience_s = min(2 * self._patience_s, _ALONE_MAX_S)
+                asyncio.get_running_loop().call_later(pause_s, self.wake)
                 return
+            self._patience_s = _ALONE_S
             await self._around.worker.awake()
             step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
             await self._write(step)

@@ -167,6 +167,7 @@ async def push(
     *,
     group: str = "audit",
     delivery_order: str = "ORDERLY",
+    options: PushOptions | None = None,
     answer: Callable[[MessageView], Awaitable[ConsumeResult]] = succeed,
 ) -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
     """A push consumer, and what its listener was given, and when."""
@@ -183,7 +184,7 @@ async def push(
         subscriptions={"orders": Subscription()},
         listener=listen,
         stated={"delivery_order": delivery_order},
-        options=PushOptions(),
+        options=options or PushOptions(),
     )
     await member.run(consumer.start())
     return consumer, heard

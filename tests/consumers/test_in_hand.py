@@ -1,4 +1,4 @@
-"""A message that may have ended its process runs alone there: also nothing that was received is in hand meanwhile."""
+"""A message that may have ended its process runs alone there, sooner or later: also nothing that was received is in hand meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.consumers.push import PushOptions
 from penstock.consumers.results import ConsumeResult
 from penstock.log import MessageView
 from tests.consumers.receiving import TEN, Member, Scene, bodies, push
@@ -83,6 +84,31 @@ def test_or_until_its_time_is_over_or_another_consumer_of_the_process_acknowledg
     scene.play(script)
     scene = Scene()
     scene.play(in_time)
+
+
+def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_take_longer() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await suspected(scene)
+        one = scene.member("one")
+        await one.send(*(chr(0x4E00 + n) for n in range(80)))  # each in a message group of its own
+        begun = 0
+
+        async def answer(message: MessageView) -> ConsumeResult:
+            nonlocal begun
+            begun += 1
+            await asyncio.sleep(5 * begun if begun <= 4 else 20)  # from then on one of the four ends every 5 s
+            return ConsumeResult.SUCCESS
+
+        await push(one, group="audit", options=PushOptions(threads=4), answer=answer)
+        await scene.let_pass(30)
+        _, heard = await push(one, group="billing")
+        await scene.let_pass(250)
+        assert (b"a1", 2) in [(message.body, message.delivery_attempt) for _, message in heard]
+        assert begun < 75, "there was always something to run beside it"
+
+    scene.play(script)
 
 
 def test_what_a_receive_that_was_cancelled_would_have_been_given_is_in_nobodys_hands() -> None:
