@@ -33,7 +33,11 @@ def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tupl
 # --- RocketMQ's ------------------------------------------------------------------------------------------------------------------
 LAG_MESSAGES = _gauge("rocketmq_consumer_lag_messages", "Messages not settled, up to the end of the queue", _MESSAGES, largest=True)
 LAG_LATENCY = _gauge("rocketmq_consumer_lag_latency", "Age of the oldest message that is not settled", _MS, largest=True)
-INFLIGHT_MESSAGES = _gauge("rocketmq_consumer_inflight_messages", "Messages with a handler, or handed out by receive", _MESSAGES)
+INFLIGHT_MESSAGES = _gauge(
+    "rocketmq_consumer_inflight_messages",
+    "Messages given to a consumer and not settled: with a handler, waiting for one, or handed out by receive",
+    _MESSAGES,
+)
 READY_MESSAGES = _gauge("rocketmq_consumer_ready_messages", "Messages that nobody was given yet", _MESSAGES, largest=True)
 QUEUEING_LATENCY = _gauge(
     "rocketmq_consumer_queueing_latency", "Age of the oldest message that nobody was given yet", _MS, largest=True
