@@ -98,7 +98,7 @@ def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_
         async def answer(message: MessageView) -> ConsumeResult:
             nonlocal begun
             begun += 1
-            await asyncio.sleep(5 * begun if begun <= 4 else 20)  # from then on one of the four ends every 5 s
+            await scene.let_pass(5 * begun if begun <= 4 else 20)  # from then on one of the four ends every 5 s
             return ConsumeResult.SUCCESS
 
         await push(one, group="audit", options=PushOptions(threads=4), answer=answer)

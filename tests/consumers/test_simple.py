@@ -152,6 +152,7 @@ def test_what_is_acknowledged_never_comes_back_whatever_expires_beside_it() -> N
         one = scene.member()
         await one.send("a1", "b1", "a2")
         await one.consume(max_attempts=3)
+        await scene.let_pass(2)  # all are there: the first receive is given all
         seen: Counter[str] = Counter()
         for _ in range(3):
             found = await one.receive(wait=timedelta(seconds=15))
@@ -337,6 +338,7 @@ def test_a_reset_fences_what_is_out(order: str) -> None:
         one = scene.member()
         await one.send("a1", "a2", "b1")
         await one.consume(delivery_order=order)
+        await scene.let_pass(2)  # all are there: the first receive is given all
         out = await one.receive()
         await one.ack(out[0])
         await one.run(one.operators.reset("orders", "audit", 0, None))
