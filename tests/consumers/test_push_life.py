@@ -233,18 +233,6 @@ def test_a_lake_tells_once_what_ended_a_consumer_that_nobody_closed(lake: pensto
     lake.close()
 
 
-def test_a_consumer_that_was_closed_is_not_begun() -> None:
-    async def main() -> None:
-        async with aio.connect("memory://") as lake:
-            await lake.create_topic("orders", TopicSettings(queues=1))
-            consumer = lake.push_consumer("orders", group="billing", listener=Heard())
-            await consumer.close()
-            with pytest.raises(penstock.ClosedError, match="closed before it had begun"):
-                await consumer
-
-    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S), debug=True)
-
-
 def test_a_listener_cannot_close_its_consumer_or_its_lake(lake: penstock.Lake) -> None:
     fill(lake, "ab")
     opened: list[Any] = []

@@ -43,4 +43,4 @@ def test_a_condition_on_properties_is_not_taken_for_a_tag(condition: str) -> Non
 
 @pytest.mark.parametrize("tag", ["in transit", "type=paid", "a>b", "this is fine", "null", "between you and me", "<paid>"])
 def test_tags_may_be_odd(tag: str) -> None:
-    assert TagFilter.parse(tag).tags == {tag}
+    assert TagFilter.parse(tag).tags == frozenset({tag})
