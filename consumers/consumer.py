@@ -134,7 +134,10 @@ class Consumer:
             log.exception("%s ends", self._name)
             self.error = unforeseen(error, operation=self._OPERATION)
         finally:
-            await self._end()
+            try:
+                await self._end()
+            except ClosedError as error:  # the process ends; others find out that it is gone
+                self.error = self.error or error
 
     async def _close(self) -> None:
         if self._loop is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -38,7 +39,14 @@ class Workers:
             )
         if self._closed:
             raise ClosedError("the table is closed", object=self._url)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except RuntimeError as error:
+            if threading.main_thread().is_alive():
+                raise
+            raise ClosedError(
+                "the process ends, and its lake was not closed", object=self._url, hint="Close it, or use it in a with block"
+            ) from error
 
     async def close(self, last: Callable[[], None]) -> None:
         """Let what runs end, then run ``last``. Closing again, or in a forked child, does nothing."""
