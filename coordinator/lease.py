@@ -43,6 +43,8 @@ class Heartbeat:
     """Raised by each renewal, so that no two are alike."""
     fenced: bool = False
     """Taken for dead: the worker starts nothing more, and opens a new session."""
+    fenced_ms: int = 0
+    """When, by the clock of who did it."""
     members: tuple[Listed, ...] = ()
     """Those that live in it; one that is not here is over, for ever."""
     label: str = ""
@@ -110,6 +112,7 @@ def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
             lease_ms=document["lease_ms"],
             beat=document["beat"],
             fenced=document["fenced"],
+            fenced_ms=document.get("fenced_ms", 0),
             members=tuple(Listed(number, group, tuple(topics)) for number, group, *topics in document["members"]),
             label=document["label"],
         )

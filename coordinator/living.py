@@ -14,6 +14,7 @@ from .keys import WORKERS, worker_key
 from .lease import Heartbeat, Sighting, decode_heartbeat, is_expired, sighted
 
 _LOOK_S = 0.25
+_REMEMBERED_MS = 24 * 3_600_000
 
 
 class WorkerState(StrEnum):
@@ -49,6 +50,22 @@ class WorkerSeen:
 async def workers(cells: Cells) -> list[str]:
     """All that have a heartbeat, the dead too. It may read the whole table."""
     return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
+
+
+async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
+    """Remove the heartbeats of workers that were fenced more than a day ago, and return how many. It may read the whole table.
+
+    One that is absent says the same to everybody: the worker is over. Its own writes are conditional on what it wrote last, and it asks for no
+    more than a lease; the day is for a first heartbeat that a network held up.
+    """
+    until_ms, forgotten = runtime.clock.wall_ms() - _REMEMBERED_MS, 0
+    for name in await workers(cells):
+        stored = await cells.read(worker_key(name))
+        heartbeat = None if stored is None else decode_heartbeat(stored.data, where=worker_key(name))
+        if stored is not None and heartbeat is not None and heartbeat.fenced and heartbeat.fenced_ms < until_ms:
+            await cells.drop(worker_key(name), on=stored)
+            forgotten += 1
+    return forgotten
 
 
 async def watched(

@@ -212,6 +212,7 @@ class Session:
             lease_ms=round(self._wanted_s() * 1000),
             beat=self._beat,
             fenced=self._leaving,
+            fenced_ms=self._clock.wall_ms() if self._leaving else 0,
             members=tuple(member.listed for member in self._members.values()),
             label=self._label,
         )

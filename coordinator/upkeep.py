@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -16,6 +17,7 @@ from ..log.table.maintenance import Maintenance, MaintenanceOptions
 from ..log.topics import read_record
 from .cells import Cells
 from .guards import retention_guards
+from .living import forget_fenced
 from .records import Groups
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
@@ -23,6 +25,8 @@ OnStep: TypeAlias = Callable[[str, str, object], None]
 
 _LOOK_S = 30.0
 """Between looks whether the topic was altered or deleted."""
+_FORGET_S = 24 * 3600.0
+"""Between looks for what dead workers left."""
 _DELETED_S = 3600.0
 """Between rounds over what a deleted topic left."""
 
@@ -44,6 +48,7 @@ class Upkeep:
         self._groups = groups
         self._options = options or MaintenanceOptions()
         self._on_step = on_step
+        self._forget_s = -math.inf
 
     async def topics(self) -> Collection[str]:
         """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported."""
@@ -58,6 +63,7 @@ class Upkeep:
 
     async def once(self, name: str) -> None:
         """Every step of a topic once."""
+        await self._forget_workers(name)
         record = await self._record(name)
         if record is not None:
             await self._maintenance(name, record).run_once()
@@ -67,6 +73,7 @@ class Upkeep:
         running: _Running | None = None
         try:
             while not stop.is_set():
+                await self._forget_workers(name)
                 try:
                     record = await self._record(name)
                 except PenstockError as error:
@@ -81,6 +88,17 @@ class Upkeep:
         finally:
             if running is not None:
                 await running.end()
+
+    async def _forget_workers(self, name: str) -> None:
+        """Once a day, whatever topics are maintained here: remove the heartbeats of workers that died long ago."""
+        now_s = self._lake.runtime.clock.monotonic_s()
+        if now_s < self._forget_s:
+            return
+        self._forget_s = now_s + _FORGET_S
+        try:
+            await forget_fenced(self._cells, self._lake.runtime)
+        except PenstockError as error:
+            self._on_step(name, "forget workers", error)
 
     async def _record(self, name: str) -> TopicRecord | None:
         found = await read_record(self._lake.store, TopicPaths.of(name))

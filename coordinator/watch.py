@@ -108,7 +108,7 @@ class Watch:
         async with watched.reading:
             if watched.over or watched.heartbeat is None or not self.is_dead(owner):
                 return watched.over
-            fenced = encode_heartbeat(replace(watched.heartbeat, fenced=True))
+            fenced = encode_heartbeat(replace(watched.heartbeat, fenced=True, fenced_ms=self._clock.wall_ms()))
             deadline_s = self._clock.monotonic_s() + _PATIENCE_S
             try:
                 async with asyncio.timeout(_PATIENCE_S):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
-from penstock.coordinator.living import WorkerState, watched, workers
-from tests.coordinator.stage import Stage
+from penstock import aio
+from penstock.coordinator import Upkeep
+from penstock.coordinator.keys import worker_key, worker_of
+from penstock.coordinator.lease import Heartbeat, encode_heartbeat
+from penstock.coordinator.living import WorkerState, forget_fenced, watched, workers
+from penstock.coordinator.session import LeaseLost
+from penstock.log import TopicSettings
+from penstock.log.stores import MemoryStore
+from tests.coordinator.stage import Stage, keep_looking
 
 
 @pytest.mark.parametrize("lease_s", [1.0, 5.0])
@@ -62,3 +70,52 @@ def test_watching_ends_when_it_is_told_to() -> None:
         assert stage.now_s - began_s < 5 / 3 + 0.5
 
     stage.play(script)
+
+
+def test_what_a_killed_worker_left_is_removed_a_day_after_it_was_fenced() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        alive, killed, paused, watcher, keeper = (
+            stage.process(name) for name in ("alive", "killed", "paused", "watcher", "keeper")
+        )
+        living, dead, asleep = [await one.run(stage.worker(one).join("billing")) for one in (alive, killed, paused)]
+        killed.crash()
+        paused.pause(25 * 3600)
+        watch, cells = stage.watch(watcher), stage.cells(keeper)
+        for member in (dead, asleep):
+            await watcher.run(keep_looking(watch, member.id))
+
+        async def left() -> set[str]:
+            await keeper.run(forget_fenced(cells, keeper.runtime))
+            return set(await keeper.run(workers(cells)))
+
+        assert await left() == {worker_of(member.id) for member in (living, dead, asleep)}
+        await asyncio.sleep(24 * 3600 - 60)
+        assert len(await left()) == 3
+        await asyncio.sleep(120)
+        assert await left() == {worker_of(living.id)}
+        fresh = stage.watch(watcher)
+        await watcher.run(fresh.look([dead.id, asleep.id, living.id]))
+        assert [fresh.is_dead(member.id) for member in (dead, asleep, living)] == [True, True, False]
+        await asleep.ended.wait()
+        assert isinstance(asleep.error, LeaseLost)
+        assert await left() == {worker_of(living.id)}, "it comes back under no id that was fenced"
+
+    stage.play(script)
+
+
+def test_who_maintains_removes_them() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with aio.connect(store=store, maintenance=False) as lake:
+            await lake.create_topic("orders", TopicSettings(queues=1))
+            cells = lake.coordination.cells
+            for name, fenced_ms in (("old", 1), ("new", lake.runtime.clock.wall_ms())):
+                heartbeat = Heartbeat(worker=name, lease_ms=5000, fenced=True, fenced_ms=fenced_ms)
+                await cells.write(worker_key(name), encode_heartbeat(heartbeat), on=None, deadline_s=math.inf)
+            upkeep = Upkeep(lake, cells, lake.coordination.groups)
+            await upkeep.once("orders")
+            assert await workers(cells) == ["new"]
+
+    asyncio.run(work())
