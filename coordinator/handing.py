@@ -165,7 +165,7 @@ def _checked_marker(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operati
 def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
     if tries is None or not _is_out(tries, handle):
         state = "not handed out" if tries is None else f"{tries.state.name}, attempt {tries.attempts}"
-        raise _expired(handle, operation, state)
+        raise _expired(handle, operation, state, parked=tries is not None and tries.state is State.PARKED)
     if tries.due_ms <= now_ms:
         raise _expired(handle, operation, f"{(now_ms - tries.due_ms) / 1000:g} s too late")
     return tries
@@ -195,13 +195,15 @@ def _settled(cell: QueueCell, handle: ReceiptHandle, operation: str) -> AlreadyS
     )
 
 
-def _expired(handle: ReceiptHandle, operation: str, observed: str) -> ReceiptExpired:
+def _expired(handle: ReceiptHandle, operation: str, observed: str, *, parked: bool = False) -> ReceiptExpired:
     return ReceiptExpired(
         "the invisible duration of the message has passed",
         operation=operation,
         object=handle.where,
         observed=observed,
-        hint="it is handed out again; ask for a longer invisible duration, or change it in time",
+        hint="its message group is parked: release or skip it"
+        if parked
+        else "it is handed out again; ask for a longer invisible duration, or change it in time",
     )
 
 

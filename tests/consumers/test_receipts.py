@@ -9,7 +9,7 @@ import pytest
 from penstock.consumers.limits import Limits
 from penstock.consumers.ready import Ready, Want
 from penstock.coordinator.cell import QueueCell, State
-from penstock.coordinator.groups import DeliveryOrder, GroupSettings
+from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.handing import acknowledged, changed_visibility, expired, returned, without_caught_up
 from penstock.coordinator.handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
 from penstock.coordinator.offsets import OffsetSet
@@ -100,6 +100,13 @@ def test_a_message_that_died_of_its_expiry_says_so(orderly: bool) -> None:
     assert found.cell.dead_letters.assigned == (0,)
     with pytest.raises(AlreadySettled, match="expired at its last attempt, and was given up"):
         acknowledged(found.cell, handle(first), now_ms=11_000)
+
+
+def test_a_message_whose_group_was_parked_at_its_expiry_says_what_comes_next() -> None:
+    cell, _, (first,) = handed_out("a")
+    after = expired(cell, 11_000, GroupSettings(max_attempts=1, dead_letter_policy=DeadLetterPolicy.PARK)).cell
+    with pytest.raises(ReceiptExpired, match=r"PARKED, attempt 1.*its message group is parked: release or skip it"):
+        acknowledged(after, handle(first), now_ms=11_000)
 
 
 @pytest.mark.parametrize("orderly", [True, False])
