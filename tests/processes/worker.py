@@ -50,6 +50,8 @@ class Job:
     """The producer ends after so many; 0: when it is told to."""
     per_second: float = 0.0
     """Messages, at most; 0: as many as there can be."""
+    at_once: int = BATCH_MAX
+    """Messages, at most, before it waits for their answers."""
 
     def group_weights(self) -> list[float]:
         """Of the groups, added up."""
@@ -91,7 +93,7 @@ def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: r
     number = producer.last_sequence + 1
     weights = job.group_weights()
     while not stop.is_set() and (not job.messages or number < job.messages):
-        groups = chance.choices(range(job.groups), cum_weights=weights, k=chance.randint(1, BATCH_MAX))
+        groups = chance.choices(range(job.groups), cum_weights=weights, k=chance.randint(1, job.at_once))
         bodies = [f"{producer.id}/{number + n}/{group}" for n, group in enumerate(groups)]
         write(journal, [f"S {body}" for body in bodies])
         receipts = {}

@@ -32,7 +32,7 @@ from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, DECK, REPEATS_MAX,
 from tests.processes.consuming.places import DIED, LEASE, Disturbed
 from tests.processes.consuming.records import Noted, What, read_records
 from tests.processes.consuming.worker import MIRRORED, ORDERED, TRY_AGAIN
-from tests.processes.worker import TOPIC, read_journal
+from tests.processes.worker import BATCH_MAX, TOPIC, read_journal
 from tests.servers import dynoxide_server, versitygw_server
 
 
@@ -174,6 +174,7 @@ def report(outcome: Outcome, say: Callable[[str], None]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--messages", type=int, help="go on until so many were sent")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--store", choices=["local", "versitygw", "dynoxide"], action="append")
     parser.add_argument("--only", choices=[*DECK, "roll"], action="append", help="do nothing else")
@@ -184,6 +185,8 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     places = chosen.store or ["local", "versitygw"]
     plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places))
+    if chosen.messages:
+        plan = replace(plan, messages=chosen.messages, all_messages=True, at_once=5 * BATCH_MAX)
     if chosen.lease:
         plan = replace(plan, lease_s=chosen.lease)
     if chosen.only:
@@ -191,6 +194,7 @@ def main() -> int:
     failed = False
     for kind in places:
         how = "--short" if chosen.short else f"--minutes {chosen.minutes / len(places):g}"
+        how += f" --messages {chosen.messages}" if chosen.messages else ""
         how += f" --lease {chosen.lease:g}" if chosen.lease else ""
         only = "".join(f" --only '{deed}'" for deed in chosen.only or ())
         print(f"replay: python -m tests.processes.consuming.chaos {how} --seed {seed} --store {kind}{only}", flush=True)

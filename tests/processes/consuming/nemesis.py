@@ -16,7 +16,7 @@ from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.places import DIED, LEASE, Disturbed, Place
 from tests.processes.consuming.records import Handled, Noted, What
 from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, REFUSED, SIMPLE, TASKS, THREADS, Job
-from tests.processes.worker import TOPIC
+from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.processes.worker import Job as ProducerJob
 from tests.processes.worker import start_argument as start_producer
 from tests.waiting import wait_until
@@ -38,6 +38,8 @@ REPEATS_MAX = 2 * CACHE_MESSAGES
 """What is cached may be in flight, and as much may be done and on its way to the cell."""
 ATTEMPTS = 4
 PATIENCE_S = 90.0
+NEARLY = 1_000
+"""Messages that may be left when the end begins."""
 DECK = {"kill": 4, "stop": 2, "restart": 2, "kill producer": 1, "reset": 1, "release": 1, "skip": 1}
 """What is done, and how often until all of it was done; then it begins anew."""
 
@@ -53,6 +55,11 @@ class Plan:
     queues: int = 8
     lease_s: float = 3.0
     seconds: float = 60.0
+    """Producers send what there is to send in so long, if they can."""
+    at_once: int = BATCH_MAX
+    """Messages that a producer sends, at most, before it waits for answers."""
+    all_messages: bool = False
+    """Whether the run goes on until they have sent it all, and nearly all is consumed."""
     deck: dict[str, int] = field(default_factory=lambda: {**DECK, "roll": 1})
     killers: bool = True
     """Whether one message ends each process that handles it."""
@@ -120,6 +127,7 @@ class Chaos:
             skew=1.0,
             messages=plan.messages // plan.producers,
             per_second=plan.messages / plan.producers / max(plan.seconds, 20.0),
+            at_once=plan.at_once,
         )
         return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err")
 
@@ -137,13 +145,13 @@ class Chaos:
     # --- What is done -----------------------------------------------------------------------------------------------------------
 
     def run(self, lake: penstock.Lake) -> None:
-        """For so long as is planned, and longer where the machine is slow: until the deck was dealt once."""
+        """For so long as is planned, and longer where the machine is slow: until the deck was dealt once, and what is planned was sent."""
         until_s = time.monotonic() + self.plan.seconds
         dealt = 0
         for one in self.places:
             one.start()
         wait_until(self._all_up, "all workers have joined", timeout_s=PATIENCE_S)
-        while time.monotonic() < until_s or dealt < sum(self.plan.deck.values()):
+        while time.monotonic() < until_s or dealt < sum(self.plan.deck.values()) or (self.plan.all_messages and self._behind(lake)):
             self._wait_for_progress()
             self._do(lake, self._next())
             dealt += 1
@@ -152,6 +160,13 @@ class Chaos:
 
     def _all_up(self) -> bool:
         return sum(b'["up"' in path.read_bytes() for path in self.journals()) >= len(self.workers)
+
+    def _sending(self) -> bool:
+        return any(one.lives for one in self.producers)
+
+    def _behind(self, lake: penstock.Lake) -> bool:
+        """Whether producers still send, or much of it is not consumed yet."""
+        return self._sending() or any(lake.describe_group(group).lag > NEARLY for group in BOTH)
 
     def _next(self) -> str:
         if not self._deck:
@@ -163,7 +178,7 @@ class Chaos:
         """Until more was handled, and time for a take-over has passed; stopped processes go on when their leases are over."""
         before = self._bytes()
         due_s = time.monotonic() + self.plan.lease_s
-        sending = any(one.lives for one in self.producers)
+        sending = self._sending()
 
         def got_on() -> bool:
             now_s = time.monotonic()

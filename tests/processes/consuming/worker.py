@@ -185,6 +185,9 @@ def work_simply(job: Job, journal: Journal, stop: threading.Event) -> None:
         journal.note(What.UP)
         while not stop.is_set():
             for message in consumer.receive(_AT_ONCE, invisible_duration=_INVISIBLE, await_duration=_WAIT):
+                if job.fates.of(message.body.decode()) is Fate.KILLER:
+                    # All that was received with what ends the process expires with it, and that is an attempt of each.
+                    continue
                 if listener.one(message) is ConsumeResult.SUCCESS:
                     try:
                         consumer.ack(message)
