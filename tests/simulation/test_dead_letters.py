@@ -16,6 +16,7 @@ from penstock.consumers.redriven import Redriven
 from penstock.coordinator.cell import QueueCell
 from penstock.log import PenstockError
 from tests.figures import FIGURES
+from tests.simulation.consuming import patches
 from tests.simulation.faults import WRITES, Fault, ScriptedFaults, single_faults
 from tests.simulation.graveyard import Graveyard, Plot, graveyard
 from tests.simulation.patches import Patch, attribute, both
@@ -107,25 +108,6 @@ def single_fault_runs(faults: list[Fault], *, only_writes: bool = False, every: 
 # --- Guards ---------------------------------------------------------------------------------------------------------------------
 
 
-def nameless(_: Any) -> Any:
-    async def last_sequence(self: CopyWriter, known: int = -1) -> int:
-        if self._producer is None:
-            if self._prepare is not None:
-                await self._prepare()
-            self._producer = await self._lake.producer(self._topic)
-        return -1
-
-    return last_sequence
-
-
-def without_sequences(original: Any) -> Any:
-    def rows(self: CopyWriter, batch: list[Copy]) -> Any:
-        table = original(self, batch)
-        return table.set_column(table.column_names.index("sequence"), "sequence", [[None] * table.num_rows])
-
-    return rows
-
-
 def forgetful(_: Any) -> Any:
     async def change(self: Redriven, change: Callable[[QueueCell], QueueCell]) -> None:
         self.cell = change(self.cell)
@@ -136,12 +118,12 @@ def forgetful(_: Any) -> Any:
 MUTANTS: dict[str, tuple[str, Patch, Plot]] = {
     "sequences": (
         "a letter is written under the name and sequence that it was given",
-        both(attribute(CopyWriter, "last_sequence", nameless), attribute(CopyWriter, "_rows", without_sequences)),
+        both(attribute(CopyWriter, "last_sequence", patches.nameless), attribute(CopyWriter, "_rows", patches.without_sequences)),
         Plot(),
     ),
     "name-of-queue": (
         "each queue writes under a name of its own",
-        attribute(dead_letters, "name_of", lambda original: lambda *parts: original(*parts[:-1])),
+        attribute(dead_letters, "name_of", patches.one_name),
         Plot(),
     ),
     "remembered": (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.consumers import blocked
+from penstock.consumers import blocked, dead_letters
 from penstock.consumers.burial import Burial
+from penstock.consumers.copies import CopyWriter
 from penstock.consumers.engine import QueueEngine
 from penstock.consumers.older import OlderHandlers
 from penstock.consumers.open_lanes import OpenLanes
@@ -176,6 +177,22 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(Burial, "run", patches.buried_first),
         scenario="resets",
         seeds=(4, 7),
+    ),
+    "letter-sequences": Mutant(
+        guard="a dead letter is written under the sequence that it was given, so that the next owner finds it",
+        rule="C8",
+        patch=both(
+            attribute(CopyWriter, "last_sequence", patches.nameless), attribute(CopyWriter, "_rows", patches.without_sequences)
+        ),
+        scenario="resets",
+        seeds=(7,),
+    ),
+    "letter-names": Mutant(
+        guard="each queue's dead letters go under a name of its own",
+        rule="C8",
+        patch=attribute(dead_letters, "name_of", patches.one_name),
+        scenario="resets",
+        seeds=(2, 3),
     ),
     "older-handlers": Mutant(
         guard="nothing of a group starts while an older handler of it runs",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.consumers.burial import Burial
+from penstock.consumers.copies import Copy, CopyWriter
 from penstock.consumers.engine import QueueEngine
 from penstock.consumers.older import OlderHandlers
 from penstock.consumers.open_lanes import OpenLanes
@@ -212,3 +213,27 @@ def unfinished(_: Any) -> Any:
                 step.markers[key] = replace(marker, tries=replace(marker.tries, state=State.WAITING))
 
     return drain
+
+
+def nameless(_: Any) -> Any:
+    async def last_sequence(self: CopyWriter, known: int = -1) -> int:
+        if self._producer is None:
+            if self._prepare is not None:
+                await self._prepare()
+            self._producer = await self._lake.producer(self._topic)
+        return -1
+
+    return last_sequence
+
+
+def without_sequences(original: Any) -> Any:
+    def rows(self: CopyWriter, batch: list[Copy]) -> Any:
+        table = original(self, batch)
+        return table.set_column(table.column_names.index("sequence"), "sequence", [[None] * table.num_rows])
+
+    return rows
+
+
+def one_name(original: Any) -> Any:
+    """All queues' dead letters go under the name of their topic."""
+    return lambda *parts: original(*parts[:-1])

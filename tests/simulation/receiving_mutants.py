@@ -1,0 +1,71 @@
+"""Receipt handles with one guard removed, from the tests' side, as `mutants` does it with the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.coordinator import handing
+from penstock.coordinator.cell import QueueCell, Tries
+from penstock.coordinator.handles import ReceiptHandle
+from tests.simulation.patches import Patch, always, attribute, everywhere
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReceivingMutant:
+    """One guard less."""
+
+    guard: str
+    """What it lacks."""
+    patch: Patch
+    seeds: tuple[int, ...] = ()
+    """Of `receiving.Play`, that catch it."""
+
+
+def _never_late(original: Callable[..., Tries]) -> Callable[..., Tries]:
+    def check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
+        return original(tries, handle, -1, operation)
+
+    return check_out
+
+
+def _of_any_delivery(original: Callable[..., bool]) -> Callable[..., bool]:
+    def is_out(tries: Tries, handle: ReceiptHandle) -> bool:
+        return original(tries, replace(handle, attempt=tries.attempts))
+
+    return is_out
+
+
+def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell]:
+    def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int) -> QueueCell:
+        marker: Any = cell.markers.get(handle.lane) if handle.lane is not None else None
+        if marker is not None and marker.head < handle.offset < marker.limit and cell.generation == handle.generation:
+            cell = cell.with_marker(handle.lane or 0, marker.from_head(handle.offset, marker.tries.state, marker.tries.due_ms))
+        return original(cell, handle, now_ms=now_ms)
+
+    return acknowledged
+
+
+RECEIVING_MUTANTS: Mapping[str, ReceivingMutant] = {
+    "generation": ReceivingMutant(
+        guard="no handle counts that was given before a reset",
+        patch=attribute(handing, "_check_generation", lambda _: always(None)),
+        seeds=(0,),
+    ),
+    "expiry": ReceivingMutant(
+        guard="no handle counts once its time is over, though its owner did not notice yet",
+        patch=attribute(handing, "_check_out", _never_late),
+        seeds=(1,),
+    ),
+    "delivery": ReceivingMutant(
+        guard="a handle counts for the delivery that it was given with",
+        patch=attribute(handing, "_is_out", _of_any_delivery),
+        seeds=(0,),
+    ),
+    "in-order": ReceivingMutant(
+        guard="messages of a group that were received together are acknowledged in order",
+        patch=everywhere(handing.acknowledged, _in_any_order(handing.acknowledged)),
+        seeds=(0, 1),
+    ),
+}
