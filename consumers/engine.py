@@ -21,7 +21,8 @@ log = logging.getLogger("penstock.consumers")
 
 _ALONE_S = 5.0
 """So long what is in flight in the process may take to end, when a suspect is to run alone; each time that it does not, twice as long."""
-_ALONE_MAX_S = 60.0
+_ALONE_MAX_S = 900.0
+"""As long as a handler may take, if nothing else is said: then nothing is in flight any more."""
 _ALONE_AGAIN_S = 30.0
 """At least so long all others go on then, before it is tried again."""
 _ACKS_GATHER_S = 0.02

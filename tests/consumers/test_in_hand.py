@@ -86,7 +86,8 @@ def test_or_until_its_time_is_over_or_another_consumer_of_the_process_acknowledg
     scene.play(in_time)
 
 
-def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_take_longer() -> None:
+@pytest.mark.parametrize("every_s", [5, 30])
+def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_take_longer(every_s: int) -> None:
     scene = Scene()
 
     async def script() -> None:
@@ -98,13 +99,13 @@ def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_
         async def answer(message: MessageView) -> ConsumeResult:
             nonlocal begun
             begun += 1
-            await scene.let_pass(5 * begun if begun <= 4 else 20)  # from then on one of the four ends every 5 s
+            await scene.let_pass(every_s * min(begun, 4))  # from the fourth on one of the four ends every time
             return ConsumeResult.SUCCESS
 
         await push(one, group="audit", options=PushOptions(threads=4), answer=answer)
         await scene.let_pass(30)
         _, heard = await push(one, group="billing")
-        await scene.let_pass(250)
+        await scene.let_pass(150 + 20 * every_s)
         assert (b"a1", 2) in [(message.body, message.delivery_attempt) for _, message in heard]
         assert begun < 75, "there was always something to run beside it"
 
