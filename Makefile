@@ -85,7 +85,7 @@ replay: $(INSTALLED) ## run one seed again, with its trace (SEED=…)
 	$(PY) -m tests.simulation.campaign replay --seed $(SEED) $(ARGS)
 
 .PHONY: teeth
-teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice?
+teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world consumers --enough 5")
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: chaos

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.log.errors import PenstockError
@@ -68,10 +68,36 @@ def _sweep_one(seed: int) -> Run:
     return play(of_seed(seed), seed)
 
 
-def teeth(mutant: str, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
-    """The runs in which a mutant is caught."""
-    runs = map_runs(partial(_teeth_one, mutant), list(seeds), workers)
-    return [run for run in runs if run.wrong]
+@dataclass(frozen=True, slots=True)
+class Teeth:
+    """How a mutant fared, seed by seed."""
+
+    runs: list[Run]
+
+    @property
+    def caught(self) -> list[Run]:
+        return [run for run in self.runs if run.wrong]
+
+    @property
+    def first(self) -> int | None:
+        """The how-manieth seed caught it."""
+        return next((place for place, run in enumerate(self.runs, 1) if run.wrong), None)
+
+    @property
+    def per_500(self) -> float:
+        """In how many of 500 seeds it is caught, to judge by those that were played."""
+        return 500 * len(self.caught) / len(self.runs)
+
+
+def teeth(mutant: str, seeds: Sequence[int], *, workers: int = 1, enough: int | None = None) -> Teeth:
+    """Play a mutant until ``enough`` seeds have caught it, or all are played."""
+    runs: list[Run] = []
+    step = len(seeds) if enough is None else 4 * workers
+    for at in range(0, len(seeds), step):
+        runs += map_runs(partial(_teeth_one, mutant), list(seeds[at : at + step]), workers)
+        if enough is not None and sum(bool(run.wrong) for run in runs) >= enough:
+            break
+    return Teeth(runs)
 
 
 def _teeth_one(mutant: str, seed: int) -> Run:

@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
         made[name].add_argument("--seeds", type=int, default=500)
         made[name].add_argument("--first-seed", type=int, default=0)
     made["teeth"].add_argument("--mutant", choices=sorted(MUTANTS), action="append")
+    made["teeth"].add_argument("--enough", type=int, default=5, help="so many detections of a mutant end it (0: play all seeds)")
     made["exhaustive"].add_argument("--every", type=int, default=1, help="only each so many-th of them")
     replay = made["replay"]
     replay.add_argument("--seed", type=int, required=True)
@@ -60,14 +61,16 @@ def _teeth(options: argparse.Namespace) -> int:
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     toothless = []
     print(
-        f"| guard removed | mutant | rule | scenario | caught in {len(seeds)} seeds | first |\n| --- | --- | --- | --- | ---: | --- |",
+        "| guard removed | mutant | rule | scenario | caught / played | in 500 | first at | by |\n"
+        "| --- | --- | --- | --- | ---: | ---: | ---: | --- |",
         flush=True,
     )
     for name in options.mutant or MUTANTS:
-        caught, mutant = teeth(name, seeds, workers=options.workers), MUTANTS[name]
-        first = f"{caught[0].seed}: {caught[0].wrong[0].splitlines()[0][:60]}" if caught else ""
-        print(f"| {mutant.guard} | {name} | {mutant.rule} | {mutant.scenario} | {len(caught)} | {first} |", flush=True)
-        toothless += [] if caught else [name]
+        mutant, found = MUTANTS[name], teeth(name, seeds, workers=options.workers, enough=options.enough or None)
+        by = found.caught[0].wrong[0].splitlines()[0][:60] if found.caught else ""
+        figures = f"{len(found.caught)} / {len(found.runs)} | {found.per_500:.0f} | {found.first or ''}"
+        print(f"| {mutant.guard} | {name} | {mutant.rule} | {mutant.scenario} | {figures} | {by} |", flush=True)
+        toothless += [] if found.caught else [name]
     if toothless:
         print(f"not caught: {', '.join(toothless)}")
     return 1 if toothless else 0
