@@ -2,7 +2,7 @@
 
 The rules are numbered as in the reliability plan: C1 nothing lost, C2 nothing from nowhere, C3 a place has one message, C4 order of a
 message group, C5 what is settled never runs again, C6 what is settled stays so, C7 attempts are durable before they start, C8 dead letters
-by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolation, is measured elsewhere.)
+by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolation, needs two runs: `test_isolation`.)
 """
 
 from __future__ import annotations

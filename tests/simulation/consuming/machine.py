@@ -183,7 +183,7 @@ class Handlers:
         rng = world.kernel.rng(f"message/{self._group}/{message.body!r}")
         tempers = world.plot.tempers
         temper = rng.choices(list(tempers), list(tempers.values()))[0]
-        times = rng.randint(1, max(1, world.plot.groups[self._group].max_attempts - 1))
+        times = rng.randint(1, max(1, (world.plot.groups[self._group].max_attempts or 4) - 1))
         work_s, slow_s = log_uniform(rng, *world.plot.work_s), log_uniform(rng, *world.plot.slow_s)
         world.tempers[self._group, place] += 1
         again = world.tempers[self._group, place] > times

@@ -65,7 +65,7 @@ class GroupPlan:
 
     order: DeliveryOrder = DeliveryOrder.ORDERLY
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
-    max_attempts: int = 3
+    max_attempts: int | None = 3
     retry_s: float = 1.0
     batch: Literal["group", "queue"] | None = None
     batch_messages: int = 8
