@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ...consumers import MemoryMetrics, PushOptions
+from ...consumers import MemoryMetrics, PushOptions, QueueStatistics
 from ...consumers.executor import is_coroutine_function
 from ...consumers.results import Declined, judge
 from ...log import MessageView, PenstockError
@@ -243,11 +243,16 @@ class _Work:
     def _is_idle(self, consumer: PushConsumer, idle_s: float) -> bool:
         now_s = time.monotonic()
         queues = consumer.statistics().queues
-        if self.gate.inside or any(one.ready_messages or one.inflight_messages for one in queues):
+        if self.gate.inside or any(map(_has_work, queues)):
             self._active_s = now_s
         if not queues and now_s < self._started_s + _QUEUES_COME_S:
             return False
         return now_s >= self._active_s + idle_s
+
+
+def _has_work(one: QueueStatistics) -> bool:
+    """Whether anything is to be done now: what was fetched and is about to be granted is neither ready nor in flight."""
+    return one.ready_messages > 0 or one.inflight_messages > 0 or one.lag_messages > one.waiting_messages + one.parked_groups
 
 
 def _threads(threads: int, most: int | None) -> int:
