@@ -93,6 +93,10 @@ chaos: $(INSTALLED) servers ## real processes, killed and paused at random: the 
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 
+.PHONY: campaign
+campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are through, on SQLite and on a real S3 server (MESSAGES=200000, ARGS="--seed 7")
+	$(PY) -m tests.processes.consuming.chaos --messages $(or $(MESSAGES),200000) $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) servers ## the same for long (MINUTES=60)
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),60) $(ARGS)
