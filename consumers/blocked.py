@@ -87,6 +87,10 @@ class Blocked:
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
+    def has(self, group: str | None) -> bool:
+        """Whether a message group is blocked."""
+        return group_hash(group) in self._lanes
+
     def pass_by(self, message: MessageView) -> bool:
         """Whether a fresh message is of a blocked group; then it is kept, if all before it are and there is room."""
         lane = self._lanes.get(group_hash(message.message_group))

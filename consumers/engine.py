@@ -78,14 +78,23 @@ class QueueEngine(QueueLife[Schedule]):
         """A run got on, or ended."""
         if run.ended:
             if run.timed_out_at is None:
-                self._around.worker.finished(len(run.messages))
+                self._around.worker.finished(run.size)
             self._around.returned(run)
             # A batch is one call; of single messages those that are done were called first.
             good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
-            self._counters.succeeded_ms.observe_all(1000 * took_s for took_s in run.took_s[:good])
-            self._counters.failed_ms.observe_all(1000 * took_s for took_s in run.took_s[good:])
+            if good:
+                self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in run.took_s[:good]])
+            if good < len(run.took_s):
+                self._counters.failed_ms.observe_all([1000 * took_s for took_s in run.took_s[good:]])
         self.schedule.report(run)
         self.wake()
+
+    def spread(self) -> None:
+        """There are threads with nothing to do: let them have what waits behind messages that need not be done before it."""
+        under_way = [run for run in self.schedule.running if not run.ended and run.timed_out_at is None]
+        if taken := sum(map(self.schedule.split, under_way)):
+            self._around.worker.finished(taken)
+            self.wake()
 
     def drain(self) -> None:
         super().drain()
@@ -104,7 +113,7 @@ class QueueEngine(QueueLife[Schedule]):
     def give_up(self, run: Run, reason: str) -> None:
         """Wait for a handler no more, which may never return: not even what is to run alone does."""
         run.time_out(reason)
-        self._around.worker.finished(len(run.messages))
+        self._around.worker.finished(run.size)
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
@@ -147,12 +156,13 @@ class QueueEngine(QueueLife[Schedule]):
             if worker.quiet or not self._around.member.may_start():
                 mode = Mode.QUIET  # what cannot be started any more would come back at once, again and again
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
+        worker.finished(step.taken_back)
         self._begin(step.runs_now)
         await self._write(step)
         return step.is_empty
 
     async def _write(self, step: Step) -> None:
-        self._around.worker.started(sum(len(run.messages) for run in step.runs))
+        self._around.worker.started(sum(run.size for run in step.runs))
         schedule = self.schedule
         try:
             if not step.is_empty:
@@ -162,7 +172,7 @@ class QueueEngine(QueueLife[Schedule]):
             for run in step.runs:
                 if run.claim():  # it was never handed out, nor taken back meanwhile, which ended it too
                     run.ended = True
-                    self._around.worker.finished(len(run.messages))
+                    self._around.worker.finished(run.size)
                     self._around.returned(run)
             raise
         self._counters.failed_attempts.add(len(step.failed))
@@ -176,13 +186,13 @@ class QueueEngine(QueueLife[Schedule]):
             self._hand_out(step.runs)
 
     def _begin(self, runs: Sequence[Run]) -> None:
-        self._around.worker.started(sum(len(run.messages) for run in runs))
+        self._around.worker.started(sum(run.size for run in runs))
         self._hand_out(runs)
 
     def _hand_out(self, runs: Sequence[Run]) -> None:
         if runs:
-            self._counters.messages_out.add(sum(len(run.messages) for run in runs))
-            self._counters.bytes_out.add(sum(len(message.body) for run in runs for message in run.messages))
+            self._counters.messages_out.add(sum(run.size for run in runs))
+            self._counters.bytes_out.add(sum(run.messages.body_bytes for run in runs))
         self._around.start(self, runs)
 
     def _may_run_alone(self) -> bool:

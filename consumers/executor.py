@@ -65,12 +65,27 @@ class Executor(Protocol):
         """Handlers that were given up, and still run."""
         ...
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether another handler would begin at once."""
+        ...
+
 
 class Threads:
     """Runs a listener in threads of its own. A thread whose handler was given up is replaced by a fresh one."""
 
-    def __init__(self, call: Listener | BatchListener, *, batches: bool, threads: int, clock: Clock, name: str) -> None:
+    def __init__(
+        self,
+        call: Listener | BatchListener,
+        *,
+        batches: bool,
+        threads: int,
+        clock: Clock,
+        name: str,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
         self._call = call
+        self._idle = idle
         self._batches = batches
         self._clock = clock
         self._name = name
@@ -88,6 +103,10 @@ class Threads:
     @property
     def hung(self) -> int:
         return len(self._hung)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._ready.empty()
 
     def start(self, owner: Owner, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -132,13 +151,20 @@ class Threads:
 
     def _run_one_by_one(self, owner: Owner, run: Run) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s
+        run.took_s = took_s = []
         told_s = now()
-        for message in run.messages:
+        left = run.left
+        left.extend(run.messages)
+        while left:
             since_s = now()
             if run.cancelled or since_s >= until_s:
                 until_s = owner.until_s
                 if run.cancelled or since_s >= until_s:
                     return
+            try:
+                message = left.popleft()
+            except IndexError:
+                return  # it was taken back
             run.since_s = since_s
             try:
                 result = call(message)  # type: ignore[arg-type]  # one by one
@@ -147,7 +173,7 @@ class Threads:
                 return
             except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
                 failure = raised(error, 1).failure
-            run.took_s.append(now() - since_s)
+            took_s.append(now() - since_s)
             if run.timed_out_at is not None:
                 return
             if failure is not None:
@@ -169,7 +195,7 @@ class Threads:
             return
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises is its failure, and the thread is ours
             verdict = raised(error, len(messages))
-        run.took_s.append(self._clock.monotonic_s() - since_s)
+        run.took_s = (self._clock.monotonic_s() - since_s,)
         apply(run, verdict)
 
     def _tell(self, owner: Owner, run: Run, *, last: bool = False) -> None:
@@ -187,13 +213,24 @@ class Threads:
                 run.ended = True  # only here: an owner that looks sees all that came before, and hears of it once
                 self._hung.pop(run, None)
             owner.moved(run)
+        if self._ready.empty():
+            self._idle()
 
 
 class Tasks:
     """Runs a coroutine function on the event loop, at most ``tasks`` at once."""
 
-    def __init__(self, call: Callable[..., Awaitable[object]], *, batches: bool, tasks: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        call: Callable[..., Awaitable[object]],
+        *,
+        batches: bool,
+        tasks: int,
+        clock: Clock,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
         self._call = call
+        self._idle = idle
         self._batches = batches
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
@@ -205,6 +242,10 @@ class Tasks:
     @property
     def hung(self) -> int:
         return len(self._hung)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._room > 0 and not self._waiting
 
     def start(self, owner: Owner, runs: Iterable[Run]) -> None:
         self._waiting.extend((owner, run) for run in runs)
@@ -260,15 +301,21 @@ class Tasks:
                 self._room += 1
             owner.moved(run)
             self._go_on()
+            if self.is_idle:
+                self._idle()
 
     async def _run_one_by_one(self, owner: Owner, run: Run) -> None:
         told_s = self._clock.monotonic_s()
-        for message in run.messages:
+        run.took_s = took_s = []
+        left = run.left
+        left.extend(run.messages)
+        while left:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
+            message = left.popleft()
             run.since_s = since_s = self._clock.monotonic_s()
             verdict = await self._verdict(message, 1)
-            run.took_s.append(self._clock.monotonic_s() - since_s)
+            took_s.append(self._clock.monotonic_s() - since_s)
             if verdict is None or run.timed_out_at is not None:
                 return
             if verdict.failure is not None:
@@ -285,7 +332,7 @@ class Tasks:
         run.since_s = since_s = self._clock.monotonic_s()
         messages = list(run.messages)
         verdict = await self._verdict(messages, len(messages))
-        run.took_s.append(self._clock.monotonic_s() - since_s)
+        run.took_s = (self._clock.monotonic_s() - since_s,)
         if verdict is not None:
             apply(run, verdict)
 
@@ -316,8 +363,19 @@ def is_coroutine_function(listener: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
-def executor_of(listener: Callable[..., Any], *, batches: bool, at_once: int, clock: Clock, group: str) -> Executor:
-    """Of the kind that the listener needs, for so many handlers at once. On the event loop only."""
+def executor_of(
+    listener: Callable[..., Any],
+    *,
+    batches: bool,
+    at_once: int,
+    clock: Clock,
+    group: str,
+    idle: Callable[[], None] = lambda: None,
+) -> Executor:
+    """Of the kind that the listener needs, for so many handlers at once. On the event loop only.
+
+    ``idle`` hears when a handler has ended, and nothing waits for its place.
+    """
     if is_coroutine_function(listener):
-        return Tasks(listener, batches=batches, tasks=at_once, clock=clock)
-    return Threads(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}")
+        return Tasks(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)
+    return Threads(listener, batches=batches, threads=at_once, clock=clock, name=f"penstock-{group}", idle=idle)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..coordinator.cell import Marker, State
 from ..log.messages import MessageView
+from .picked import Picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +35,25 @@ class Run:
         "ended",
         "failure",
         "lane",
+        "left",
         "messages",
         "since_s",
+        "size",
         "taken",
         "timed_out_at",
         "took_s",
         "wave",
     )
 
-    def __init__(self, lane: Lane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
+    def __init__(self, lane: Lane | OpenLane, messages: Sequence[MessageView], *, wave: bool = False) -> None:
         self.lane = lane
-        self.messages = messages
+        self.messages = Picked.of(messages)
+        self.size = len(self.messages.offsets)
+        """How many they are."""
         self.wave = wave
         """Of suspects, in limited company."""
+        self.left: deque[MessageView] = deque()
+        """Not begun, once it was: whoever pops a message has it. The executor begins with the first, the schedule takes back the last."""
         self.done = 0
         """So many succeeded. Written by the executor only."""
         self.failure: Failure | None = None
@@ -54,7 +62,7 @@ class Run:
         """The executor starts nothing more of it, and no handler of it runs any more."""
         self.since_s: float | None = None
         """When the handler that runs now was started, by the monotonic clock."""
-        self.took_s: list[float] = []
+        self.took_s: Sequence[float] = ()
         """How long each handler ran. Written by the executor only."""
         self.cancelled = False
         """Nothing more of it is to be started."""
@@ -62,14 +70,28 @@ class Run:
         """What ``done`` was when its handler ran too long: what that says later counts no more."""
         self.taken = 0
         """So many of ``done`` are in the schedule's books."""
-        self._unclaimed = [True]
+        self._unclaimed = bytearray(1)  # the garbage collector does not look at it, as it would at a list
 
     def claim(self) -> bool:
         """Begin with it, or take it back before anybody does: true for one of all who ask, in whatever thread."""
         try:
-            return self._unclaimed.pop()
+            self._unclaimed.pop()
         except IndexError:
             return False
+        return True
+
+    def split(self) -> Picked:
+        """Take back what was not begun, if it was begun with: that is no part of it any more."""
+        count = 0
+        with suppress(IndexError):
+            while True:
+                self.left.pop()
+                count += 1
+        self.size -= count
+        back = self.messages.cut(self.size)
+        if count:
+            self.messages = self.messages.cut(0, self.size)
+        return back
 
     def is_late(self, before_s: float) -> bool:
         """Whether its handler was started before then, runs still, and was not given up."""
@@ -79,7 +101,7 @@ class Run:
     def time_out(self, reason: str) -> None:
         """Give up the handler that runs: a failed attempt."""
         self.timed_out_at = self.done
-        self.failure = Failure(reason, blamed=len(self.messages) - self.done == 1 or not self.is_batch)
+        self.failure = Failure(reason, blamed=self.size - self.done == 1 or not self.is_batch)
         self.cancelled = True
 
     @property
@@ -88,8 +110,47 @@ class Run:
         return self.lane.batches
 
 
+class OpenLane:
+    """The granted messages of a message group that is not blocked, in order."""
+
+    __slots__ = ("batch_max", "batches", "group", "ready", "run")
+
+    marker = None
+
+    def __init__(self, group: str | None, *, batches: bool = False) -> None:
+        self.group = group
+        self.batches = batches
+        self.ready: list[Picked] = []
+        """Behind those of ``run``; none of them is empty."""
+        self.run: Run | None = None
+        self.batch_max = 0
+        """A batch failed and nobody said where: none is larger than this until one succeeds; 0: no such limit."""
+
+    def put_back(self, messages: Picked) -> None:
+        """Let these be the first again."""
+        if messages:
+            self.ready.insert(0, messages)
+
+    def take(self, most: int) -> Picked:
+        """The first ones."""
+        taken: list[Picked] = []
+        while self.ready and most > 0:
+            first = self.ready.pop(0)
+            if len(first) > most:
+                self.ready.insert(0, first.cut(most))
+                first = first.cut(0, most)
+            taken.append(first)
+            most -= len(first)
+        return Picked.joined(taken)
+
+    def take_all(self) -> Picked:
+        """All that are ready."""
+        taken, self.ready = self.ready, []
+        return Picked.joined(taken)
+
+
 class Lane:
-    """The messages of one message group that this owner has in memory, in order; and its marker while it is blocked."""
+    """The messages of a blocked message group that this owner has in memory, in order; and its marker."""
 
     __slots__ = (
         "batch_max",
@@ -111,7 +172,7 @@ class Lane:
         """Only set in a lane with a marker."""
         self.batches = batches
         self.ready: deque[MessageView] = deque()
-        """Behind those of ``run``. Without a marker they are granted; with one, listed."""
+        """Behind those of ``run``."""
         self.run: Run | None = None
         self.marker = marker
         """As it is to stand in the cell."""

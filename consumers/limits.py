@@ -41,6 +41,8 @@ class Limits:
 
     run_messages: int = 64
     """The most of one lane that is given to the executor at once, so that other lanes get their turn; the most in a batch."""
+    threads: int = 1
+    """Handlers at once: of messages that may run side by side, each is given its part."""
     few_lanes: int = 8
     """With fewer lanes than this, so many times as much: there are hardly others to wait."""
     batch_of: Literal["group", "queue"] | None = None

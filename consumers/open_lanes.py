@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ..log.messages import MessageView
 from .blocked import Blocked
-from .lanes import Lane, Run
+from .lanes import Lane, OpenLane, Run
 from .limits import Limits
+from .picked import Picked
 from .step import Step
 
 
@@ -15,15 +17,15 @@ class OpenLanes:
     """By message group; or one for all, where the listener is handed batches of the queue, or nothing is to be in order."""
 
     def __init__(self, limits: Limits, *, orderly: bool) -> None:
-        self.common = Lane(None, batches=limits.batch_of is not None)
+        self.common = OpenLane(None, batches=limits.batch_of is not None)
         """CONCURRENT: of all messages. ORDERLY with batches of the queue: of all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
-        self.known: dict[str | None, Lane] = {}
+        self.known: dict[str | None, OpenLane] = {}
         """Of the groups that have messages in memory."""
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[OpenLane]:
         yield from self.known.values()
         yield self.common
 
@@ -32,47 +34,81 @@ class OpenLanes:
         """Whether nothing runs in the common lane or waits for it."""
         return not self.common.ready and self.common.run is None
 
-    def of(self, message: MessageView) -> Lane:
-        """The lane of a message."""
+    def of(self, group: str | None) -> OpenLane:
+        """The lane of a message group."""
         if not self.by_group:
             return self.common
-        lane = self.known.get(message.message_group)
+        lane = self.known.get(group)
         if lane is None:
-            lane = self.known[message.message_group] = Lane(message.message_group, batches=self.common.batches)
+            lane = self.known[group] = OpenLane(group, batches=self.common.batches)
         return lane
 
-    def take(self, messages: Sequence[MessageView], blocked: Blocked, touched: dict[Lane, None], step: Step) -> int:
+    def take(self, messages: Picked, blocked: Blocked, touched: dict[OpenLane, None], step: Step) -> int:
         """Grant fresh messages, each in the lane of its group; how many were passed by, because that is blocked."""
-        lanes, granted, passed = self.known, step.granted, 0
-        for message in messages:
-            group = message.message_group
-            lane = lanes.get(group)
-            if lane is None:
-                if blocked and blocked.pass_by(message):
-                    step.listed.append(message.offset)
-                    passed += 1
-                    continue
-                lane = self.of(message)
-            if lane.run is None:
-                touched[lane] = None
-            lane.ready.append(message)
-            granted.append(message.offset)
-        return passed
+        if not (self.by_group or blocked):
+            self._add(self.common, messages, touched, step)
+            return 0
+        passed: list[int] = []
+        for group, own in messages.by_group().items():
+            if blocked and group not in self.known and blocked.has(group):
+                for message in own:
+                    blocked.pass_by(message)
+                passed += own.offsets
+            elif self.by_group:
+                self._add(self.of(group), own, touched, step)
+        if not self.by_group:
+            self._add(self.common, messages.without(set(passed)) if passed else messages, touched, step)
+        step.listed += passed
+        return len(passed)
 
-    def drop(self, lane: Lane) -> None:
+    def wave(self, messages: Sequence[MessageView]) -> list[Run]:
+        """What is to run in limited company, by lane."""
+        lanes: dict[OpenLane, list[MessageView]] = {}
+        for message in messages:
+            lanes.setdefault(self.of(message.message_group), []).append(message)
+        runs = []
+        for lane, own in lanes.items():
+            size = 1 if lane is self.common and not lane.batches else len(own)
+            for at in range(0, len(own), size):
+                lane.run = Run(lane, own[at : at + size], wave=True)
+                runs.append(lane.run)
+        return runs
+
+    def stalled(self, lane: OpenLane, run: Run) -> Lane:
+        """The lane of a run that goes on, as one of a blocked group from now on."""
+        self.drop(lane)
+        run.lane = blocked = Lane(lane.group, batches=lane.batches)
+        blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
+        return blocked
+
+    def take_all(self) -> list[int]:
+        """Start nothing more: the offsets of all that was not."""
+        return [offset for lane in self for offset in lane.take_all().offsets]
+
+    def drop(self, lane: OpenLane) -> None:
         """Forget a lane that is empty, or blocked from now on."""
         if self.by_group:
             self.known.pop(lane.group, None)
 
-    def start(self, lane: Lane, runs: list[Run]) -> None:
+    def start(self, lane: OpenLane, runs: list[Run]) -> None:
         """Run what is ready in a lane where nothing runs."""
-        if lane.run is None and lane.ready:
+        if not (self._orderly or lane.batches):
+            runs += [Run(lane, part) for part in self.parts(lane.take_all())]
+        elif lane.run is None and lane.ready:
             most = lane.batch_max or self._limits.run_messages
             if not lane.batches and len(self.known) < self._limits.few_lanes:
                 most *= self._limits.few_lanes
-            count = min(len(lane.ready), most)
-            lane.run = Run(lane, [lane.ready.popleft() for _ in range(count)])
+            lane.run = Run(lane, lane.take(most))
             runs.append(lane.run)
+
+    def parts(self, messages: Picked) -> list[Picked]:
+        """What is given to the executor together, of messages that may run side by side."""
+        size = self._limits.run_messages
+        if not self.common.batches:
+            size = min(size, len(messages) // self._limits.threads)
+        if size <= 1:
+            return messages.each()
+        return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
     def start_all(self, runs: list[Run]) -> None:
         """Run whatever stood still."""
@@ -81,3 +117,10 @@ class OpenLanes:
         while self.common.ready and not self._orderly:
             self.common.run = None
             self.start(self.common, runs)
+
+    def _add(self, lane: OpenLane, messages: Picked, touched: dict[OpenLane, None], step: Step) -> None:
+        if messages:
+            if lane.run is None:
+                touched[lane] = None
+            lane.ready.append(messages)
+            step.granted += messages.offsets

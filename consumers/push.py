@@ -126,7 +126,12 @@ class PushConsumer(GroupMember):
     async def _work(self) -> None:
         options = self._options
         self._executor = executor_of(
-            self._listener, batches=options.batch is not None, at_once=options.threads, clock=self._runtime.clock, group=self.group
+            self._listener,
+            batches=options.batch is not None,
+            at_once=options.threads,
+            clock=self._runtime.clock,
+            group=self.group,
+            idle=self._spread,
         )
         self._older = OlderHandlers(self._executor, orderly=self._orderly)
         ticking = asyncio.ensure_future(self._time_out(self._executor, self._older))
@@ -170,6 +175,7 @@ class PushConsumer(GroupMember):
                 run_messages=options.batch_messages if options.batch else Limits().run_messages,
                 retained=max(Limits().retained, options.cache_messages),
                 window=options.window,
+                threads=options.threads,
             ),
         )
 
@@ -185,11 +191,17 @@ class PushConsumer(GroupMember):
         assert self._older is not None, "it was started"
         self._older.ended(run)
 
+    def _spread(self) -> None:
+        for engine in self._owner.queues.values():
+            engine.spread()
+
     async def _time_out(self, executor: Executor, older: OlderHandlers) -> None:
         """Give up handlers that run too long."""
         timeout_s = self._options.consume_timeout.total_seconds()
         while True:
             await asyncio.sleep(min(1.0, timeout_s / ROUNDS_PER_TIMEOUT))
+            if executor.is_idle:
+                self._spread()
             before_s = self._runtime.clock.monotonic_s() - timeout_s
             reason = f"its handler ran longer than {timeout_s:g} s"
             older.time_out(before_s, reason)
@@ -211,4 +223,4 @@ class PushConsumer(GroupMember):
 
 
 def _in_flight(engine: QueueEngine) -> int:
-    return sum(len(run.messages) - run.done for run in list(engine.schedule.running))
+    return sum(run.size - run.done for run in list(engine.schedule.running))

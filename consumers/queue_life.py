@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from ..coordinator.cell import QueueCell
@@ -30,13 +29,19 @@ from .burial import Burial
 from .dead_letters import DeadLetterWriter
 from .feed import Feed
 from .limits import Limits
+from .picked import Picked
 from .queue_schedule import QueueSchedule
+from .rows import gone, missing_of
 from .standing import Ages, standing
 from .statistics import TopicCounters
 
 log = logging.getLogger("penstock.consumers")
 
 _FETCH_ROWS_MAX = 10_000
+_SMALL = 2
+"""A fetch is small that brings less than this part of what is in memory: a step takes as long with few messages as with many."""
+_ROOM_GROWS_S = 0.005
+"""With room for a small one only, it waits so long for more, and then takes what there is."""
 _TROUBLE_S = 0.2
 _RECALL_ROWS = 5_000
 _LOOK_S = 1.0
@@ -270,17 +275,21 @@ class QueueLife(Generic[ScheduleT]):
     async def _fetch(self) -> None:
         """Keep fresh messages coming, as far as there is room."""
         pause = Backoff(_TROUBLE_S)
+        waited = False
         while True:
             self._room.clear()
             self._anew.clear()
             schedule, start = self.schedule, self.schedule.next_load
             rows_max, bytes_max = self._around.room(self)
             rows_max = min(rows_max, schedule.room(), _FETCH_ROWS_MAX)
-            if rows_max <= 0 or self._draining:
+            nothing = rows_max <= 0 or self._draining
+            if nothing or (rows_max < schedule.in_memory // _SMALL and not waited):
+                waited = not nothing
                 self.starving = True
-                await self._room.wait()
+                await (self._room.wait() if nothing else asyncio.sleep(_ROOM_GROWS_S))
                 self.starving = False
                 continue
+            waited = False
             try:
                 rows = await self._feed.fetch(self.queue, start, rows_max=rows_max, bytes_max=max(1, bytes_max))
                 if rows is None:
@@ -314,14 +323,9 @@ class QueueLife(Generic[ScheduleT]):
         limit = start + rows.num_rows
         self.ages.forget(standing(self.keeper.cell).first_unsettled)
         self.ages.note(start, rows.column("store_timestamp")[0].value // 1000)
-        keep = TagFilter.parse(self._record.settings.filter_of(self.topic))
-        kept = keep.apply(rows)
-        filtered = OffsetSet()
-        if kept.num_rows < rows.num_rows:
-            passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
-            filtered = OffsetSet.of_offsets((np.flatnonzero(~passed) + start).tolist())
+        kept = TagFilter.parse(self._record.settings.filter_of(self.topic)).apply(rows)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
-        schedule.load(list(views(self.topic, kept, epoch=self.keeper.epoch)), filtered, limit)
+        schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
         """Go on behind messages that retention took before the group had them."""
@@ -329,14 +333,7 @@ class QueueLife(Generic[ScheduleT]):
         if earliest <= start:
             raise error
         if self._around.on_expired == "stop":
-            raise OffsetOutOfRange(
-                "messages are gone by retention before the group had them",
-                operation="consume",
-                object=f"{self._around.group}, {self.topic} queue {self.queue}",
-                expected=f"offset {start}",
-                observed=f"offsets {start} to {earliest - 1} are gone",
-                hint="consume with on_expired='skip', or reset the group to where it is to go on",
-            ) from error
+            raise gone("{}, {} queue {}".format(*self._where), start, earliest) from error
         log.error(
             "group %s, %s queue %d: offsets %d to %d are gone by retention before the group had them, and are passed over",
             *self._where,

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from ..log.errors import InternalError
+from ..coordinator.offsets import OffsetSet
+from ..log.errors import InternalError, OffsetOutOfRange
 
 Codes = npt.NDArray[np.int32]
 
@@ -25,6 +26,26 @@ def lane_codes(batch: pa.RecordBatch) -> tuple[Codes, list[str | None]]:
 def group_hash(group: str | None) -> int:
     """What a queue's cell knows a message group by: XXH64 of its UTF-8 bytes, never 0; 0 stands for messages without a group."""
     return 0 if group is None else xxhash.xxh64_intdigest(group.encode()) or 1
+
+
+def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
+    """Of the offsets from ``start`` up to ``limit``, those that a filter did not keep."""
+    if kept.num_rows == limit - start:
+        return OffsetSet()
+    passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
+    return OffsetSet.of_offsets((np.flatnonzero(~passed) + start).tolist())
+
+
+def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
+    """Messages were gone by retention before the group had them."""
+    return OffsetOutOfRange(
+        "messages are gone by retention before the group had them",
+        operation="consume",
+        object=where,
+        expected=f"offset {start}",
+        observed=f"offsets {start} to {earliest - 1} are gone",
+        hint="consume with on_expired='skip', or reset the group to where it is to go on",
+    )
 
 
 def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBatch:

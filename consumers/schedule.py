@@ -15,10 +15,12 @@ from ..coordinator.cell import Marker, QueueCell, State, Tries
 from ..coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from ..coordinator.offsets import OffsetSet
 from ..log.messages import MessageView
+from .attempts import after_failure
 from .blocked import Blocked
-from .lanes import Failure, Lane, Run
+from .lanes import Failure, Lane, OpenLane, Run
 from .limits import Limits, Mode
 from .open_lanes import OpenLanes
+from .picked import Picked
 from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
 from .tracked import Tracked
 
@@ -37,7 +39,7 @@ class Schedule:
         self.blocked = Blocked(cell, limits)
         self._tracked = Tracked(cell, retained=limits.retained)
         self._reported: dict[Run, None] = {}
-        self._loaded: deque[tuple[Sequence[MessageView], OffsetSet, int]] = deque()
+        self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
         self._earliest = 0
         self._waves = 0
         """Runs of suspects under way."""
@@ -57,7 +59,7 @@ class Schedule:
 
     def load(self, messages: Sequence[MessageView], filtered: OffsetSet, limit: int) -> None:
         """Take fresh messages up to ``limit``; those whose offsets are ``filtered`` are not the group's."""
-        self._loaded.append((messages, filtered, limit))
+        self._loaded.append((Picked.of(messages), filtered, limit))
         self.next_load = limit
         self.in_memory += len(messages)
 
@@ -129,8 +131,11 @@ class Schedule:
         step = Step()
         reported, self._reported = self._reported, {}
         for run in reported:
-            if run in self.running and not self._postpones(run, step, mode):
-                self._take_report(run, now_ms, step, mode)
+            if run in self.running:
+                if run.failure is not None:
+                    self.split(run)
+                if not self._postpones(run, step, mode):
+                    self._take_report(run, now_ms, step, mode)
         if mode in (Mode.USUAL, Mode.SOLO):
             self._give_up_suspects(step)
         if self._earliest:
@@ -191,7 +196,7 @@ class Schedule:
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
         ended = run.ended or run.timed_out_at is not None
-        moved = run.messages[run.taken : done]
+        moved = run.messages.offsets[run.taken : done]
         run.taken = done
         if ended:
             del self.running[run]
@@ -201,47 +206,39 @@ class Schedule:
             self.blocked.moved(lane, run, len(moved), ended, step)
         else:
             self.in_memory -= len(moved)
-            step.settled += [message.offset for message in moved]
-            self._tracked.forget(moved, step)
+            step.settled += moved
+            self._tracked.settle(moved, step)
         if not ended:
             return
-        rest = list(run.messages[done:])
         if run.failure is not None:
-            self._failed(lane, rest, run.failure, now_ms, step)
-        elif lane.marker is None:
-            self._ended(lane, rest, run, step, mode)
+            self._failed(lane, run.messages[done:], run.failure, now_ms, step)
+        elif isinstance(lane, OpenLane):
+            self._ended(lane, run, step, mode)
 
-    def _ended(self, lane: Lane, rest: list[MessageView], run: Run, step: Step, mode: Mode) -> None:
-        """Go on in a lane that is not blocked; ``rest`` was not started."""
-        if not rest:
+    def _ended(self, lane: OpenLane, run: Run, step: Step, mode: Mode) -> None:
+        """Go on in a lane that is not blocked."""
+        if run.taken == run.size:
             lane.batch_max = 0
-        if run.wave and rest:
-            self.in_memory -= len(rest)
-            self._tracked.put_back(rest)
+        elif not run.wave:
+            lane.put_back(run.messages.cut(run.taken))
         else:
-            lane.ready.extendleft(reversed(rest))
+            self.in_memory -= run.size - run.taken
+            self._tracked.put_back(run.messages[run.taken :])
         if mode is Mode.USUAL and lane.ready:
             # What was counted once more in this step runs when that is durable.
-            counted = any(message.offset in step.tries for message in lane.ready) if step.tries else False
+            counted = any(offset in step.tries for part in lane.ready for offset in part.offsets) if step.tries else False
             self._lanes.start(lane, step.runs if counted else step.runs_now)
         elif lane.ready:
             self._held = True
         elif lane.run is None:
             self._lanes.drop(lane)
 
-    def _failed(self, lane: Lane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
+    def _failed(self, lane: Lane | OpenLane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
         head, delivered = rest[0], rest if lane.batches else rest[:1]
         before = lane.marker.tries if lane.marker is not None else self._tracked.of(head)
         if not failure.blamed:
             lane.batch_max = max(1, len(rest) // 2)
-            tries, gives_up = Tries(State.WAITING, before.attempts, before.strikes), False
-        else:
-            strikes, most = before.strikes + 1, self.settings.max_attempts
-            delay_ms = failure.retry_after_ms
-            if delay_ms is None:
-                delay_ms = round(self.settings.retry.delay(strikes, self._chance).total_seconds() * 1000)
-            tries = Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms)
-            gives_up = failure.rejected or (most is not None and strikes >= most)
+        tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
         step.failed.append(Failed(head, failure.reason, None if gives_up else tries.due_ms, 1 if failure.blamed else len(rest)))
         if not self._orderly or (lane is self._lanes.common and not failure.blamed):
             self._failed_alone(rest, tries, gives_up, failure, step)
@@ -249,47 +246,60 @@ class Schedule:
         if gives_up:
             self._give_up(lane, rest, tries, failure.reason, step)
             return
-        if lane.marker is None:
-            lane = self._block(lane, rest, step)
-        else:
-            lane.ready.extendleft(reversed(rest))
+        lane = self._behind_marker(lane, rest, step)
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
         """Let the first wait, or give it up; what was delivered with it in a batch is run again, in a batch not larger than may be."""
-        again = rest
-        if failure.blamed:
-            again = rest[1:]
-            if gives_up:
-                self._give_up(self._lanes.common, rest, tries, failure.reason, step)
-            else:
-                self.in_memory -= 1
-                self._tracked.wait(rest[0], tries, step)
-        self._lanes.common.ready.extendleft([self._tracked.run(message, step) for message in reversed(again)])
+        again = rest[1:] if failure.blamed else rest
+        if gives_up:
+            self._give_up(self._lanes.common, rest, tries, failure.reason, step)
+        elif failure.blamed:
+            self.in_memory -= 1
+            self._tracked.wait(rest[0], tries, step)
+        if self._lanes.common.batches:
+            again = [self._tracked.run(message, step) for message in again]
+        self._lanes.common.put_back(Picked.of(again))
         self._held = True
 
-    def _block(self, lane: Lane, rest: list[MessageView], step: Step) -> Lane:
+    def split(self, run: Run) -> int:
+        """Take back what waits behind a message that takes long, or failed, and is not to wait for that. How many messages."""
+        back = run.split() if not self._orderly else ()
+        if back:
+            self._lanes.common.put_back(back)
+            self._held = True
+        return len(back)
+
+    def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
+        """The lane of messages that are not done, which are its first again."""
+        if isinstance(lane, OpenLane):
+            return self._block(lane, rest, step)
+        lane.ready.extendleft(reversed(rest))
+        return lane
+
+    def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
         """Put the group of the first message behind a marker, with all of it that is in memory."""
         group = rest[0].message_group
         suspects = self._tracked.take_suspects(lambda message: message.message_group == group)
-        if lane is self._lanes.common:
-            own = [message for message in (*rest, *lane.ready) if message.message_group == group]
+        own = [*rest, *(message for part in opened.ready for message in part)]
+        if opened is self._lanes.common:
             delivered = [self._tracked.run(message, step) for message in rest if message.message_group != group]
-            lane.ready = deque([*delivered, *(message for message in lane.ready if message.message_group != group)])
+            others = [*delivered, *(message for message in own[len(rest) :] if message.message_group != group)]
+            own = [message for message in own if message.message_group == group]
+            opened.ready = [Picked.of(others)] if others else []
             self._held = True
-            lane = Lane(group, batches=lane.batches)
         else:
-            own = [*rest, *lane.ready]
-            self._lanes.drop(lane)
+            self._lanes.drop(opened)
+        lane = Lane(group, batches=opened.batches)
+        lane.batch_max = 0 if opened is self._lanes.common else opened.batch_max
         self.in_memory -= len(own)
         lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
         step.behind += [message.offset for message in lane.ready]
         delivered = [message for message in (rest if lane.batches else rest[:1]) if message.message_group == group]
         delivered += [message for message in lane.ready if message.offset in self._tracked.tries]
-        attempts = max(self._tracked.of(message).attempts for message in delivered)
-        limit = max(message.offset for message in delivered) + 1
+        waiting = Tries(State.WAITING, max(self._tracked.of(message).attempts for message in delivered))
         self._tracked.forget(lane.ready, step)
-        self.blocked.add(lane, Marker(rest[0].offset, limit, Tries(State.WAITING, attempts)))
+        self.blocked.add(lane, Marker(rest[0].offset, max(message.offset for message in delivered) + 1, waiting))
         return lane
 
     def _give_up_suspects(self, step: Step) -> None:
@@ -299,22 +309,19 @@ class Schedule:
             return
         for message in self._tracked.take_suspects(lambda message: self._tracked.of(message).strikes >= most):
             self.in_memory += 1
-            self._give_up(self._lanes.of(message), [message], self._tracked.of(message), ENDED_ITS_PROCESS, step)
+            self._give_up(self._lanes.of(message.message_group), [message], self._tracked.of(message), ENDED_ITS_PROCESS, step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
 
-    def _give_up(self, lane: Lane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
+    def _give_up(self, lane: Lane | OpenLane, rest: list[MessageView], tries: Tries, reason: str, step: Step) -> None:
         """Apply the dead-letter policy to the first of a lane."""
         if not self._orderly:
             self.in_memory -= 1
             self._tracked.forget(rest[:1], step)
             step.letters.append(Letter(rest[0], tries.attempts, reason))
             return
-        if lane.marker is None:
-            lane = self._block(lane, rest, step)
-        else:
-            lane.ready.extendleft(reversed(rest))
+        lane = self._behind_marker(lane, rest, step)
         if self.settings.dead_letter_policy is DeadLetterPolicy.PARK:
             self.blocked.park(lane, tries, step)
         else:
@@ -328,31 +335,24 @@ class Schedule:
         for message in self._tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
             self.blocked.take_over(message, self._tracked.of(message), step)
             self._tracked.forget((message,), step)
-        lanes: dict[Lane, list[MessageView]] = {}
-        for message in self._tracked.take_wave(self._limits.window, step):
-            lanes.setdefault(self._lanes.of(message), []).append(message)
-        for lane, messages in lanes.items():
-            size = 1 if lane is self._lanes.common and not lane.batches else len(messages)
-            for at in range(0, len(messages), size):
-                lane.run = Run(lane, messages[at : at + size], wave=True)
-                step.runs.append(lane.run)
-                self._waves += 1
-            self.in_memory += len(messages)
+        wave = self._tracked.take_wave(self._limits.window, step)
+        runs = self._lanes.wave(wave)
+        step.runs += runs
+        self._waves += len(runs)
+        self.in_memory += len(wave)
 
     # --- Fresh messages
 
     def _grant(self, step: Step) -> None:
-        touched: dict[Lane, None] = {}
+        touched: dict[OpenLane, None] = {}
         while self._loaded:
             messages, filtered, limit = self._loaded.popleft()
-            if filtered:
-                step.filtered = step.filtered.union(filtered)
+            step.filtered = step.filtered.union(filtered)
             if self._orderly:
                 self.in_memory -= self._lanes.take(messages, self.blocked, touched, step)
             else:
-                step.granted += [message.offset for message in messages]
-                size = self._limits.run_messages if self._lanes.common.batches else 1
-                step.runs += [Run(self._lanes.common, messages[at : at + size]) for at in range(0, len(messages), size)]
+                step.granted += messages.offsets
+                step.runs += [Run(self._lanes.common, part) for part in self._lanes.parts(messages)]
             self.next_fresh = limit
         for lane in touched:
             self._lanes.start(lane, step.runs)
@@ -361,21 +361,25 @@ class Schedule:
         """Move what has been running since the window was half as far to where it does not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > self._floor else ():
-            lane, head = run.lane, run.messages[min(run.taken, len(run.messages) - 1)].offset
-            if lane.marker is not None or run.wave or run in step.runs_now:
+            lane, head = run.lane, run.messages.offsets[min(run.taken, run.size - 1)]
+            if not isinstance(lane, OpenLane) or run.wave or run in step.runs_now:
                 continue
-            if head >= bound or self._is_full:
+            if self._is_full:
                 break
-            if not (rest := list(run.messages[run.taken :])):
+            if head >= bound:
+                continue
+            if not run.ended:
+                step.taken_back += self.split(run)
+            if not (rest := run.messages[run.taken :]):
                 continue  # all is done, and its end not told yet
             if not self._lanes.by_group:
                 for message in rest:
                     self._tracked.set(message.offset, self._tracked.of(message), step)
                 continue
-            self._lanes.drop(lane)
-            self.in_memory -= len(rest) + len(lane.ready)
-            step.behind += [message.offset for message in (*rest, *lane.ready)]
-            self.blocked.add(lane, Marker(rest[0].offset, rest[-1].offset + 1, Tries(State.RUNNING)), running=rest, step=step)
+            blocked = self._lanes.stalled(lane, run)
+            self.in_memory -= len(rest) + len(blocked.ready)
+            step.behind += [message.offset for message in (*rest, *blocked.ready)]
+            self.blocked.add(blocked, Marker(rest[0].offset, rest[-1].offset + 1, Tries(State.RUNNING)), running=rest, step=step)
 
     # --- The end
 
@@ -390,8 +394,7 @@ class Schedule:
         if self.running:
             return
         behind = step.apply(cell).settled.limit
-        for lane in self._lanes:
-            self._tracked.leave(lane.ready, behind, step)
-            self.in_memory -= len(lane.ready)
-            lane.ready.clear()
+        left = self._lanes.take_all()
+        self._tracked.leave(left, behind, step)
+        self.in_memory -= len(left)
         self._tracked.stop_all(self._limits.window, step)

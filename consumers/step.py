@@ -58,6 +58,8 @@ class Step:
     """To be started when the step is durable."""
     runs_now: list[Run] = field(default_factory=list)
     """To be started at once: they are durable already."""
+    taken_back: int = 0
+    """So many messages of runs under way were not begun, and are no part of them any more."""
     solo: bool = False
     """Nothing else of this process may be in flight while it is written and run."""
 

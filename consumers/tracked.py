@@ -93,6 +93,11 @@ class Tracked:
         """Track a message from now on, or otherwise than before."""
         self.tries[offset] = step.tries[offset] = tries
 
+    def settle(self, offsets: Iterable[int], step: Step) -> None:
+        """Track these no more: they are done."""
+        for offset in offsets if self.tries else ():
+            self._drop(offset, step)
+
     def forget(self, messages: Iterable[MessageView], step: Step) -> None:
         """Track these no more: they are settled, or behind a marker."""
         for message in messages if self.tries else ():
@@ -163,15 +168,15 @@ class Tracked:
             self._drop(offset, step)
         self.suspects = [offset for offset in self.suspects if offset >= earliest]
 
-    def leave(self, messages: Iterable[MessageView], behind: int, step: Step) -> None:
+    def leave(self, offsets: Iterable[int], behind: int, step: Step) -> None:
         """Give back messages that were granted and not started; those before ``behind`` without an attempt."""
-        for message in messages:
-            if message.offset in self.tries:
+        for offset in offsets:
+            if offset in self.tries:
                 continue
-            if message.offset >= behind:
-                step.given_back.append(message.offset)
+            if offset >= behind:
+                step.given_back.append(offset)
             else:
-                self.set(message.offset, Tries(State.RUNNING, 0), step)
+                self.set(offset, Tries(State.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
         """Leave those in flight to the next owner, as suspects without a strike."""

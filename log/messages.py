@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -168,38 +169,66 @@ def views(
     topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
 ) -> Iterator[MessageView]:
     """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order; ``attempts`` has the delivery attempt of each, by default 1."""
-    rows = zip(
-        repeat(topic, batch.num_rows),
+    columns = view_columns(topic, batch, epoch=epoch)
+    if attempts is not None:
+        of_each = [attempt for _, attempt in zip(range(batch.num_rows), attempts, strict=True)]
+        columns[_ATTEMPT] = of_each
+    return views_of(columns)
+
+
+Column: TypeAlias = "list[Any] | repeat[Any]"
+"""The values of one field of some messages; `itertools.repeat` without end where all have the same."""
+
+
+def view_columns(topic: str, batch: pa.RecordBatch | pa.Table, *, epoch: int = 0) -> list[Column]:
+    """The values of each field of a batch's messages."""
+    return [
+        repeat(topic),
         batch.column("queue").to_pylist(),
         batch.column("offset").to_pylist(),
         batch.column("message_id").to_pylist(),
-        batch.column("message_group").to_pylist(),
-        batch.column("tag").to_pylist(),
+        _texts(batch.column("message_group")),
+        _texts(batch.column("tag")),
         _keys(batch.column("keys")),
         _properties(batch.column("properties")),
         batch.column("body").to_pylist(),
         _times(batch.column("born_timestamp")),
         _times(batch.column("store_timestamp")),
         _times(batch.column("delivery_timestamp")),
-        batch.column("producer").to_pylist(),
-        repeat(1, batch.num_rows) if attempts is None else attempts,
-        repeat(epoch, batch.num_rows),
-        repeat("", batch.num_rows),
-        strict=True,
-    )
-    return map(MessageView._make, rows)
+        _texts(batch.column("producer")),
+        repeat(1),
+        repeat(epoch),
+        repeat(""),
+    ]
 
 
-def _keys(column: pa.Array | pa.ChunkedArray) -> Iterable[tuple[str, ...]]:
+def views_of(columns: Sequence[Iterable[Any]]) -> Iterator[MessageView]:
+    """Messages with these values, field by field."""
+    return map(_make_view, zip(*columns, strict=False))
+
+
+_ATTEMPT = MessageView._fields.index("delivery_attempt")
+_make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, MessageView)
+"""As `MessageView._make`, without a call of Python's for every message; the columns are as many as the fields."""
+
+
+def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
+    if column.null_count == len(column):
+        return repeat(None)
+    texts: list[str | None] = column.to_pylist()
+    return texts
+
+
+def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
     if _is_empty(column):
-        return repeat((), len(column))
+        return repeat(())
     return [tuple(keys) if keys else () for keys in column.to_pylist()]
 
 
-def _properties(column: pa.Array | pa.ChunkedArray) -> Iterable[Mapping[str, str]]:
+def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
     """Read-only where there are none: a dict for every message costs the garbage collector more than all else together."""
     if _is_empty(column):
-        return repeat(_NO_PROPERTIES, len(column))
+        return repeat(_NO_PROPERTIES)
     return [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
 
 
@@ -209,16 +238,16 @@ def _is_empty(lists: pa.Array | pa.ChunkedArray) -> bool:
     return all(not len(chunk) or chunk.offsets[0].as_py() == chunk.offsets[-1].as_py() for chunk in chunks)
 
 
-def _times(column: pa.Array | pa.ChunkedArray) -> Iterable[datetime | None]:
+def _times(column: pa.Array | pa.ChunkedArray) -> Column:
     if column.null_count == len(column):
-        return repeat(None, len(column))
+        return repeat(None)
     ticks = column.cast(pa.int64())
     if column.null_count:
         return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks.to_pylist()]
     values = ticks.to_numpy()
     if values[0] == values[-1] and bool((values == values[0]).all()):
-        return repeat(_EPOCH + _MICROSECOND * int(values[0]), len(column))  # as of all rows of an entry
-    return map(_EPOCH.__add__, values.astype("timedelta64[us]").tolist())
+        return repeat(_EPOCH + _MICROSECOND * int(values[0]))  # as of all rows of an entry
+    return list(map(_EPOCH.__add__, values.astype("timedelta64[us]").tolist()))
 
 
 def to_us(time: datetime) -> int:

@@ -113,6 +113,44 @@ def test_a_message_that_can_never_succeed_is_given_up_at_once(lake: penstock.Lak
     assert sorted(heard.bodies()) == ["a1", "b0"]
 
 
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_messages_that_may_run_side_by_side_wait_for_no_slow_one(lake: penstock.Lake, coroutine: bool) -> None:
+    """Though a thread is given many of them together."""
+    fill(lake, "a" * 100)
+    seen: list[bytes] = []
+    others = threading.Event()
+
+    def note(message: MessageView) -> bool:
+        seen.append(message.body)
+        if len(seen) == 100:
+            others.set()
+        return message.body == b"a0"
+
+    def handle(message: MessageView) -> object:
+        return SUCCESS if not note(message) or others.wait(TIMEOUT_S) else FAILURE
+
+    async def task(message: MessageView) -> object:
+        if note(message):
+            await asyncio.to_thread(others.wait, TIMEOUT_S)
+            assert others.is_set()
+        return SUCCESS
+
+    with consuming(lake, task if coroutine else handle, delivery_order="CONCURRENT", threads=2):
+        until_settled(lake)
+    assert sorted(seen) == sorted(f"a{n}".encode() for n in range(100)), "each once"
+
+
+def test_a_message_that_fails_costs_those_behind_it_in_its_thread_no_attempt(lake: penstock.Lake) -> None:
+    fill(lake, "a" * 100)
+    heard = Heard(lambda message: FAILURE if message.body in (b"a0", b"a60") else SUCCESS)
+    with consuming(lake, heard, delivery_order="CONCURRENT", threads=2, max_attempts=2):
+        until_settled(lake)
+    assert sorted(letters(lake)) == ["a0", "a60"]
+    again = [(one.body, one.delivery_attempt) for one in heard.begun if one.delivery_attempt > 1]
+    assert sorted(again) == [(b"a0", 2), (b"a60", 2)]
+    assert len(heard.begun) == 102
+
+
 # --- Batches ------------------------------------------------------------------------------------------------------------------------------------
 
 

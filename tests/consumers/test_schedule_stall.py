@@ -21,7 +21,7 @@ from tests.consumers.test_schedule import message
 def test_a_run_far_behind_that_is_done_but_has_not_ended_yet_is_left_alone(order: str) -> None:
     """Its last success is told before its end, and the schedule may look between the two."""
     cell = QueueCell().taken_by("w")
-    schedule = Schedule(GroupSettings(delivery_order=order), cell, limits=Limits(window=20))  # type: ignore[arg-type]
+    schedule = Schedule(GroupSettings(delivery_order=order), cell, limits=Limits(window=20, threads=20))  # type: ignore[arg-type]
     rows: list[MessageView] = [message(offset, f"g{offset}") for offset in range(20)]
     schedule.load(rows, OffsetSet(), 20)
     step = schedule.plan(0, cell)

@@ -190,10 +190,10 @@ def side_by_side(original: Any) -> Any:
         """Messages of a lane each in a run of its own, at once."""
         while lane.ready:
             lane.run = None
-            kept = lane.ready
-            lane.ready = type(kept)([kept.popleft()])
+            kept = lane.take_all()
+            lane.ready = [kept.cut(0, 1)]
             original(self, lane, runs)
-            lane.ready = kept
+            lane.put_back(kept.cut(1))
 
     return start
 

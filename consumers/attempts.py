@@ -1,0 +1,19 @@
+"""What follows from a failed attempt, by the settings of the group."""
+
+from __future__ import annotations
+
+from ..coordinator.cell import State, Tries
+from ..coordinator.groups import GroupSettings
+from .lanes import Failure
+
+
+def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, chance: float, now_ms: int) -> tuple[Tries, bool]:
+    """The history of the message that failed, with this attempt; and whether it is given up. ``chance`` is of the jitter of its retry."""
+    if not failure.blamed:
+        return Tries(State.WAITING, before.attempts, before.strikes), False
+    strikes, most = before.strikes + 1, settings.max_attempts
+    delay_ms = failure.retry_after_ms
+    if delay_ms is None:
+        delay_ms = round(settings.retry.delay(strikes, chance).total_seconds() * 1000)
+    gives_up = failure.rejected or (most is not None and strikes >= most)
+    return Tries(State.WAITING, before.attempts, strikes, now_ms + delay_ms), gives_up
