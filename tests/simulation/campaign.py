@@ -6,6 +6,7 @@ With ``--world consumers`` they are those of `tests.simulation.consuming`.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from collections import Counter
@@ -187,9 +188,16 @@ def single_fault(seed: int, process: str, number: int, fault: str) -> tuple[Run,
 
 def map_runs(one: Callable[[Any], Run], items: list[Any], workers: int) -> list[Run]:
     if workers <= 1:
-        return [one(item) for item in items]
+        return [_and_forget(one, item) for item in items]
     with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(one, items, chunksize=max(1, min(8, len(items) // (4 * workers)))))
+        return list(pool.map(partial(_and_forget, one), items, chunksize=max(1, min(8, len(items) // (4 * workers)))))
+
+
+def _and_forget(one: Callable[[Any], Run], item: Any) -> Run:
+    """Collect the world at once: the next one would freeze it as if it were of the program."""
+    run = one(item)
+    gc.collect()
+    return run
 
 
 # ---------------------------------------------------------------------------------------------------------- command line
