@@ -112,9 +112,15 @@ def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> Non
     from ...log import RetryError
 
     if session.as_json:
+        output.emit(_document(lake.describe_group(group)))
         while True:
-            output.emit(_document(lake.describe_group(group)))
             time.sleep(interval.total_seconds())
+            try:
+                found = lake.describe_group(group)
+            except RetryError as error:
+                output.note(f"{error.message}; trying again")
+            else:
+                output.emit(_document(found))
     parts, trouble = _brief(lake.describe_group(group)), ""
     with output.refreshed() as draw:
         while True:

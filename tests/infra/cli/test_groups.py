@@ -328,7 +328,10 @@ def test_watching_in_a_pipe_ends_with_the_group(penstock: Penstock, shop: Path) 
     asyncio.run(main())
 
 
-def test_watching_outlives_a_fault_that_passes(penstock: Penstock, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=["for people", "JSON"])
+def test_watching_outlives_a_fault_that_passes(
+    penstock: Penstock, shop: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     describe, faults = Lake.describe_group, iter([None, StoreUnavailable("the store did not answer"), None, GroupNotFound("gone")])
 
     def flaky(lake: Lake, name: str) -> GroupDescription:
@@ -337,10 +340,14 @@ def test_watching_outlives_a_fault_that_passes(penstock: Penstock, shop: Path, m
         return describe(lake, name)
 
     monkeypatch.setattr(Lake, "describe_group", flaky)
-    shown = penstock("group", "describe", "billing", "--watch", "--interval", "0s", code=2)
-    assert shown.out.count("billing   ORDERLY   members 0   lag 5   age ") == 3, "the last that is known stays"
-    assert shown.out.count("the store did not answer; trying again") == 1
+    shown = penstock("group", "describe", "billing", "--watch", "--interval", "0s", *arguments, code=2)
     assert "gone" in shown.err
+    if arguments:
+        assert [json.loads(line)["group"] for line in shown.out.splitlines()] == ["billing"] * 2, "documents alone"
+        assert shown.err.count("the store did not answer; trying again\n") == 1
+    else:
+        assert shown.out.count("billing   ORDERLY   members 0   lag 5   age ") == 3, "the last that is known stays"
+        assert shown.out.count("the store did not answer; trying again") == 1
 
 
 def _floors(line: bytes) -> list[int]:
