@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -29,11 +29,14 @@ from tests.processes.check import check as check_log
 from tests.processes.consuming.check import Found, History, Rules, check
 from tests.processes.consuming.figures import Pauses, pauses
 from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, DECK, REPEATS_MAX, SHORT, Chaos, Ground, Plan
-from tests.processes.consuming.places import DIED, LEASE, Disturbed
+from tests.processes.consuming.places import DIED, LEASE, STOP, Disturbed
 from tests.processes.consuming.records import Noted, What, read_records
 from tests.processes.consuming.worker import MIRRORED, ORDERED, TRY_AGAIN
 from tests.processes.worker import BATCH_MAX, TOPIC, read_journal
 from tests.servers import dynoxide_server, versitygw_server
+
+NO_ANSWER = ("the table did not answer", "the table does not tell", "another process holds the database's lock")
+"""What a process says that gives up since nobody can write to the table."""
 
 
 @dataclass
@@ -125,13 +128,20 @@ def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> I
     if complaints := chaos.complaints():
         yield f"processes complained:\n{complaints[-3000:]}"
     disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
+    stops = [one for one in troubles if one.kind == STOP and chaos.ground.in_sqlite]
     for one in noted:
-        if one.what is What.ENDED and one.process not in disturbed:
+        if one.what is What.ENDED and one.process not in disturbed and not is_held_up(one, stops, chaos.plan.lease_s):
             yield f"{one.process} ended by itself: {one.text}"
     for place in chaos.places:
         killed = {-signal.SIGKILL} if chaos.plan.killers else set()
         if wrong := set(place.ended) - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
             yield f"processes of {place.name} ended with {wrong}"
+
+
+def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:
+    """Whether it gave up as nobody could write to SQLite: whoever is stopped in the middle of a commit keeps the lock."""
+    stopped = any(stop.from_s < one.at_s < stop.until_s + lease_s for stop in stops)
+    return stopped and any(said in one.text for said in NO_ANSWER)
 
 
 # --- Where and how ----------------------------------------------------------------------------------------------------------------

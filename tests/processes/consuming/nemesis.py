@@ -75,6 +75,11 @@ class Ground(NamedTuple):
     options: dict[str, str]
     coordination: str | None = None
 
+    @property
+    def in_sqlite(self) -> bool:
+        """Whether the cells are in one file, as they are by default beside a folder."""
+        return self.coordination is None and "://" not in self.url
+
 
 class Chaos:
     """One run."""
@@ -232,7 +237,8 @@ class Chaos:
                     self._order(lake, deed)
 
     def _restart(self, one: Place) -> None:
-        one.end(PATIENCE_S)
+        # What it waits for may be a process that was stopped in the middle of a commit.
+        one.end(PATIENCE_S, lambda: self._go_on(time.monotonic()))
         one.start()
 
     def _reset(self, lake: penstock.Lake) -> None:

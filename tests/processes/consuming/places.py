@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tests.servers import die_with_parent
 from tests.tree import ROOT
+from tests.waiting import wait_until
 
 KILL, STOP = "kill", "stop"
 DIED, LEASE = "died", "lease"
@@ -90,11 +91,19 @@ class Place:
             self.disturbed.append(Disturbed(STOP, self.process, self.stopped_s, time.monotonic()))
         self.stopped_s = None
 
-    def end(self, patience_s: float) -> None:
-        """Ask it to end, and wait until it has."""
-        if self.running is not None and self.running.poll() is None:
-            self.running.send_signal(signal.SIGTERM)
-            self.ended.append(self.running.wait(patience_s))
+    def end(self, patience_s: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Ask it to end, and wait until it has, doing something ``meanwhile``, again and again."""
+        running = self.running
+        if running is None or running.poll() is not None:
+            return
+        running.send_signal(signal.SIGTERM)
+
+        def has_ended() -> bool:
+            meanwhile()
+            return running.poll() is not None
+
+        wait_until(has_ended, f"{self.process} ends", timeout_s=patience_s)
+        self.ended.append(running.returncode)
 
     def destroy(self) -> None:
         """Whatever state it is in."""

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.processes.check import Row
-from tests.processes.consuming.chaos import place, report, run
+from tests.processes.consuming.chaos import is_held_up, place, report, run
 from tests.processes.consuming.check import History, Reset, Rules, Skip, check
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.figures import pauses
 from tests.processes.consuming.nemesis import SHORT
 from tests.processes.consuming.places import KILL, STOP, Disturbed
-from tests.processes.consuming.records import Handled, What
+from tests.processes.consuming.records import Handled, Noted, What
 
 PLACES = ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])]
 SEEDS = {"local": 2, "versitygw": 3}
@@ -164,6 +164,20 @@ def test_the_check_passes_what_is_right(name: str) -> None:
 def test_the_check_notices(wrong: History, problem: str) -> None:
     problems = check(wrong).problems
     assert any(problem in one for one in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("at_s", "text", "excused"),
+    [
+        (6.0, "the lease could not be renewed (observed: the table did not answer in time)", True),
+        (12.0, "another process holds the database's lock", True),
+        (14.0, "another process holds the database's lock", False),
+        (4.0, "the table did not answer in time", False),
+        (6.0, "the group was deleted", False),
+    ],
+)
+def test_who_gives_up_is_excused_only_while_one_that_was_stopped_may_hold_the_lock(at_s: float, text: str, excused: bool) -> None:
+    assert is_held_up(Noted(What.ENDED, at_s, text, B), [Disturbed(STOP, A, 5, 10)], 3.0) is excused
 
 
 def test_pauses_are_measured_from_the_last_sign_or_from_when_there_was_a_message() -> None:
