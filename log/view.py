@@ -209,12 +209,18 @@ class View:
             self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
-        """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side."""
+        """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side.
+
+        Where entries come faster than one can look, that is what there was a moment ago: there is always one more.
+        """
         fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
+        looks = 0
         while until is None or self.state.entry < until:
             if self._cache.get(self.state.entry + 1) is None:
+                if until is None and looks >= _LOOKS_MAX and self.state.entry >= self._highest:
+                    return
                 if fetched >= _FAR_BEHIND_ENTRIES:
-                    await self._prefetch()
+                    looks += await self._prefetch()
                 fetched += 1
             if not await self.step():
                 return
@@ -228,14 +234,15 @@ class View:
         elif count > 1:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
-    async def _prefetch(self) -> None:
-        """Fetch the next entries that a LIST shows side by side into the cache."""
+    async def _prefetch(self) -> bool:
+        """Fetch the next entries that a LIST shows side by side into the cache. Whether it shows all there are."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         sizes = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
         self._highest = max([self._highest, *sizes])
         together = accumulate(sizes.values())
         await self._fetch(v, [number for number, bytes_ in zip(sizes, together, strict=True) if bytes_ <= _AHEAD_BYTES_MAX])
+        return len(ahead) < _PREFETCH_ENTRIES
 
     async def _fetch(self, v: int, numbers: list[int]) -> None:
         reads = (self._store.get(self._paths.entry(number)) for number in numbers)
@@ -266,6 +273,7 @@ class View:
 
 _FAR_BEHIND_ENTRIES = 3
 _PREFETCH_ENTRIES = 64
+_LOOKS_MAX = 3
 _GUESSED_ENTRIES_MAX = 16
 _AHEAD_BYTES_MAX = 16 * MIB
 """Less than the cache holds."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,9 +13,12 @@ from penstock.log.floor import encode_floor
 from penstock.log.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.protocol import ObjectMissing, Put
+from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.tail import Tail
 from penstock.log.view import EntryCache, View
 from tests.log.topics import LogWriter
+
+T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -52,6 +55,35 @@ def test_entries_come_one_by_one_in_order(many: bool) -> None:
         await view.catch_up(expect_many=many)
         assert seen == list(range(1, 41))
         assert view.state == log.state
+
+    run(work())
+
+
+class Busy(StoreWrapper):
+    """A log to which another appends between any two requests of the one who looks, for a while."""
+
+    def __init__(self, log: LogWriter, entries: int) -> None:
+        super().__init__(log.store)
+        self._log = log
+        self._left = entries
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if self._left:
+            self._left -= 1
+            await self._log.send({0: 1})
+        return await run()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_log_that_grows_faster_than_one_can_look_is_caught_up_with_as_it_was(many: bool) -> None:
+    """Else a topic is not opened as long as others send to it."""
+
+    async def work() -> None:
+        log = await a_log(40)
+        view = View(Busy(log, 1_000), log.paths, log.runtime)
+        await view.open()
+        await view.catch_up(expect_many=many)
+        assert 40 <= view.state.entry < 500
 
     run(work())
 
