@@ -86,8 +86,17 @@ class QueueEngine(QueueLife[Schedule]):
                 self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in run.took_s[:good]])
             if good < len(run.took_s):
                 self._counters.failed_ms.observe_all([1000 * took_s for took_s in run.took_s[good:]])
+            self._count_await(run)
         self.schedule.report(run)
         self.wake()
+
+    def _count_await(self, run: Run) -> None:
+        """How long its first message was here before its handler began; not of those that waited for another attempt."""
+        if run.took_s and run.messages[0].delivery_attempt == 1:
+            began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
+            came_ms = self.arrivals.time_ms(run.messages[0].offset)
+            if came_ms is not None:
+                self._counters.await_ms.observe(max(0.0, began_ms - came_ms))
 
     def spread(self) -> None:
         """There are threads with nothing to do: let them have what waits behind messages that need not be done before it."""
@@ -153,7 +162,7 @@ class QueueEngine(QueueLife[Schedule]):
         worker = self._around.worker
         if mode is Mode.USUAL:
             await worker.awake()
-            if worker.quiet or not self._around.member.may_start():
+            if self._draining or worker.quiet or not self._around.member.may_start():
                 mode = Mode.QUIET  # what cannot be started any more would come back at once, again and again
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
         worker.finished(step.taken_back)
