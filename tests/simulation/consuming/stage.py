@@ -91,8 +91,12 @@ class Stage:
 
     async def send_together(self, *texts: str, group: str | None = "g", queue: int | None = None) -> None:
         """The same in few requests; None: each text is a message group of its own."""
+        await self.send_of_groups(*((text, group or text) for text in texts), queue=queue)
+
+    async def send_of_groups(self, *pairs: tuple[str, str], queue: int | None = None) -> None:
+        """The same, with the message group of each."""
         await self._open()
-        receipts = [(text.encode(), self._sending(text, group or text, queue)) for text in texts]
+        receipts = [(text.encode(), self._sending(text, group, queue)) for text, group in pairs]
         for body, receipt in receipts:
             await self._sent(body, receipt)
 
