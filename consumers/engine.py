@@ -108,6 +108,7 @@ class QueueEngine(QueueLife[Schedule]):
     def drain(self) -> None:
         super().drain()
         self._stop()
+        self._around.worker.finished(0)  # if it waits to run alone, it does no more
 
     def time_out(self, before_s: float, reason: str) -> list[Run]:
         """Give up handlers that were started before then."""
@@ -211,7 +212,9 @@ class QueueEngine(QueueLife[Schedule]):
     async def _run_alone(self) -> None:
         """Run one suspect with nothing else in flight in this process, so that a death tells whose fault it was."""
         self._stop()
-        async with self._around.worker.alone(self._around.member, patience_s=self._patience_s) as alone:
+        async with self._around.worker.alone(
+            self._around.member, patience_s=self._patience_s, unless=lambda: self._draining
+        ) as alone:
             if not alone:
                 pause_s = max(_ALONE_AGAIN_S, self._patience_s)  # a handler takes long: let the others go on meanwhile
                 self._solo_s = self._clock.monotonic_s() + pause_s
@@ -220,6 +223,8 @@ class QueueEngine(QueueLife[Schedule]):
                 return
             self._patience_s = _ALONE_S
             await self._around.worker.awake()
+            if self._draining:
+                return
             step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, Mode.SOLO)
             await self._write(step)
             while any(not run.ended and run.timed_out_at is None for run in step.runs):

@@ -105,22 +105,28 @@ class Worker:
         return bool(self._alone)
 
     @asynccontextmanager
-    async def alone(self, member: Member, *, patience_s: float | None = None) -> AsyncIterator[bool]:
+    async def alone(
+        self, member: Member, *, patience_s: float | None = None, unless: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[bool]:
         """Keep all others from starting anything, and wait until nothing is in flight in this process.
 
         Gives whether it came to that: not when the member ended, or something was still running after ``patience_s`` (default: wait
-        as long as it takes; everybody else waits too). Then the others go on.
+        as long as it takes; everybody else waits too), or ``unless`` holds, which is asked whenever something finished. Then the others go on.
         """
         mine = object()  # queues of one member run alone too, one after the other
         self._alone.append(mine)
         self._tell_quiet()
+
+        def over() -> bool:
+            return member.ended.is_set() or unless()
+
         ended = asyncio.ensure_future(member.ended.wait())
         ended.add_done_callback(lambda _: self._moved.set())
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
-                    await self._until(lambda: member.ended.is_set() or (self._alone[0] is mine and not self.in_flight))
-            yield not member.ended.is_set() and self._alone[0] is mine and not self.in_flight
+                    await self._until(lambda: over() or (self._alone[0] is mine and not self.in_flight))
+            yield not over() and self._alone[0] is mine and not self.in_flight
         finally:
             ended.cancel()
             self._alone.remove(mine)

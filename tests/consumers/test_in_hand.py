@@ -86,6 +86,24 @@ def test_or_until_its_time_is_over_or_another_consumer_of_the_process_acknowledg
     scene.play(in_time)
 
 
+def test_a_queue_whose_suspect_waits_to_run_alone_is_handed_over_at_once() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        await suspected(scene)
+        one = scene.member("one")
+        await received(one, delivery_order="ORDERLY", invisible=HOUR)
+        consumer, heard = await push(one, group="billing")
+        while not one.coordination.worker.quiet:
+            await scene.let_pass(0.1)
+        began_s = scene.now_s
+        await one.run(consumer.close())
+        assert scene.now_s - began_s < 1
+        assert not heard
+
+    scene.play(script)
+
+
 @pytest.mark.parametrize("every_s", [5, 30])
 def test_a_suspect_comes_to_run_alone_also_beside_handlers_of_which_some_always_take_longer(every_s: int) -> None:
     scene = Scene()
