@@ -97,7 +97,8 @@ class QueueLife(Generic[ScheduleT]):
         """Of those fetched last."""
         self.starving = False
         """Whether it would fetch if there were room."""
-        self.ages = Ages()
+        self.ages, self.arrivals = Ages(), Ages()
+        """When messages were stored; and when they came here, by the monotonic clock."""
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
@@ -262,7 +263,7 @@ class QueueLife(Generic[ScheduleT]):
         self._obeyed = record
         if cell.generation != before.generation:
             self._abandon()
-            self.ages = Ages()
+            self.ages, self.arrivals = Ages(), Ages()
             self.schedule = self._new_schedule(cell)
             self._anew.set()
             log.info("group %s, %s queue %d: reset to offset %d", self._around.group, self.topic, self.queue, cell.settled.floor)
@@ -321,8 +322,11 @@ class QueueLife(Generic[ScheduleT]):
 
     def _load(self, schedule: ScheduleT, rows: pa.RecordBatch, start: int) -> None:
         limit = start + rows.num_rows
-        self.ages.forget(standing(self.keeper.cell).first_unsettled)
-        self.ages.note(start, rows.column("store_timestamp")[0].value // 1000)
+        first_unsettled, stored_ms = standing(self.keeper.cell).first_unsettled, rows.column("store_timestamp")[0].value // 1000
+        for notes, time_ms in ((self.ages, stored_ms), (self.arrivals, int(1000 * self._clock.monotonic_s()))):
+            notes.forget(first_unsettled)
+            notes.note(start, time_ms)
+        self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
         kept = TagFilter.parse(self._record.settings.filter_of(self.topic)).apply(rows)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
         schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)

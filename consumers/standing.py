@@ -30,7 +30,7 @@ def standing(cell: QueueCell) -> Standing:
 
 
 class Ages:
-    """When the messages of a queue were stored, as far as they were read: one note for each batch of rows, so it is right to a batch.
+    """When the messages of a queue were stored, or came, as far as they were read: one note for each batch of rows, so it is right to a batch.
 
     Notes are taken on one thread, and any other may ask.
     """
@@ -39,10 +39,10 @@ class Ages:
         self._notes: list[tuple[int, int]] = []
         """Offset and time, rising. Only appended to, or replaced as a whole, since another thread may be looking."""
 
-    def note(self, offset: int, stored_ms: int) -> None:
-        """A batch of rows begins at this offset, stored then. Batches come in order; one that is read again changes nothing."""
+    def note(self, offset: int, time_ms: int) -> None:
+        """A batch of rows begins at this offset, stored or come then. Batches come in order; one that is read again changes nothing."""
         if not self._notes or offset > self._notes[-1][0]:
-            self._notes.append((offset, stored_ms))
+            self._notes.append((offset, time_ms))
 
     def forget(self, below: int) -> None:
         """Nobody asks for messages below this offset any more."""
@@ -50,8 +50,8 @@ class Ages:
         if needless > 0:
             self._notes = self._notes[needless:]
 
-    def stored_ms(self, offset: int) -> int | None:
-        """When the message was stored, or a little earlier; None where no batch was read yet.
+    def time_ms(self, offset: int) -> int | None:
+        """When that of the message was, or a little earlier; None where no batch was read yet.
 
         Of one from before the first batch it is that batch's time, which is later: a new owner learns how old they are by reading them.
         """

@@ -38,7 +38,7 @@ from .errors import (
     UnsafeStoreError,
     ViewLost,
 )
-from .gathering import ProducerOptions, ProducerStatistics
+from .gathering import BatchSent, ProducerOptions, ProducerStatistics
 from .lake import Lake
 from .limits import TopicLimits
 from .messages import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
@@ -59,6 +59,7 @@ __all__ = [
     "BackPressureError",
     "BatchReceipt",
     "BatchResult",
+    "BatchSent",
     "CallError",
     "Clock",
     "ClockSkewError",

@@ -25,6 +25,19 @@ _COPIES = 2
 """A batch on its way is in memory as columns, and again as encoded parts."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchSent:
+    """What became of a batch: for whoever counts."""
+
+    messages: int
+    size_bytes: int
+    """What the caller gave: bodies, properties, keys and groups."""
+    took_s: float
+    """Since its first message was sent."""
+    durable: bool
+    """False: it failed, or what became of it is unknown."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerOptions:
     """How a producer gathers and waits."""
@@ -43,6 +56,8 @@ class ProducerOptions:
     block_timeout: timedelta = timedelta(seconds=60)
     delivery_timeout: timedelta = timedelta(seconds=120)
     """After this a batch ends as not written, where that is proved, or as unknown; one of more than 8 MiB, after 24 hours at most."""
+    on_batch: Callable[[BatchSent], None] | None = None
+    """Told of each batch once it is durable or failed, on the event loop: it must be quick, and raise nothing. For metrics."""
 
     def __post_init__(self) -> None:
         for name in ("linger", "linger_max", "block_timeout", "delivery_timeout"):
@@ -96,6 +111,8 @@ class Gathering:
     future: BatchFuture = field(default_factory=BatchFuture)
     taken_count: int = 0
     """Messages that were turned into rows."""
+    sent_bytes: int = 0
+    """What was in it when its time came."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Gathering:
@@ -125,6 +142,12 @@ class Gathering:
             self.future.set_result(outcome)
         else:
             self.future.set_exception(outcome)
+
+
+def tell(options: ProducerOptions, gathering: Gathering, *, now_s: float, durable: bool) -> None:
+    """Let whoever counts know what became of it."""
+    if options.on_batch is not None and gathering.count:
+        options.on_batch(BatchSent(gathering.count, gathering.sent_bytes, now_s - gathering.started_s, durable))
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
@@ -297,7 +320,8 @@ class Buffer:
             self.bytes_per_s += 0.5 * (lately - self.bytes_per_s)
             self._taken_s = now_s
             gathering = self.queue.popleft()
-            encoded_bytes = _COPIES * gathering.payload_bytes
+            gathering.sent_bytes = gathering.payload_bytes
+            encoded_bytes = _COPIES * gathering.sent_bytes
             gathering.size_bytes += encoded_bytes
             self.size_bytes += encoded_bytes
             return gathering

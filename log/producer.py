@@ -20,7 +20,7 @@ from .appender import Appender
 from .arrow_checks import check_arrow, check_rising
 from .batching import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
 from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
-from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s
+from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
 from .messages import COPY_SCHEMA, Message, check_message, frozen
@@ -305,6 +305,7 @@ class Producer:
             self._on_its_way = None
             self._buffer.release(gathering)
             self._room.set()
+            tell(self._options, gathering, now_s=self._now_s(), durable=isinstance(outcome, Settled))
             if not isinstance(outcome, Settled):
                 self._failed = gathering
                 gathering.settle(outcome)

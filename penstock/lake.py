@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from penstock.consumers import Metrics, PushOptions, SimpleOptions
 from penstock.consumers.consumer import Consumer
+from penstock.consumers.statistics import sends_counted
 from penstock.consumers.subscribe import Queues, Topics
 from penstock.coordinator import (
     DeadLetterPolicy,
@@ -149,11 +150,12 @@ class Lake(GroupOperations):
         on_full: Literal["block", "raise"] = "block",
         block_timeout: timedelta = timedelta(seconds=60),
         delivery_timeout: timedelta = timedelta(seconds=120),
+        metrics: Metrics | None = None,
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and its sends may carry sequences.
 
-        The other arguments are described at `penstock.log.ProducerOptions`. Raises `TopicNotFound`, `ReadOnlyError`, `ClockSkewError`,
-        `UnsafeStoreError` or `PermissionDenied` before anything is sent.
+        ``metrics`` counts; the other arguments are described at `penstock.log.ProducerOptions`. Raises `TopicNotFound`, `ReadOnlyError`,
+        `ClockSkewError`, `UnsafeStoreError` or `PermissionDenied` before anything is sent.
         """
         options = ProducerOptions(
             linger=linger,
@@ -162,6 +164,7 @@ class Lake(GroupOperations):
             on_full=on_full,
             block_timeout=block_timeout,
             delivery_timeout=delivery_timeout,
+            on_batch=sends_counted(metrics, topic=topic) if metrics is not None else None,
         )
         core = self._portal.run(lambda: self._lake.producer(topic, name=name, options=options))
         self._producers.add(core)

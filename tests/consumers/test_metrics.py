@@ -11,12 +11,16 @@ import pytest
 import penstock
 from penstock.consumers.metrics import Kind, MemoryMetrics, Metric, Sample
 from penstock.consumers.statistics import (
+    AWAIT_TIME,
     CATALOGUE,
     CONSUMER_CONNECTIONS,
+    DELIVERY_LATENCY,
     FETCHING_PAUSED,
     INFLIGHT_MESSAGES,
     LAG_LATENCY,
     LAG_MESSAGES,
+    MESSAGE_SIZE,
+    MESSAGES_IN,
     MESSAGES_OUT,
     OWNED_QUEUES,
     PARKED_GROUPS,
@@ -24,14 +28,17 @@ from penstock.consumers.statistics import (
     PRODUCER_CONNECTIONS,
     PRODUCER_WAITING,
     QUEUEING_LATENCY,
+    SEND_COST_TIME,
+    THROUGHPUT_IN,
     TOPIC_QUEUES,
     ConsumerStatistics,
     QueueStatistics,
     TopicCounters,
     consumer_samples,
     producer_samples,
+    sends_counted,
 )
-from penstock.log import InternalError
+from penstock.log import BatchSent, InternalError
 
 ORDERS = {"topic": "orders", "consumer_group": "billing"}
 
@@ -168,6 +175,56 @@ def test_a_lake_s_open_producers_are_counted_by_topic() -> None:
         forget()
 
 
+def test_a_producer_counts_what_is_durable_and_how_long_a_batch_took() -> None:
+    metrics = MemoryMetrics()
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=1)
+        with lake.producer("orders", linger=timedelta(0), metrics=metrics) as producer:
+            producer.send(penstock.Message(b"a" * 1_000)).result()
+            producer.send_batch([penstock.Message(b"b" * 3_000), penstock.Message(b"c" * 5_000)]).result()
+    assert metrics.value(MESSAGES_IN, topic="orders") == 3, "of a producer that is closed too"
+    assert metrics.value(THROUGHPUT_IN, topic="orders") == 9_000
+    found = {(one.metric, one.labels): one for one in metrics.distributions()}
+    assert found[MESSAGE_SIZE, ("orders",)].counts == (1, 1, 0, 0, 0, 0, 0), "the mean of each batch: 1,000 and 4,000 bytes"
+    took = found[SEND_COST_TIME, ("orders", "success")]
+    assert sum(took.counts) == 2
+    assert 0 < took.sum < 60_000
+    assert not sum(found[SEND_COST_TIME, ("orders", "failure")].counts)
+
+
+def test_a_batch_that_fails_is_counted_as_such() -> None:
+    metrics = MemoryMetrics()
+    count = sends_counted(metrics, topic="orders")
+    count(BatchSent(messages=7, size_bytes=700, took_s=0.25, durable=False))
+    assert metrics.value(MESSAGES_IN, topic="orders") == 0
+    (failed,) = (one for one in metrics.distributions() if one.labels == ("orders", "failure"))
+    assert failed.sum == 250
+
+
+def test_a_consumer_counts_how_late_messages_came_and_how_long_they_waited_here() -> None:
+    metrics, done = MemoryMetrics(), threading.Semaphore(0)
+
+    def listen(message: penstock.MessageView) -> penstock.ConsumeResult:
+        if message.delivery_attempt == 1 and message.body == b"fails":
+            return penstock.ConsumeResult.FAILURE
+        done.release()
+        return penstock.ConsumeResult.SUCCESS
+
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", queues=1, message_type="FIFO")
+        with lake.producer("orders") as producer:
+            for body in (b"fine", b"fails"):
+                producer.send(penstock.Message(body, message_group=body.decode())).result()
+        retry = penstock.RetryPolicy(interval=timedelta(milliseconds=200))
+        with lake.push_consumer("orders", group="billing", listener=listen, retry=retry, metrics=metrics):
+            assert done.acquire(timeout=20)
+            assert done.acquire(timeout=20)
+    found = {one.metric: one for one in metrics.distributions() if one.metric in (DELIVERY_LATENCY, AWAIT_TIME)}
+    assert sum(found[DELIVERY_LATENCY].counts) >= 1
+    assert sum(found[AWAIT_TIME].counts) == 2, "a retry waits for its time, which is not counted"
+    assert 0 <= found[AWAIT_TIME].sum < 20_000
+
+
 def test_a_metric_is_counted_as_what_it_is() -> None:
     metrics = MemoryMetrics()
     with pytest.raises(InternalError, match="rocketmq_messages_out_total"):
@@ -180,6 +237,7 @@ def test_a_metric_is_counted_as_what_it_is() -> None:
 
 def test_every_counter_and_histogram_of_consumers_can_be_counted() -> None:
     metrics = MemoryMetrics()
+    sends_counted(metrics, topic="orders")(BatchSent(messages=2, size_bytes=2, took_s=0.001, durable=True))
     counters = TopicCounters.of(metrics, topic="orders", group="billing")
     for name in TopicCounters.__dataclass_fields__:
         counter = getattr(counters, name)

@@ -42,22 +42,22 @@ def ages() -> Ages:
 
 @pytest.mark.parametrize(("offset", "stored_ms"), [(10, 1_000), (19, 1_000), (20, 2_000), (31, 3_000), (99, 3_000), (5, 1_000)])
 def test_a_message_is_as_old_as_its_batch(ages: Ages, offset: int, stored_ms: int) -> None:
-    assert ages.stored_ms(offset) == stored_ms
+    assert ages.time_ms(offset) == stored_ms
 
 
 def test_nothing_read_nothing_known() -> None:
-    assert Ages().stored_ms(5) is None
+    assert Ages().time_ms(5) is None
 
 
 def test_what_is_read_again_changes_nothing(ages: Ages) -> None:
     ages.note(20, 9_999)
     ages.note(30, 9_999)
-    assert [ages.stored_ms(offset) for offset in (20, 30)] == [2_000, 3_000]
+    assert [ages.time_ms(offset) for offset in (20, 30)] == [2_000, 3_000]
 
 
 def test_what_is_settled_is_forgotten_but_for_the_batch_that_holds_the_floor(ages: Ages) -> None:
     ages.forget(25)
-    assert ages.stored_ms(25) == 2_000
-    assert ages.stored_ms(10) == 2_000  # nobody asks
+    assert ages.time_ms(25) == 2_000
+    assert ages.time_ms(10) == 2_000  # nobody asks
     ages.forget(5)
-    assert ages.stored_ms(30) == 3_000
+    assert ages.time_ms(30) == 3_000

@@ -33,10 +33,11 @@ from penstock.consumers.statistics import (
     TopicCounters,
     consumer_samples,
     producer_samples,
+    sends_counted,
 )
 from penstock.coordinator import DeadLetterPolicy
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
-from penstock.log import ProducerStatistics
+from penstock.log import BatchSent, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
 from tests.lakes import send_all
 from tests.tree import ROOT
@@ -57,6 +58,7 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
             counter.add(3)
         else:
             counter.observe(7)
+    sends_counted(metrics, topic=topic)(BatchSent(messages=3, size_bytes=300, took_s=0.007, durable=True))
     one = QueueStatistics(topic=topic, queue=2, lag_messages=40, inflight_messages=5, ready_messages=35, oldest_unsettled_ms=1_000)
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
