@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ..coordinator.cell import QueueCell
+from ..coordinator.handing import Expiry
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
 from ..log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
@@ -20,6 +21,7 @@ from .step import Letter
 log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
+_NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _SKIPPED = "an operator skipped it"
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
@@ -41,15 +43,17 @@ class Burial:
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
 
-    def give_up(self, letter: Letter) -> None:
-        """Take a message whose sequence is in the cell."""
-        self._letters[letter.message.offset] = letter
-        self.wake()
+    def give_up(self, letters: Iterable[Letter]) -> None:
+        """Take messages that the next write gives up: before it, as they may be written as soon as it stands. `wake` comes after it."""
+        for letter in letters:
+            self._letters[letter.message.offset] = letter
 
-    def expect(self, offset: int, attempts: int, reason: str) -> None:
-        """Know of a message that the cell has given up, and that is to be read again."""
-        self._known[offset] = (attempts, reason)
-        self._woken.set()
+    def foresee(self, expiry: Expiry) -> Expiry:
+        """Know of what the next write gives up since nobody acknowledged it, and that is to be read again; returns the same."""
+        for lapse in expiry.lapses:
+            if lapse.given_up:
+                self._known[lapse.offset] = (lapse.attempts, _NOT_ACKNOWLEDGED)
+        return expiry
 
     def skip(self, before: QueueCell, after: QueueCell) -> None:
         """Know of the heads of parked message groups that an operator gives up, in a write that is to come."""

@@ -174,6 +174,7 @@ class QueueEngine(QueueLife[Schedule]):
     async def _write(self, step: Step) -> None:
         self._around.worker.started(sum(run.size for run in step.runs))
         schedule = self.schedule
+        self._burial.give_up(step.letters)
         try:
             if not step.is_empty:
                 await self.keeper.change(step.apply)
@@ -188,8 +189,8 @@ class QueueEngine(QueueLife[Schedule]):
         self._counters.failed_attempts.add(len(step.failed))
         for failed in step.failed:
             self._around.failures.note(self.topic, self.queue, failed)
-        for letter in step.letters:
-            self._burial.give_up(letter)
+        if step.letters:
+            self._burial.wake()
         for head in step.parked:
             self._log_parked(head)
         if schedule is self.schedule:

@@ -231,8 +231,9 @@ class QueueHander(QueueLife[Ready]):
         for want, messages in zip(wants, given, strict=True):
             self._around.in_hand.begin(self._together(messages), want.due_ms)
         due_ms = schedule.next_expiry_ms()
-        change = _Change(settling, partial(expired, now_ms=now_ms, settings=self._record.settings), self._caught_up(settling))
+        change = _Change(settling, self._expirer(now_ms), self._caught_up(settling))
         settles = (due_ms is not None and due_ms <= now_ms) or await self._would_do(settling)
+        self._burial.give_up(step.letters)
         try:
             too_large, unwritten = await asyncio.gather(
                 self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
@@ -270,6 +271,10 @@ class QueueHander(QueueLife[Ready]):
     def _not_given(self, given: Sequence[Sequence[MessageView]]) -> None:
         for messages in given:
             self._around.in_hand.end(message.receipt_handle for message in messages)
+
+    def _expirer(self, now_ms: int) -> Callable[[QueueCell], Expiry]:
+        settings = self._record.settings
+        return lambda cell: self._burial.foresee(expired(cell, now_ms, settings))
 
     async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
         """Write a change; or why there was no room for it."""
@@ -319,8 +324,8 @@ class QueueHander(QueueLife[Ready]):
         asked.given.set_result(messages)
 
     def _carry_on(self, step: Step) -> None:
-        for letter in step.letters:
-            self._burial.give_up(letter)
+        if step.letters:
+            self._burial.wake()
         for head in step.parked:
             log.error(
                 "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, head.offset

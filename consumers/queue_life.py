@@ -46,7 +46,6 @@ _TROUBLE_S = 0.2
 _RECALL_ROWS = 5_000
 _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
-_NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
@@ -199,7 +198,7 @@ class QueueLife(Generic[ScheduleT]):
         found: list[Expiry] = []
 
         def change(cell: QueueCell) -> QueueCell:
-            found[:] = [expired(cell, now_ms, self._record.settings)]
+            found[:] = [self._burial.foresee(expired(cell, now_ms, self._record.settings))]
             return found[0].cell
 
         try:
@@ -216,7 +215,7 @@ class QueueLife(Generic[ScheduleT]):
         self._counters.failed_attempts.add(len(lapses))
         for lapse in lapses:
             if lapse.given_up:
-                self._burial.expect(lapse.offset, lapse.attempts, _NOT_ACKNOWLEDGED)
+                self._burial.wake()
             elif lapse.parked:
                 log.error(
                     "group %s, %s queue %d: a message group is parked at offset %d: release or skip it", *self._where, lapse.offset

@@ -65,10 +65,10 @@ def started_first(_: Any) -> Any:
         """Hands out what is granted, and then writes the grant."""
         self._around.worker.started(sum(len(run.messages) for run in step.runs))
         self._hand_out(step.runs)
+        self._burial.give_up(step.letters)
         if not step.is_empty:
             await self.keeper.change(step.apply)
-        for letter in step.letters:
-            self._burial.give_up(letter)
+        self._burial.wake()
 
     return write
 

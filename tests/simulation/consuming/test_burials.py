@@ -10,9 +10,12 @@ from typing import Literal
 
 import pytest
 
+from penstock.consumers.dead_letters import REASON
 from penstock.consumers.results import ConsumeResult
+from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.keeper import Change, QueueKeeper
 from penstock.log.messages import MessageView
-from tests.simulation.consuming.plot import TOPIC
+from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess
 from tests.simulation.requests import Gate
@@ -144,3 +147,36 @@ def test_letters_under_a_name_that_has_left_the_state_are_not_written_again() ->
 
     stage.play(script, behave=rejecting)
     assert sorted(letters(stage)) == [(0, 0, b"bad 0"), (1, 0, b"bad 1")]
+
+
+def test_a_letter_is_written_as_soon_as_its_sequence_stands_in_the_cell_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sequence may be written together with what an earlier letter's burial has to say: that burial goes on before anybody else."""
+    change = QueueKeeper.change
+
+    async def answered_late(keeper: QueueKeeper, wanted: Change) -> QueueCell:
+        cell = await change(keeper, wanted)
+        if len(cell.dead_letters.assigned) > 0:  # who assigned it hears of that late
+            await asyncio.sleep(0.5)
+        return cell
+
+    monkeypatch.setattr(QueueKeeper, "change", answered_late)
+    stage = Stage(GroupPlan(max_attempts=1))
+    told: list[tuple[str, str]] = []
+
+    async def behave(_: SimProcess, message: MessageView) -> ConsumeResult:
+        await asyncio.sleep(0.2 * int(message.body))
+        return ConsumeResult.FAILURE
+
+    async def look() -> None:
+        lake = stage.world.lake(stage.process())
+        reader = await lake.reader(f"%DLQ%{GROUP}")
+        told.extend([(one.body.decode(), one.properties[REASON]) async for one in reader.messages()])
+
+    async def script() -> None:
+        await stage.send_of_groups(*((f"{n}", f"g{n}") for n in range(8)))
+        stage.start()
+        await stage.until("done", lambda: stage.is_settled(8))
+        await stage.process().run(look())
+
+    stage.play(script, behave=behave)
+    assert sorted(told) == [(f"{n}", "the listener answered FAILURE") for n in range(8)]
