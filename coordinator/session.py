@@ -198,7 +198,7 @@ class Session:
         except InternalError:
             raise
         except TimeoutError:
-            self._trouble = TimeoutError("the table did not answer in time")
+            self._trouble = TimeoutError(f"the table did not answer in time: {_named(self._cells.url)}")
         except PenstockError as error:
             # No right, no room: any of them may pass before the lease has run out.
             self._trouble = error
@@ -269,3 +269,12 @@ class Session:
         for one in waiting:
             if not one.done():
                 one.set_result(None)
+
+
+def _named(url: str) -> str:
+    """The table, and what usually keeps one of its kind from answering: a request is given up before the table says so itself."""
+    if url.startswith("sqlite:"):
+        return (
+            f"{url}; does another process hold the file's lock, one that was stopped in the middle of a write, a shell, a backup?"
+        )
+    return url

@@ -52,7 +52,11 @@ def _meaning(error: BaseException) -> tuple[type[PenstockError], str, str | None
         case sqlite3.SQLITE_CORRUPT:
             return DataDamaged, "the coordination database is damaged", "Stop its users and restore it, or move it away"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable, "another process holds the database's lock", "Is one stopped in the middle of a write?"
+            return (
+                StoreUnavailable,
+                "another process holds the database's lock",
+                "Is one stopped in the middle of a write, or a shell or backup at it? fuser names those that have the file open",
+            )
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
             return StoreUnavailable, "the file system failed under the coordination database", None
         case _:
