@@ -100,10 +100,8 @@ class QueueEngine(QueueLife[Schedule]):
 
     def spread(self) -> None:
         """There are threads with nothing to do: let them have what waits behind messages that need not be done before it."""
-        under_way = [run for run in self.schedule.running if not run.ended and run.timed_out_at is None]
-        if taken := sum(map(self.schedule.split, under_way)):
-            self._around.worker.finished(taken)
-            self.wake()
+        if not (self._draining or self._around.worker.quiet):
+            self._around.start(self, self.schedule.spread())  # at once: it is granted, and a write may take long
 
     def drain(self) -> None:
         super().drain()

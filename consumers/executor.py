@@ -97,6 +97,7 @@ class Threads:
         self._hung: dict[Run, None] = {}
         self._closed = False
         self._idents: set[int] = set()
+        self._at_work: set[int] = set()
         for _ in range(threads):
             self._add_thread()
 
@@ -106,7 +107,7 @@ class Threads:
 
     @property
     def is_idle(self) -> bool:
-        return self._ready.empty()
+        return self._ready.empty() and len(self._at_work) < len(self._idents)
 
     def start(self, owner: Owner, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -136,15 +137,18 @@ class Threads:
             self._idents.discard(threading.get_ident())
 
     def _run_all(self) -> None:
+        ident = threading.get_ident()
         while (item := self._ready.get()) is not None:
             owner, run = item
             if not run.claim():
                 continue  # it was taken back
+            self._at_work.add(ident)
             if self._batches:
                 self._run_batch(owner, run)
             else:
                 self._run_one_by_one(owner, run)
             since_s, run.since_s = run.since_s, None
+            self._at_work.discard(ident)
             self._tell(owner, run, last=True)
             if run.timed_out_at is not None and since_s is not None:
                 return  # another thread took this one's place
@@ -155,6 +159,8 @@ class Threads:
         told_s = now()
         left = run.left
         left.extend(run.messages)
+        if len(left) > 1 and self.is_idle:
+            self._tell(owner, run)  # who looked for something to do before that found nothing here
         while left:
             since_s = now()
             if run.cancelled or since_s >= until_s:
@@ -213,7 +219,7 @@ class Threads:
                 run.ended = True  # only here: an owner that looks sees all that came before, and hears of it once
                 self._hung.pop(run, None)
             owner.moved(run)
-        if self._ready.empty():
+        if self.is_idle:
             self._idle()
 
 
@@ -309,6 +315,8 @@ class Tasks:
         run.took_s = took_s = []
         left = run.left
         left.extend(run.messages)
+        if len(left) > 1 and self.is_idle:
+            asyncio.get_running_loop().call_soon(self._idle)  # who looked for something to do before that found nothing here
         while left:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return

@@ -110,6 +110,15 @@ class OpenLanes:
             return messages.each()
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
+    def spread(self, running: dict[Run, None]) -> list[Run]:
+        """Take what waits behind others, if nothing is to be in order, and make runs of it, which are ``running``, too."""
+        if self._orderly:
+            return []
+        back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]
+        runs = [Run(self.common, part) for part in self.parts(Picked.joined(back))] if back else []
+        running.update(dict.fromkeys(runs))
+        return runs
+
     def start_all(self, runs: list[Run]) -> None:
         """Run whatever stood still."""
         for lane in list(self):

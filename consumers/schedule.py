@@ -126,14 +126,13 @@ class Schedule:
 
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
         """What to do next. Whoever asks must carry it out, or give up the queue."""
-        self._floor, self._unburied = cell.settled.floor, len(cell.dead_letters.assigned)
+        self._floor, self._unburied, step = cell.settled.floor, len(cell.dead_letters.assigned), Step()
         self._tracked.fall_due(now_ms)
-        step = Step()
         reported, self._reported = self._reported, {}
         for run in reported:
             if run in self.running:
-                if run.failure is not None:
-                    self.split(run)
+                if run.failure is not None and (run.ended or run.timed_out_at is not None):
+                    self.split(run)  # all of it was counted as finished
                 if not self._postpones(run, step, mode):
                     self._take_report(run, now_ms, step, mode)
         if mode in (Mode.USUAL, Mode.SOLO):
@@ -153,15 +152,14 @@ class Schedule:
                 self.blocked.run_solo(now_ms, step)
         else:
             self._go_on(now_ms, step)
-        for run in (*step.runs_now, *step.runs):
-            self.running[run] = None
+        self.running |= dict.fromkeys((*step.runs_now, *step.runs))
         return step
 
     def _go_on(self, now_ms: int, step: Step) -> None:
         self._stall(step)
         if self._held:
             self._held = False
-            self._lanes.start_all(step.runs)
+            self._lanes.start_all(step.runs if self._orderly or self._lanes.common.batches else step.runs_now)
         if self._tracked.suspects:
             if not (self._waves or self._tracked.wants_solo) and self._lanes.common_is_idle:
                 self._run_suspects(step)
@@ -208,11 +206,9 @@ class Schedule:
             self.in_memory -= len(moved)
             step.settled += moved
             self._tracked.settle(moved, step)
-        if not ended:
-            return
-        if run.failure is not None:
+        if ended and run.failure is not None:
             self._failed(lane, run.messages[done:], run.failure, now_ms, step)
-        elif isinstance(lane, OpenLane):
+        elif ended and isinstance(lane, OpenLane):
             self._ended(lane, run, step, mode)
 
     def _ended(self, lane: OpenLane, run: Run, step: Step, mode: Mode) -> None:
@@ -269,6 +265,10 @@ class Schedule:
             self._lanes.common.put_back(back)
             self._held = True
         return len(back)
+
+    def spread(self) -> list[Run]:
+        """What waits behind other messages, and need not: as runs of its own, to be started at once."""
+        return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
         """The lane of messages that are not done, which are its first again."""
@@ -361,17 +361,17 @@ class Schedule:
         """Move what has been running since the window was half as far to where it does not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > self._floor else ():
-            lane, head = run.lane, run.messages.offsets[min(run.taken, run.size - 1)]
-            if not isinstance(lane, OpenLane) or run.wave or run in step.runs_now:
+            lane = run.lane
+            if not isinstance(lane, OpenLane) or run.wave or run in step.runs_now or run.taken == run.size:
                 continue
             if self._is_full:
                 break
-            if head >= bound:
+            if run.messages.offsets[run.taken] >= bound:
                 continue
             if not run.ended:
                 step.taken_back += self.split(run)
             if not (rest := run.messages[run.taken :]):
-                continue  # all is done, and its end not told yet
+                continue  # nothing of it was begun that is not done
             if not self._lanes.by_group:
                 for message in rest:
                     self._tracked.set(message.offset, self._tracked.of(message), step)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from penstock.consumers import ConsumeResult
 from penstock.consumers.executor import Threads
-from penstock.consumers.lanes import Lane, Run
+from penstock.consumers.lanes import Lane, OpenLane, Run
 from penstock.log import MessageView
 from penstock.log.runtime import SystemClock
 from tests.lakes import TIMEOUT_S
@@ -69,6 +69,31 @@ def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
     assert owner.heard == [(1, False), (1, True), (1, False), (1, True)], "once for each run"
+
+
+def test_an_executor_is_idle_when_one_of_its_threads_is() -> None:
+    """Not as soon as no run waits: what others have not begun would be taken from them for nobody."""
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def listen(_: MessageView) -> ConsumeResult:
+        begun.release()
+        gate.wait(TIMEOUT_S)
+        return ConsumeResult.SUCCESS
+
+    async def main() -> None:
+        idle = asyncio.Event()
+        executor = Threads(listen, batches=False, threads=2, clock=SystemClock(), name="test", idle=idle.set)
+        runs = [Run(OpenLane(None), [message(0)]), Run(OpenLane(None), [message(1)])]
+        executor.start(Listed(runs[1]), runs)
+        for _ in runs:
+            assert await asyncio.to_thread(begun.acquire, timeout=TIMEOUT_S)
+        assert not executor.is_idle
+        gate.set()
+        await idle.wait()
+        assert executor.is_idle
+        await executor.close()
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
 class Waiting(Run):

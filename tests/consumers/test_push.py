@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ import penstock
 from penstock import BatchResult, ConsumeResult, MessageView, RetryAfter, RetryPolicy
 from penstock.consumers import MemoryMetrics
 from penstock.consumers.statistics import FAILED_ATTEMPTS
+from penstock.coordinator.cells import Cells, Stored
+from penstock.coordinator.keys import queue_keys
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, failing, fill, letters, send, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
@@ -138,6 +141,64 @@ def test_messages_that_may_run_side_by_side_wait_for_no_slow_one(lake: penstock.
     with consuming(lake, task if coroutine else handle, delivery_order="CONCURRENT", threads=2):
         until_settled(lake)
     assert sorted(seen) == sorted(f"a{n}".encode() for n in range(100)), "each once"
+
+
+def test_all_threads_work_as_long_as_there_are_messages_that_may_run_side_by_side(lake: penstock.Lake) -> None:
+    """However many of them a thread was given: each handler ends only beside as many others as there are threads."""
+    fill(lake, "abcde" * 100)
+    together = threading.Barrier(20)
+
+    def handle(_: MessageView) -> object:
+        together.wait(TIMEOUT_S)
+        return SUCCESS
+
+    heard = Heard(handle)
+    with consuming(lake, heard, delivery_order="CONCURRENT", threads=20, cache_messages=70):
+        until_settled(lake)
+    assert (len(heard.done), len(heard.begun)) == (500, 500)
+
+
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_what_is_taken_from_behind_a_slow_message_waits_for_no_write(
+    lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch, coroutine: bool
+) -> None:
+    """Nor what is behind a failure. It is granted: a table that takes long to answer leaves no thread without work."""
+    fill(lake, "a" * 100)
+    write, answers, others = Cells.write, threading.Event(), threading.Event()
+    answers.set()
+    seen: list[bytes] = []
+
+    async def late(self: Cells, key: str, data: bytes, **how: Any) -> Stored:
+        if key.startswith(queue_keys("billing", "orders")):
+            await asyncio.to_thread(answers.wait, TIMEOUT_S)
+        return await write(self, key, data, **how)
+
+    def note(message: MessageView) -> bool:
+        if not seen:
+            answers.clear()
+        seen.append(message.body)
+        if len(seen) == 100:
+            others.set()
+        return message.body == b"a0"
+
+    def answer(message: MessageView) -> object:
+        return FAILURE if message.body == b"a60" and message.delivery_attempt == 1 else SUCCESS
+
+    def handle(message: MessageView) -> object:
+        assert not note(message) or others.wait(3)
+        return answer(message)
+
+    async def task(message: MessageView) -> object:
+        assert not note(message) or await asyncio.to_thread(others.wait, 3)
+        return answer(message)
+
+    monkeypatch.setattr(Cells, "write", late)
+    with consuming(lake, task if coroutine else handle, delivery_order="CONCURRENT", threads=2):
+        try:
+            assert others.wait(3), f"{len(seen)} of 100 began"
+        finally:
+            answers.set()
+        until_settled(lake)
 
 
 def test_a_message_that_fails_costs_those_behind_it_in_its_thread_no_attempt(lake: penstock.Lake) -> None:
