@@ -28,18 +28,21 @@ Places: TypeAlias = "range | list[int]"
 class Rows:
     """Messages of one queue, by rising offsets."""
 
-    __slots__ = ("_bodies", "_columns", "offsets")
+    __slots__ = ("_columns", "offsets")
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column | Sequence[Any]]) -> None:
         """Of each field of a message."""
         self._columns = columns
         self.offsets: list[int] = list(columns[_OFFSET])
-        self._bodies: list[bytes] = list(columns[_BODY])
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Rows:
         """Of a batch with `MESSAGE_SCHEMA`; nothing of it is kept in memory."""
         return Rows(view_columns(topic, batch, epoch=epoch))
+
+    def all(self) -> Picked:
+        """All of them."""
+        return Picked([(self, range(len(self.offsets)))], self.offsets)
 
     def by_group(self, places: Places) -> dict[str | None, Places]:
         """Some places, by the message group of who stands there."""
@@ -51,6 +54,11 @@ class Rows:
             found[group].append(place)
         return dict(found)
 
+    def only(self, places: Places) -> Rows:
+        """Those at some places, which keep no others in memory."""
+        get = _getter(places)
+        return Rows([column if isinstance(column, repeat) else get(column) for column in self._columns])
+
     def messages(self, places: Places) -> list[MessageView]:
         """Those at some places."""
         get = _getter(places)
@@ -58,14 +66,10 @@ class Rows:
 
     def body_bytes(self, places: Places) -> int:
         """The size of their bodies together."""
-        return sum(map(len, _getter(places)(self._bodies)))
-
-    def offsets_at(self, places: Places) -> list[int]:
-        """Those of some places."""
-        return list(_getter(places)(self.offsets))
+        return sum(map(len, _getter(places)(self._columns[_BODY])))
 
 
-def _getter(places: Places) -> Callable[[list[Any]], Sequence[Any]]:
+def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
     """What takes the values at some places out of a column."""
     if isinstance(places, range):
         return itemgetter(slice(places.start, places.stop))
@@ -95,8 +99,7 @@ class Picked(Sequence[MessageView]):
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Picked:
         """All of a batch with `MESSAGE_SCHEMA`."""
-        rows = Rows.fetched(topic, batch, epoch=epoch)
-        return Picked([(rows, range(len(rows.offsets)))], rows.offsets)
+        return Rows.fetched(topic, batch, epoch=epoch).all()
 
     @staticmethod
     def joined(those: Sequence[Picked]) -> Picked:
@@ -134,7 +137,7 @@ class Picked(Sequence[MessageView]):
             rows, places = self.parts[0]
             own = rows.by_group(places)
             if len(own) * _FEW <= len(self):
-                return {group: Picked([(rows, at)], rows.offsets_at(at)) for group, at in own.items()}
+                return {group: rows.only(at).all() for group, at in own.items()}
         found = defaultdict(list)
         for message in self:
             found[message.message_group].append(message)

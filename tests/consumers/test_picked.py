@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -78,6 +79,22 @@ def test_message_groups_are_told_apart(made: bool, groups: list[str | None]) -> 
     for group, own in found.items():
         check(own, [one for one in messages if one.message_group == group])
         assert own.offsets == sorted(own.offsets)
+
+
+def test_messages_of_a_group_keep_no_others_in_memory() -> None:
+    """What waits behind a slow handler is counted as in memory by itself, and would hold on to all that was fetched with it."""
+    size = 100_000
+    bodies = pa.array([bytes([n]) * size for n in range(100)], pa.binary())
+    batch = batch_of(["slow"] * 9 + ["quick"] * 91)
+    batch = batch.set_column(batch.schema.get_field_index("body"), "body", bodies)
+    tracemalloc.start()
+    try:
+        kept = Picked.fetched("orders", batch, epoch=7).by_group()["slow"]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept.body_bytes == 9 * size
+    assert held < 10 * size
 
 
 def test_what_is_cut_off_before_it_is_made_is_made_apart() -> None:
