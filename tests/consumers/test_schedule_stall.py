@@ -82,48 +82,6 @@ def test_what_is_behind_a_failure_whose_end_is_not_told_yet_is_counted_with_its_
     assert [one.message.offset for one in step.failed] == [0]
 
 
-def begun(schedule: Schedule, cell: QueueCell, count: int) -> tuple[Run, QueueCell]:
-    """A run of so many messages that a thread has, and none of them yet."""
-    schedule.load([message(offset, "g") for offset in range(count)], OffsetSet(), count)
-    step = schedule.plan(0, cell)
-    (run,) = step.runs
-    assert run.claim()
-    run.left.extend(run.messages)
-    return run, step.apply(cell)
-
-
-def test_a_run_far_behind_of_which_all_was_taken_back_before_it_began_is_left_alone() -> None:
-    cell = QueueCell().taken_by("w")
-    schedule = Schedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=Limits(window=20))  # type: ignore[arg-type]
-    run, cell = begun(schedule, cell, 20)
-    assert [one.size for one in schedule.spread()] == [20]
-    assert (run.size, schedule.in_memory) == (0, 20)
-    cell = schedule.plan(0, cell).apply(cell)
-    run.ended = True
-    for one in list(schedule.running):
-        one.done, one.ended = one.size, True
-        schedule.report(one)
-    cell = schedule.plan(0, cell).apply(cell)
-    assert (cell.settled.floor, dict(cell.tries), schedule.in_memory, schedule.running) == (20, {}, 0, {})
-
-
-def test_what_is_behind_a_failure_whose_end_is_not_told_yet_is_counted_with_its_run() -> None:
-    """Its thread says why it failed before it says that it ended; the worker counts what is in flight by the run's size at its end."""
-    cell = QueueCell().taken_by("w")
-    schedule = Schedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=Limits())  # type: ignore[arg-type]
-    run, cell = begun(schedule, cell, 10)
-    run.left.popleft()
-    run.failure = Failure("no")
-    schedule.report(run)
-    step = schedule.plan(0, cell)
-    assert run.size + step.taken_back == 10
-    run.ended = True
-    schedule.report(run)
-    step = schedule.plan(0, step.apply(cell))
-    assert [one.messages.offsets for one in step.runs_now] == [list(range(1, 10))], "they wait for no write"
-    assert [one.message.offset for one in step.failed] == [0]
-
-
 @pytest.mark.parametrize("batch_of", [None, "group", "queue"])
 @pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
 @pytest.mark.parametrize("drained", [False, True])
