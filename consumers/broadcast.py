@@ -106,6 +106,7 @@ class BroadcastConsumer(Consumer):
     async def _begin(self) -> None:
         """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
+        await self._lake.keep_time()  # when the next entry is expected goes by it
         for name, topic in topics.items():
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
             progress = await open_progress(

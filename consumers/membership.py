@@ -108,6 +108,7 @@ class Membership:
         """
         for name in self._subscriptions:
             self._topics[name] = await self._lake.topic(name)
+        await self._lake.keep_time()  # when a retry is due is for all who may own its queue
         record = await self._coordination.groups.ensure(self._group, self._stated)
         self._joined = _Joined(self._coordination.groups, record.lives)
         for name, topic in self._topics.items():

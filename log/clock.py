@@ -1,48 +1,112 @@
-"""Time as the store has it: what producers stamp entries with, whatever this machine's clock does meanwhile."""
+"""Time as the store has it: what producers stamp entries with, and when consumers' retries are due, whatever this machine's clock does."""
 
 from __future__ import annotations
 
-from .errors import ClockSkewError
+import logging
+
+from .errors import ClockSkewError, StoreUnavailable
 from .limits import CLOCK_SKEW_MAX_MS
 from .runtime import Clock
 from .stores.protocol import ObjectStore
 
+log = logging.getLogger("penstock.log")
+
 _NOISE_MS = 2_000
 """What a store's answer may be off by; S3 cuts its times to the second."""
+_ANSWER_MAX_S = 30.0
+"""Of asking: the time that an answer says may be off by half of what it took."""
+_MINUTE_MS = 60_000
+
+_Base = tuple[int, float]
+"""A wall time, and the monotonic time at which it was."""
 
 
 class StoreClock:
     """A `Clock` whose wall time follows the store's: set by `sync`, and carried on by the monotonic clock, which never steps.
 
-    Until the first `sync` it is this machine's.
+    Until the first `sync` or `hold` it is this machine's.
     """
 
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
         self.monotonic_s = machine.monotonic_s
         """The machine's, without a step between: every ``send`` reads it."""
-        self._base: tuple[int, float] | None = None
+        self._base: _Base | None = None
+        self._seen: tuple[_Base, int] | None = None
+        """How far the machine's clock was ahead when the time was asked last, and by which base."""
+        self._synced = False
+        self.agreed = False
+        """Whether the machine's clock was within five minutes of the store's once. From then on time follows the store's without it."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch, by the store's clock as far as it is known."""
-        if self._base is None:
-            return self._machine.wall_ms()
-        base_ms, base_s = self._base
+        machine_ms, base = self._machine.wall_ms(), self._base
+        if base is None:
+            return machine_ms
+        now_ms = self._carried_ms(base)
+        self._notice(base, machine_ms - now_ms)
+        return now_ms
+
+    def _carried_ms(self, base: _Base) -> int:
+        base_ms, base_s = base
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
 
-    async def sync(self, store: ObjectStore) -> None:
-        """Ask the store. Raises `ClockSkewError` when this machine's clock is more than five minutes off."""
-        before_ms = self._machine.wall_ms()
+    def _notice(self, base: _Base, ahead_ms: int) -> None:
+        """Say it once when the machine's clock stepped since the time was asked last."""
+        seen, self._seen = self._seen, (base, ahead_ms)
+        if seen is None or seen[0] is not base:
+            return
+        if abs(step_ms := ahead_ms - seen[1]) > _NOISE_MS:
+            log.warning(
+                "this machine's clock was set %s; due times and store timestamps do not follow: nothing is early or late for it",
+                _by(step_ms),
+            )
+
+    def hold(self) -> None:
+        """Carry on from this machine's time of now, unless the store's is known."""
+        if self._base is None:
+            base = (self._machine.wall_ms(), self._machine.monotonic_s())
+            self._seen, self._base = (base, 0), base
+
+    async def sync(self, store: ObjectStore) -> int:
+        """Ask the store, and follow its clock from now on. Returns by how many milliseconds this machine's is ahead of it.
+
+        Raises `StoreUnavailable` for an answer that took too long to tell the time: this process may have stood still for hours.
+        """
+        before_s = self._machine.monotonic_s()
         store_ms = await store.clock_ms()
         after_s, after_ms = self._machine.monotonic_s(), self._machine.wall_ms()
-        offset_ms = store_ms - (before_ms + after_ms) // 2
-        if abs(offset_ms) > CLOCK_SKEW_MAX_MS:
-            raise ClockSkewError(
-                "this machine's clock is too far from the store's",
-                operation="open for writing",
+        if after_s - before_s > _ANSWER_MAX_S:
+            raise StoreUnavailable(
+                "the store's answer came too late to tell the time by it",
+                operation="clock",
                 object=store.url,
-                expected=f"within {CLOCK_SKEW_MAX_MS // 60_000} minutes",
-                observed=f"{-offset_ms / 60_000:+.1f} minutes",
-                hint="set the clock (NTP); reading works meanwhile",
+                expected=f"within {_ANSWER_MAX_S:g} s",
+                observed=f"{after_s - before_s:.1f} s",
             )
-        self._base = (after_ms + (offset_ms if abs(offset_ms) > _NOISE_MS else 0), after_s)
+        middle_ms = after_ms - int((after_s - before_s) * 500)  # so that a step of the clock meanwhile does not count
+        ahead_ms = middle_ms - store_ms
+        if abs(ahead_ms) <= _NOISE_MS:
+            ahead_ms = 0
+        base = (after_ms - ahead_ms, after_s)
+        if self._synced and self._base is not None and abs(moved_ms := base[0] - self._carried_ms(self._base)) > _NOISE_MS:
+            log.warning("the store's clock was set %s as this process measures time; due times follow it", _by(moved_ms))
+        self._seen, self._base, self._synced = (base, ahead_ms), base, True
+        self.agreed |= abs(ahead_ms) <= CLOCK_SKEW_MAX_MS
+        return ahead_ms
+
+
+def _by(step_ms: int) -> str:
+    return f"{'ahead' if step_ms > 0 else 'back'} by {abs(step_ms) / 1000:.1f} s"
+
+
+def too_far(ahead_ms: int, store: ObjectStore) -> ClockSkewError:
+    """What a writer is told whose clock is more than five minutes off."""
+    return ClockSkewError(
+        "this machine's clock is too far from the store's",
+        operation="open for writing",
+        object=store.url,
+        expected=f"within {CLOCK_SKEW_MAX_MS // _MINUTE_MS} minutes",
+        observed=f"{ahead_ms / _MINUTE_MS:+.1f} minutes",
+        hint="set the clock (NTP); reading works meanwhile",
+    )

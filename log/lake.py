@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
 
-from .clock import StoreClock
+from .clock import StoreClock, too_far
 from .contention import Pace
 from .describe import TopicDescription, describe
 from .errors import (
-    ClockSkewError,
     ClosedError,
     InvalidArgument,
     LimitExceeded,
     PenstockError,
-    StoreUnavailable,
+    RetryError,
     UnknownOutcome,
 )
 from .gathering import ProducerOptions, ProducerStatistics
@@ -33,8 +32,11 @@ from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
 from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, open_topic, read_only
 
+log = logging.getLogger("penstock.log")
+
 OPENING_ATTEMPTS_MAX = 5
 CLOCK_SYNC_S = 3600.0
+CLOCK_RETRY_S = 60.0
 
 
 class Lake:
@@ -58,6 +60,7 @@ class Lake:
         self._producers: list[Producer] = []
         self._readers: weakref.WeakValueDictionary[int, Reader] = weakref.WeakValueDictionary()
         self._write_check: asyncio.Task[None] | None = None
+        self._time: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -213,15 +216,52 @@ class Lake:
 
     async def _check_writes(self) -> None:
         await probe_conditional_writes(self.store, self.runtime)
-        await self._clock.sync(self.store)
-        self._keeper = asyncio.ensure_future(self._keep_clock())
+        if not self._clock.agreed:
+            ahead_ms = await self._clock.sync(self.store)
+            if not self._clock.agreed:
+                raise too_far(ahead_ms, self.store)
+        self._follow_clock()
 
-    async def _keep_clock(self) -> None:
-        """Follow the store's clock; a machine clock that has been set meanwhile is no reason to stop."""
+    # --- Time -------------------------------------------------------------------------------------------------------------------
+
+    async def keep_time(self) -> None:
+        """Return once the lake's time follows the store's clock, so that setting this machine's delays and hastens nothing.
+
+        Writing does it by itself. Where the store does not say its time, or is only read, time goes on from this machine's of now.
+        """
+        self._check_open()
+        if self._time is None:
+            self._time = asyncio.ensure_future(self._keep_time())
+        await asyncio.wait((self._time,))
+        self._check_open()  # closing cancels it
+        self._time.result()
+
+    async def _keep_time(self) -> None:
+        if not self.read_only and not self._clock.agreed:
+            pause_s = await self._ask_time()
+            self._follow_clock(pause_s)
+        self._clock.hold()
+
+    async def _ask_time(self) -> float:
+        """Follow what the store says; returns when to ask again."""
+        try:
+            ahead_ms = await self._clock.sync(self.store)
+        except PenstockError as error:
+            log.warning("the store did not say its time; meanwhile time goes on by this machine's clocks: %s", error)
+            return CLOCK_RETRY_S if isinstance(error, RetryError) else CLOCK_SYNC_S
+        if not self._clock.agreed:
+            log.warning("due times follow the store's clock, but %s", too_far(ahead_ms, self.store))
+        return CLOCK_SYNC_S
+
+    def _follow_clock(self, pause_s: float = CLOCK_SYNC_S) -> None:
+        if self._keeper is None:
+            self._keeper = asyncio.ensure_future(self._keep_clock(pause_s))
+
+    async def _keep_clock(self, pause_s: float) -> None:
+        """A machine clock that has been set meanwhile is no reason to stop."""
         while True:
-            await asyncio.sleep(CLOCK_SYNC_S)
-            with suppress(StoreUnavailable, ClockSkewError):
-                await self._clock.sync(self.store)
+            await asyncio.sleep(pause_s)
+            pause_s = await self._ask_time()
 
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
@@ -243,7 +283,7 @@ class Lake:
         try:
             ends = await asyncio.gather(*(producer.close() for producer in self._producers), return_exceptions=True)
         finally:
-            background = [task for task in (self._keeper, self._write_check) if task is not None]
+            background = [task for task in (self._keeper, self._time, self._write_check) if task is not None]
             for task in background:
                 task.cancel()
             opened = await asyncio.gather(*self._opened.values(), *self._retired, *background, return_exceptions=True)
