@@ -85,7 +85,7 @@ def test_messages_of_a_group_keep_no_others_in_memory() -> None:
     """What waits behind a slow handler is counted as in memory by itself, and would hold on to all that was fetched with it."""
     size = 100_000
     bodies = pa.array([bytes([n]) * size for n in range(100)], pa.binary())
-    batch = batch_of(["slow"] * 9 + ["quick"] * 91)
+    batch = batch_of([*["slow"] * 9, *["quick"] * 91])
     batch = batch.set_column(batch.schema.get_field_index("body"), "body", bodies)
     tracemalloc.start()
     try:
