@@ -164,7 +164,12 @@ class World:
     async def _audit(self) -> None:
         """Read everything as a user does who comes when all is over."""
         process = self.kernel.process("auditor")
-        self.history.audit = await process.run(self._read_all(process))
+        while True:
+            try:
+                self.history.audit = await process.run(self._read_all(process))
+            except StoreUnavailable:  # as at the beginning: a slow network may cut an answer off
+                continue
+            break
 
     async def _read_all(self, process: SimProcess) -> dict[Place, bytes]:
         lake = Lake(self.store.client(process), runtime=process.runtime, read_only=True)
