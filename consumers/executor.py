@@ -23,6 +23,8 @@ Listener: TypeAlias = Callable[[MessageView], object]
 BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
 """A run that takes longer tells how far it is."""
+_LOOK_AGAIN_S = 0.02
+"""So long after something moved it is looked once more for idle threads: a run that had just begun then may be at a slow message."""
 
 
 class Owner(Protocol):
@@ -92,6 +94,7 @@ class Threads:
         self._ready: queue.SimpleQueue[tuple[Owner, Run] | None] = queue.SimpleQueue()
         self._outbox: deque[tuple[Owner, Run, bool]] = deque()
         self._told = False
+        self._looks_again = False
         self._loop = asyncio.get_running_loop()
         self._count = 0
         self._hung: dict[Run, None] = {}
@@ -159,8 +162,6 @@ class Threads:
         told_s = now()
         left = run.left
         left.extend(run.messages)
-        if len(left) > 1 and self.is_idle:
-            self._tell(owner, run)  # who looked for something to do before that found nothing here
         while left:
             since_s = now()
             if run.cancelled or since_s >= until_s:
@@ -219,8 +220,18 @@ class Threads:
                 run.ended = True  # only here: an owner that looks sees all that came before, and hears of it once
                 self._hung.pop(run, None)
             owner.moved(run)
+        self._look()
+        if not self._looks_again:
+            self._looks_again = True
+            self._loop.call_later(_LOOK_AGAIN_S, self._look_again)
+
+    def _look(self) -> None:
         if self.is_idle:
             self._idle()
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        self._look()
 
 
 class Tasks:
