@@ -250,7 +250,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I11",
         patch=attribute(staging, "JOB_LINK_MAX_S", always(1e12)),
         scenario="jobs",
-        seeds=(16,),
+        seeds=(44, 81),
     ),
     "fresh-names": Mutant(
         guard="a data file's name is used once",
