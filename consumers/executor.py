@@ -98,7 +98,6 @@ class Threads:
         self._loop = asyncio.get_running_loop()
         self._count = 0
         self._hung: dict[Run, None] = {}
-        self._closed = False
         self._idents: set[int] = set()
         self._at_work: set[int] = set()
         for _ in range(threads):
@@ -121,7 +120,6 @@ class Threads:
         self._add_thread()
 
     async def close(self) -> None:
-        self._closed = True
         for _ in range(self._count):
             self._ready.put(None)
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.simulation.faults import RandomFaults
+from tests.simulation.interpreters import printed
 from tests.simulation.kernel import Kernel
 from tests.simulation.toy import play
 
 pytestmark = pytest.mark.simulation
-
-ROOT = Path(__file__).parents[2]
 
 
 def order_of_a_set() -> str:
@@ -44,15 +39,5 @@ def test_same_seed_same_trace_other_seed_other_trace() -> None:
 
 def test_the_trace_is_the_same_in_another_interpreter() -> None:
     code = "from tests.simulation.test_determinism import digests; print(*digests(range(20)), sep='\\n')"
-    printed = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.split("\n")[:-1]
-        for hash_seed in ("1", "2")
-    ]
-    assert printed == [digests(range(20))] * 2
+    elsewhere = [printed(code, hash_seed=hash_seed).split("\n")[:-1] for hash_seed in (1, 2)]
+    assert elsewhere == [digests(range(20))] * 2

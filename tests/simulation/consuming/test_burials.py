@@ -96,15 +96,20 @@ def test_a_later_letter_is_given_while_the_earlier_one_is_under_way_and_a_new_ow
     assert letters(stage) == [(0, n, f"bad {n}".encode()) for n in range(14)]
 
 
+async def begin_with_one_bad_in_each(stage: Stage) -> None:
+    """A message that is rejected in either queue, and machine 0 at work."""
+    for queue in range(2):
+        await stage.send(f"bad {queue}", queue=queue)
+    stage.start(0)
+    await stage.until("started", lambda: stage.machine(0).process is not None)
+
+
 def test_what_a_reset_finds_assigned_is_written_first_and_dies_again_under_a_new_sequence() -> None:
     """In both queues, by another owner than gave the first sequence."""
     stage = Stage(queues=2, machines=2)
 
     async def script() -> None:
-        for queue in range(2):
-            await stage.send(f"bad {queue}", queue=queue)
-        stage.start(0)
-        await stage.until("started", lambda: stage.machine(0).process is not None)
+        await begin_with_one_bad_in_each(stage)
         gate = held_letter(stage, 0, "before")
         await gate.reached()
         await kill(stage, 0)
@@ -123,10 +128,7 @@ def test_letters_under_a_name_that_has_left_the_state_are_not_written_again() ->
     stage = Stage(queues=2, machines=2)
 
     async def script() -> None:
-        for queue in range(2):
-            await stage.send(f"bad {queue}", queue=queue)
-        stage.start(0)
-        await stage.until("started", lambda: stage.machine(0).process is not None)
+        await begin_with_one_bad_in_each(stage)
         await stage.until("given", lambda: all(stage.cell(queue).dead_letters.sequences() == [(0, 0)] for queue in range(2)))
         gates = [stage.hold(0, "put", f"queues/{GROUP}/{TOPIC}/{queue}") for queue in range(2)]
         for gate in gates:

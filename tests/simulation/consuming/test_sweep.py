@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +10,7 @@ from tests.figures import FIGURES
 from tests.simulation.campaign import Run, met
 from tests.simulation.consuming.campaign import MUST_HAPPEN, exhaustive, never_happened, play, sweep, table
 from tests.simulation.consuming.scenarios import SCENARIOS
-from tests.tree import ROOT
+from tests.simulation.interpreters import printed
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -55,19 +52,8 @@ def test_a_seed_is_the_same_run_again() -> None:
 
 
 def test_a_seed_is_the_same_run_in_another_interpreter() -> None:
-    """Sets of names are in another order there."""
     code = "from tests.simulation.consuming.campaign import play; print(play('neighbours', 35).digest)"
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for hash_seed in ("0", "1")
-    }
+    digests = {printed(code, hash_seed=hash_seed) for hash_seed in (0, 1)}
     assert len(digests) == 1
 
 
