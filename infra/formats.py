@@ -11,8 +11,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, BinaryIO, TypeAlias
 
+from ..cdc.debezium import parse_change
 from ..log.errors import InvalidArgument
-from .debezium import parse_change
 from .labels import Labels, Record
 
 _LINE_BYTES_MAX = 64 * 1024 * 1024

@@ -13,7 +13,7 @@ import pytest
 from penstock.infra.formats import Format, read_records
 from penstock.infra.labels import Labels, Record
 from penstock.log.errors import InvalidArgument
-from tests.infra.test_debezium import MYSQL, POSTGRES, wrapped
+from tests.cdc.test_debezium import MYSQL, POSTGRES, wrapped
 
 
 def read(data: bytes, format: Format, labels: Labels | None = None) -> list[Record]:

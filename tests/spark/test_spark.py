@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from penstock.infra.debezium import parse_change
+from penstock.cdc.debezium import parse_change
 from penstock.infra.demo.apply import apply_events
 from penstock.infra.demo.capture import event_of, key_columns
 from penstock.infra.demo.compare import TableDifference, compare_tables

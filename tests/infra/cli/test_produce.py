@@ -18,8 +18,8 @@ from penstock.infra.cli.session import Signals
 from penstock.infra.formats import Format, read_records
 from penstock.infra.labels import Labels
 from penstock.log.errors import InvalidArgument
+from tests.cdc.test_debezium import POSTGRES
 from tests.infra.cli.conftest import Penstock
-from tests.infra.test_debezium import POSTGRES
 
 LINES = [{"id": n, "user": f"u{n % 3}", "kind": "paid" if n % 2 else "made"} for n in range(1, 7)]
 JSONL = "".join(json.dumps(line) + "\n" for line in LINES)
