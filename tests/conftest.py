@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.figures import Figures
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
+from tests.stalls import Stalls
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
 TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java"}
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("shared machine")
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
     config.pluginmanager.register(Figures(), "penstock-figures")
+    config.pluginmanager.register(Stalls(), "penstock-stalls")
 
 
 # The files with such tests take long: run first, they leave no worker alone with them at the end.
