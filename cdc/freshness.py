@@ -1,0 +1,65 @@
+"""How long after its append an event was visible in its target, read off what is stored: the topic's times, and the target's commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of a sync to one target."""
+
+    time_ms: int
+    """When it was made, by the clock of the process that made it."""
+    offsets: Mapping[int, int]
+    """Of every queue, the offset below which all of the target's events are applied with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Of the events of one or more targets, in milliseconds."""
+
+    events: int
+    """Those that are visible."""
+    waiting: int
+    """Those that no commit shows yet."""
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:
+    """For each event of one target (columns ``queue``, ``offset``), when the first commit that shows it was made; -1 for none yet.
+
+    ``commits`` are all of the target's, in any order.
+    """
+    ordered = sorted(commits, key=lambda commit: commit.time_ms)
+    times = np.array([commit.time_ms for commit in ordered] + [-1], np.int64)
+    queues, offsets = events["queue"].to_numpy(), events["offset"].to_numpy()
+    found = np.full(len(queues), -1, np.int64)
+    for queue in np.unique(queues):
+        # A replay may commit an older vector; what was visible stays so.
+        ends = np.maximum.accumulate(np.array([commit.offsets.get(int(queue), 0) for commit in ordered], np.int64))
+        mine = queues == queue
+        found[mine] = times[np.searchsorted(ends, offsets[mine], side="right")]
+    return found
+
+
+def stored_ms(events: pa.Table) -> np.ndarray:
+    """For each event (column ``store_timestamp``), when it was appended."""
+    return pc.cast(events["store_timestamp"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy()
+
+
+def freshness(stored: np.ndarray, visible: np.ndarray) -> Freshness:
+    """The percentiles of ``visible`` less ``stored``, both in milliseconds. A commit cannot show what is not there: clocks that say so are 0."""
+    shown = visible >= 0
+    ages = np.maximum(visible[shown] - stored[shown], 0)
+    if not len(ages):
+        return Freshness(0, len(visible), 0.0, 0.0, 0.0)
+    p50, p99, most = np.percentile(ages, [50, 99, 100])
+    return Freshness(len(ages), int(len(visible) - len(ages)), float(p50), float(p99), float(most))

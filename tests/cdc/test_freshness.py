@@ -1,0 +1,53 @@
+"""Freshness from stored facts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cdc.freshness import Commit, freshness, stored_ms, visible_ms
+
+
+def events(*places: tuple[int, int]) -> pa.Table:
+    return pa.table(
+        {"queue": pa.array([queue for queue, _ in places], pa.int32()), "offset": pa.array([o for _, o in places], pa.int64())}
+    )
+
+
+def test_an_event_is_visible_with_the_first_commit_beyond_it() -> None:
+    commits = [Commit(2_000, {0: 2, 1: 1}), Commit(1_000, {0: 1}), Commit(3_000, {0: 2, 1: 5})]
+    found = visible_ms(events((0, 0), (0, 1), (0, 2), (1, 0), (1, 4), (7, 0)), commits)
+    assert found.tolist() == [1_000, 2_000, -1, 2_000, 3_000, -1]
+
+
+def test_a_replay_takes_nothing_back() -> None:
+    commits = [Commit(1_000, {0: 5}), Commit(2_000, {0: 3}), Commit(3_000, {0: 6})]
+    assert visible_ms(events((0, 4), (0, 5)), commits).tolist() == [1_000, 3_000]
+
+
+def test_percentiles_are_of_what_is_visible() -> None:
+    found = freshness(np.array([0, 0, 0, 500]), np.array([100, 300, -1, 400]))
+    assert (found.events, found.waiting, found.p50_ms, found.max_ms) == (3, 1, 100.0, 300.0)
+    assert freshness(np.array([], np.int64), np.array([], np.int64)).events == 0
+
+
+def test_times_of_the_topic_are_instants() -> None:
+    table = pa.table({"store_timestamp": pa.array([1_234_567], pa.timestamp("us", "UTC"))})
+    assert stored_ms(table).tolist() == [1_234]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=20),
+    st.lists(
+        st.tuples(st.integers(1, 50), st.dictionaries(st.integers(0, 2), st.integers(0, 22))), max_size=8, unique_by=lambda c: c[0]
+    ),
+)
+def test_the_same_as_looking_at_one_after_another(places: list[tuple[int, int]], made: list[tuple[int, dict[int, int]]]) -> None:
+    commits = [Commit(time_ms, offsets) for time_ms, offsets in made]
+
+    def shown(queue: int, offset: int) -> int:
+        return min((commit.time_ms for commit in commits if commit.offsets.get(queue, 0) > offset), default=-1)
+
+    assert visible_ms(events(*places), commits).tolist() == [shown(*place) for place in places]
