@@ -48,6 +48,11 @@ class GroupLake(LogLake):
         self._operators: Operators | None = None
 
     @property
+    def coordination_url(self) -> str | None:
+        """What the table of consumer groups was named by; None: the lake's default."""
+        return self._table_url
+
+    @property
     def coordination(self) -> Coordination:
         """The table of consumer groups, and what this process is in it; opened when it is first needed."""
         self._check_open()

@@ -94,6 +94,11 @@ class Lake(GroupOperations):
         """Where it is, without secrets."""
         return self._lake.url
 
+    @property
+    def coordination_url(self) -> str | None:
+        """What the table of consumer groups was named by; None: the lake's default."""
+        return self._lake.coordination_url
+
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     def create_topic(
