@@ -9,7 +9,6 @@ Credentials come from the environment of each process, or from its machine's rol
 
 from __future__ import annotations
 
-import atexit
 import os
 import socket
 import threading
@@ -90,7 +89,6 @@ class OpenLake:
         runtime = runtime or Runtime()
         store = open_store(place.url, runtime=runtime)
         self.lake = Lake(store, runtime=runtime, read_only=place.read_only)
-        self.run(_started)  # now, so that whoever closes this at the process's end comes before the portal
         self._coordination: Coordination | None = None
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -131,30 +129,27 @@ class OpenLake:
 
 
 class Lakes:
-    """The lakes that this process has open, one for each place; they are closed when the process ends.
+    """The lakes that this process has open, one for each place.
 
-    Safe from any thread, and after a fork: the child begins with none. Executors' workers end without a word and close nothing, which a
-    lake survives as it survives a crash.
+    Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends, and its end closes
+    nothing either, as executors' workers end without a word: nothing that is open here may wait in memory for being closed. Leave what
+    others would wait for, such as a lease, when you are done with it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[LakePlace, OpenLake] = {}
         os.register_at_fork(after_in_child=self._forget)
-        atexit.register(self.close)
 
     def open(self, place: LakePlace) -> OpenLake:
         """The lake at ``place``, opened now unless it is open already. Nothing is read or written yet.
 
-        It is shared by all that ask for it in this process, so nobody but the process's end should close it.
+        It is shared by all that ask for it in this process, so nobody should close it.
         """
         with self._lock:
             opened = self._open.get(place)
             if opened is None or not opened.usable:
                 opened = self._open[place] = OpenLake(place)
-                # Behind the portal's own, which ends its thread: what is registered last runs first.
-                atexit.unregister(self.close)
-                atexit.register(self.close)
             return opened
 
     def close(self) -> None:
@@ -173,10 +168,6 @@ class Lakes:
     def _forget(self) -> None:
         self._lock = threading.Lock()  # whoever held it does not exist here
         self._open = {}
-
-
-async def _started() -> None:
-    """Nothing; the first call starts the event loop."""
 
 
 lakes = Lakes()
