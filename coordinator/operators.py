@@ -89,18 +89,18 @@ class Operators:
         ``force`` does not look: members that live end with an error.
         """
         self._may_write("delete_group")
-        record = await self._groups.get(group)
-        if not force:
-            living = await self._living(record)
-            if living:
-                raise GroupInUse(
-                    "members of the consumer group live",
-                    operation="delete_group",
-                    object=group,
-                    observed=", ".join(living),
-                    hint="stop them first, or force it",
-                )
+        if force:
+            await self._groups.get(group)
+        else:
+            await self.check_unused(group, operation="delete_group", hint="stop them first, or force it")
         await self._groups.delete(group)
+
+    async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
+        """Raise `GroupInUse` when a member of the group lives; to know it of one that seems dead takes its lease and a quarter more."""
+        if living := await self._living(await self._groups.get(group)):
+            raise GroupInUse(
+                "members of the consumer group live", operation=operation, object=group, observed=", ".join(living), hint=hint
+            )
 
     async def groups(self) -> dict[str, GroupSettings]:
         """The settings of all groups, by name."""

@@ -31,6 +31,9 @@ HEAVY = {
     "rich",
 }
 
+FOUND_BY_SPARK = ROOT / "pyspark_penstock.py"
+"""The one module beside the door: Spark looks for data sources at the top, by the prefix."""
+
 
 def package_of(module: Path) -> str:
     """The package that a Python file of the library belongs to."""
@@ -95,7 +98,7 @@ def test_entry_points_can_be_loaded() -> None:
 def test_wheel_holds_the_whole_library_even_without_links(tmp_path: Path) -> None:
     # An archive of the repository, or a clone on Windows, has no links: the mapping alone must do.
     source = tmp_path / "source"
-    for path in [*library_files(), *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
+    for path in [*library_files(), FOUND_BY_SPARK, *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE"))]:
         copy = source / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -107,4 +110,5 @@ def test_wheel_holds_the_whole_library_even_without_links(tmp_path: Path) -> Non
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     parts = [path.relative_to(ROOT).parts for path in library_files()]
-    assert packed == {"/".join(part if part[0] == DOOR else ("penstock", *part)) for part in parts}
+    expected = {"/".join(part if part[0] == DOOR else ("penstock", *part)) for part in parts}
+    assert packed == {*expected, FOUND_BY_SPARK.name}

@@ -1,0 +1,96 @@
+"""How much a trigger takes, and which task reads it. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ROW_BYTES_GUESSED = 512
+"""Of a topic that has no table yet: nothing tells how large its rows are."""
+
+Ranges = Mapping[int, tuple[int, int]]
+"""By queue, the first offset and the one to stop before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive offsets of a queue whose bytes are known."""
+
+    first: int
+    limit: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large stored rows are: what the table's files say, and beyond them what those of its last rows were."""
+
+    pieces: Mapping[int, Sequence[Piece]]
+    """By queue, in order."""
+    row_bytes: float = ROW_BYTES_GUESSED
+    """Of the rows that no piece holds."""
+
+    def bytes_of(self, queue: int, start: int, limit: int) -> int:
+        """About how many bytes these offsets are."""
+        known = covered = 0.0
+        for piece in self.pieces.get(queue, ()):
+            shared = min(limit, piece.limit) - max(start, piece.first)
+            if shared > 0:
+                known += piece.bytes * shared / (piece.limit - piece.first)
+                covered += shared
+        return round(known + max(0.0, limit - start - covered) * self.row_bytes)
+
+    def offset_after(self, queue: int, start: int, limit: int, size_bytes: int) -> int:
+        """How far from ``start``, at most to ``limit``, so many bytes reach."""
+        low, high = start, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.bytes_of(queue, start, middle) <= size_bytes else (low, middle - 1)
+        return low
+
+
+def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: Sizes) -> dict[int, int]:
+    """By queue, the offset to stop before: all that is available, or as much as both limits allow, and one row at least.
+
+    Every queue gets the same share; what a queue does not need of its share goes to the others. So a quiet queue is never held up behind a
+    busy one.
+    """
+    ends = {queue: limit for queue, (_, limit) in available.items()}
+    if rows_max is not None:
+        rows = _shares({queue: limit - start for queue, (start, limit) in available.items()}, rows_max)
+        ends = {queue: available[queue][0] + count for queue, count in rows.items()}
+    if bytes_max is not None:
+        wanted = {queue: sizes.bytes_of(queue, start, ends[queue]) for queue, (start, _) in available.items()}
+        shares = _shares(wanted, bytes_max)
+        ends = {
+            queue: ends[queue] if shares[queue] == wanted[queue] else sizes.offset_after(queue, start, ends[queue], shares[queue])
+            for queue, (start, _) in available.items()
+        }
+    if all(end == available[queue][0] for queue, end in ends.items()):
+        # The next row is larger than the limit; without it the stream would stand still for ever.
+        waiting = max(available, key=lambda queue: available[queue][1] - available[queue][0], default=None)
+        if waiting is not None and available[waiting][0] < available[waiting][1]:
+            ends[waiting] += 1
+    return ends
+
+
+def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
+    """``total`` divided evenly, nobody getting more than is wanted; what cannot be divided goes to those that want most."""
+    shares: dict[int, int] = {}
+    left = total
+    by_size = sorted(wanted, key=lambda queue: (wanted[queue], -queue))
+    for place, queue in enumerate(by_size):
+        shares[queue] = min(wanted[queue], left // (len(by_size) - place))
+        left -= shares[queue]
+    return shares
+
+
+def packed(ranges: Ranges, *, tasks_max: int, sizes: Sizes) -> list[dict[int, tuple[int, int]]]:
+    """Whole queues in at most so many tasks of about equal bytes; queues without rows in none."""
+    weights = {queue: sizes.bytes_of(queue, start, limit) for queue, (start, limit) in ranges.items() if limit > start}
+    tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(min(tasks_max, len(weights)))]
+    for queue in sorted(weights, key=lambda queue: (-weights[queue], queue)):
+        weight, number, queues = heapq.heappop(tasks)
+        heapq.heappush(tasks, (weight + weights[queue], number, [*queues, queue]))
+    return [{queue: ranges[queue] for queue in sorted(queues)} for _, _, queues in sorted(tasks, key=lambda task: task[1])]

@@ -1,0 +1,53 @@
+"""The data source ``penstock``, as Spark finds it by the module ``pyspark_penstock``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from ...log.errors import InvalidArgument
+from .batch import BatchReader, batch_reader
+from .options import SourceOptions, parse
+from .schema import ddl
+from .stream import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class PenstockDataSource(DataSource):
+    """Topics of a lake: ``spark.readStream.format("penstock").option("lake", url).load("orders")``; docs/spark-source.md has the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "penstock"
+
+    def schema(self) -> str:
+        """The columns of `MESSAGE_SCHEMA`, or those that the option ``columns`` names. All options are checked here."""
+        return ddl(parse(self.options, stream=None).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Of a batch."""
+        options = parse(self.options, stream=False)
+        _check_schema(schema, options)
+        return batch_reader(options)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        """Of a stream."""
+        options = parse(self.options, stream=True)
+        _check_schema(schema, options)
+        return StreamReader(options)
+
+
+def _check_schema(schema: StructType, options: SourceOptions) -> None:
+    if tuple(schema.fieldNames()) != options.columns:
+        raise InvalidArgument(
+            "the schema is not the source's",
+            operation="read",
+            object=options.topic,
+            expected=ddl(options.columns),
+            observed=schema.simpleString(),
+            hint='leave .schema(…) out; .option("columns", "offset, body") reads some columns only',
+        )

@@ -1,0 +1,120 @@
+"""Where a stream is: an offset for every queue, and the life of the topic that they belong to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...log.errors import DataDamaged, OffsetOutOfRange, TopicDeleted
+
+_LIFE = "life"
+
+Kept = Mapping[int, tuple[int, int]]
+"""By queue, the earliest offset that is kept and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """What Spark keeps in its checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
+
+    life: int
+    """The entry that created the topic: one that was deleted and made again is another."""
+    queues: Mapping[int, int]
+    """By queue, the next offset to be read."""
+
+    def to_json(self) -> dict[str, int]:
+        """For Spark."""
+        return {_LIFE: self.life, **{str(queue): offset for queue, offset in sorted(self.queues.items())}}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
+        """The inverse of `to_json`. Raises `DataDamaged`."""
+        try:
+            queues = {int(queue): int(offset) for queue, offset in document.items() if queue != _LIFE}
+            return cls(int(document[_LIFE]), queues)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataDamaged(
+                "the checkpoint's offsets are not of this source",
+                operation="read a stream",
+                expected='such as {"life": 1, "0": 12}',
+                observed=document,
+                hint="use a checkpointLocation of its own for every query",
+            ) from error
+
+    def of(self, queue: int) -> int:
+        """Of one queue; a queue that came later begins at its first message."""
+        return self.queues.get(queue, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A topic at one moment."""
+
+    topic: str
+    life: int
+    kept: Kept
+
+    @property
+    def end(self) -> StreamOffset:
+        """Behind all that is stored."""
+        return StreamOffset(self.life, {queue: following for queue, (_, following) in self.kept.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where reading goes on, and what is missing before it."""
+
+    queues: Mapping[int, int]
+    losses: tuple[str, ...] = ()
+    """For people; empty: nothing."""
+
+
+def within(standing: Standing, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> Moved:
+    """These offsets, moved to the nearest ones that are there where they are not.
+
+    Raises `OffsetOutOfRange` instead of moving one when data loss is an error.
+    """
+    queues: dict[int, int] = {}
+    losses: list[str] = []
+    for queue, offset in sorted(wanted.items()):
+        earliest, following = standing.kept[queue]
+        queues[queue] = min(max(offset, earliest), following)
+        if queues[queue] == offset:
+            continue
+        if fail_on_data_loss:
+            raise _out_of_range(standing.topic, queue, offset, earliest, following)
+        losses.append(f"queue {queue}: offset {offset} is not kept, reading goes on at {queues[queue]}")
+    return Moved(queues, tuple(losses))
+
+
+def continued(standing: Standing, start: StreamOffset, *, fail_on_data_loss: bool) -> Moved:
+    """Where a stream that stood at ``start`` goes on in the topic as it is now.
+
+    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`; when data loss is no error the stream goes on at
+    the earliest message.
+    """
+    if start.life == standing.life:
+        return within(standing, {queue: start.of(queue) for queue in standing.kept}, fail_on_data_loss=fail_on_data_loss)
+    if fail_on_data_loss or start.life > standing.life:
+        raise TopicDeleted(
+            "the topic was deleted and created again since the query stood there",
+            operation="read a stream",
+            object=standing.topic,
+            expected=f"the topic of entry {start.life}",
+            observed=f"that of entry {standing.life}",
+            hint="begin with a new checkpointLocation, or set failOnDataLoss=false to go on at the first message of the new topic",
+        )
+    queues = {queue: earliest for queue, (earliest, _) in standing.kept.items()}
+    return Moved(queues, ("the topic was deleted and created again, reading goes on at the first message of the new one",))
+
+
+def _out_of_range(topic: str, queue: int, offset: int, earliest: int, following: int) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        f"queue {queue} has no offset {offset} any more" if offset < earliest else f"queue {queue} has no offset {offset} yet",
+        operation="read",
+        object=f"{topic}, queue {queue}",
+        expected=f"{earliest} (the earliest kept) to {following} (the next to be written)",
+        observed=f"offset {offset}",
+        hint="set failOnDataLoss=false to go on at the earliest one, or begin elsewhere with startingOffsets and a new checkpointLocation",
+    )

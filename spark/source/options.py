@@ -1,0 +1,223 @@
+"""What a user said about the source: Spark's strings, checked and turned into values. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias
+
+from ...coordinator.groups import check_group_name
+from ...log.errors import InvalidArgument
+from ...log.messages import MESSAGE_SCHEMA
+from ...log.paths import check_topic_name
+from ...log.tags import TagFilter
+from ..lakes import LakePlace
+
+Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
+"""Where in a queue: an end, the first message stored at or after a time, or an offset."""
+
+_EARLIEST, _LATEST = -2, -1
+"""Kafka's numbers for the two ends, which stand for no offset here either."""
+
+OPTIONS = (
+    "lake",
+    "topic",
+    "path",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
+    "damaged",
+    "columns",
+    "tags",
+    "group",
+    "coordination",
+    "numTasks",
+)
+"""All that the source knows; Spark passes what ``load`` was given as ``path``."""
+
+_OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
+_OF_BATCHES = ("endingOffsets", "endingTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where to begin or to end, queue by queue."""
+
+    default: Place
+    """Of the queues that are not named."""
+    named: Mapping[int, Place] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options of one read."""
+
+    place: LakePlace
+    topic: str
+    start: Places
+    end: Places = Places("latest")
+    """Of a batch; a stream has none."""
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    skip_damaged: bool = False
+    columns: tuple[str, ...] = tuple(MESSAGE_SCHEMA.names)
+    keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
+    """Which messages are read, by tag."""
+    group: str | None = None
+    """The consumer group that shows the stream's progress."""
+    tasks_max: int | None = None
+    """None: the cores of the driver's machine."""
+
+
+def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
+    """The options of a stream, of a batch, or (None) of a read that is not known yet to be either; by names in any case.
+
+    Raises `InvalidArgument` for an unknown name (saying which one is near), a bad value, and what is missing or contradicts itself.
+    """
+    known = {name.lower(): name for name in OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() not in known:
+            raise _unknown(name)
+        found[known[name.lower()]] = value
+    elsewhere = () if stream is None else _OF_BATCHES if stream else _OF_STREAMS
+    for name in elsewhere:
+        if name in found:
+            hint = f"it belongs to {'spark.read: a stream has no end' if stream else 'spark.readStream'}"
+            raise _bad(name, found[name], "no such option here", hint=hint)
+    if "lake" not in found:
+        raise InvalidArgument("the lake is missing", operation="read", hint='name it: .option("lake", "s3://bucket/lake")')
+    return SourceOptions(
+        place=LakePlace.of(found["lake"], coordination=found.get("coordination"), read_only=True),
+        topic=_topic(found),
+        start=_places(found, "starting", "latest" if stream else "earliest", unnamed="earliest"),
+        end=_places(found, "ending", "latest", unnamed="latest"),
+        max_offsets_per_trigger=_positive(found, "maxOffsetsPerTrigger"),
+        max_bytes_per_trigger=_positive(found, "maxBytesPerTrigger"),
+        fail_on_data_loss=_choice(found, "failOnDataLoss", {"true": True, "false": False}, default=True),
+        skip_damaged=_choice(found, "damaged", {"raise": False, "skip": True}, default=False),
+        columns=_columns(found.get("columns")),
+        keep=TagFilter.parse(found.get("tags")),
+        group=_group(found.get("group")),
+        tasks_max=_positive(found, "numTasks"),
+    )
+
+
+def _unknown(name: str) -> InvalidArgument:
+    near = get_close_matches(name.lower(), [one.lower() for one in OPTIONS], n=1, cutoff=0.5)
+    meant = next((one for one in OPTIONS if near and one.lower() == near[0]), None)
+    return InvalidArgument(
+        f"the source has no option {name!r}",
+        operation="read",
+        expected=", ".join(OPTIONS),
+        hint=f"Did you mean {meant}?" if meant else None,
+    )
+
+
+def _topic(found: Mapping[str, str]) -> str:
+    names = {found[name] for name in ("topic", "path") if name in found}
+    if len(names) > 1:
+        raise InvalidArgument(
+            "two topics are named", operation="read", observed=", ".join(sorted(names)), hint="read one at a time"
+        )
+    if not names:
+        raise InvalidArgument("the topic is missing", operation="read", hint='name it: .load("orders")')
+    topic = names.pop()
+    check_topic_name(topic)
+    return topic
+
+
+def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Place) -> Places:
+    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
+    if offsets in found and timestamp in found:
+        raise InvalidArgument(f"{offsets} and {timestamp} are both given", operation="read", hint="give one of them")
+    if timestamp in found:
+        return Places(_time(timestamp, found[timestamp]))
+    if offsets not in found:
+        return Places(default)
+    text = found[offsets].strip()
+    match text.lower():
+        case "earliest":
+            return Places("earliest")
+        case "latest":
+            return Places("latest")
+    return Places(unnamed, _offsets_by_queue(offsets, text))
+
+
+def _offsets_by_queue(name: str, text: str) -> dict[int, Place]:
+    expected = 'earliest, latest, or offsets by queue such as {"0": 12, "1": -2} (-2: earliest, -1: latest)'
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise _bad(name, text, f"it is not JSON: {error}", expected) from None
+    if not isinstance(document, dict) or not document:
+        raise _bad(name, text, "it does not name offsets by queue", expected)
+    places: dict[int, Place] = {}
+    for queue, offset in document.items():
+        if not queue.isdecimal():
+            raise _bad(name, text, f"{queue!r} is no queue", expected)
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < _EARLIEST:
+            raise _bad(name, text, f"{offset!r} is no offset", expected)
+        places[int(queue)] = {_EARLIEST: "earliest", _LATEST: "latest"}.get(offset, offset)  # type: ignore[assignment]
+    return places
+
+
+def _time(name: str, text: str) -> datetime:
+    expected = "a time with a zone, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
+    try:
+        time = datetime.fromtimestamp(int(text) / 1000, UTC) if text.strip().isdecimal() else datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError, OSError) as error:
+        raise _bad(name, text, str(error), expected) from None
+    if time.tzinfo is None:
+        raise _bad(name, text, "it has no zone", expected)
+    return time
+
+
+def _positive(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) == 0:
+        raise _bad(name, text, "it is no positive whole number", "such as 10000")
+    return int(text)
+
+
+def _choice(found: Mapping[str, str], name: str, choices: Mapping[str, bool], *, default: bool) -> bool:
+    if name not in found:
+        return default
+    text = found[name].strip().lower()
+    if text not in choices:
+        raise _bad(name, found[name], "bad value", " or ".join(choices))
+    return choices[text]
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return tuple(MESSAGE_SCHEMA.names)
+    names = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in names if name not in MESSAGE_SCHEMA.names]
+    if unknown:
+        raise _bad("columns", text, f"there are no columns {', '.join(map(repr, unknown))}", ", ".join(MESSAGE_SCHEMA.names))
+    if len(set(names)) < len(names):
+        raise _bad("columns", text, "a column is named twice", "each column once")
+    return names
+
+
+def _group(name: str | None) -> str | None:
+    if name is not None:
+        check_group_name(name)
+    return name
+
+
+def _bad(name: str, value: str, why: str, expected: str | None = None, *, hint: str | None = None) -> InvalidArgument:
+    return InvalidArgument(
+        f"the option {name} is wrong: {why}", operation="read", expected=expected, observed=f"{name}={value}", hint=hint
+    )

@@ -1,0 +1,45 @@
+"""From ranges of offsets to Spark's partitions."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark.sql.datasource import InputPartition
+
+from .admission import Ranges, Sizes, packed
+from .options import SourceOptions
+from .task import ReadTask
+
+
+class Partition(InputPartition):
+    """One task of a read."""
+
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(task)
+
+    @property
+    def task(self) -> ReadTask:
+        """What is to be read."""
+        task = self.value
+        assert isinstance(task, ReadTask)
+        return task
+
+
+def partitions(options: SourceOptions, life: int, ranges: Ranges, sizes: Sizes) -> list[Partition]:
+    """The tasks for these ranges: no more than queues that have rows, cores of this machine, or what ``numTasks`` says."""
+    tasks_max = options.tasks_max or os.cpu_count() or 1
+    return [
+        Partition(
+            ReadTask(
+                place=options.place,
+                topic=options.topic,
+                life=life,
+                ranges=of_task,
+                columns=options.columns,
+                keep=options.keep,
+                fail_on_data_loss=options.fail_on_data_loss,
+                skip_damaged=options.skip_damaged,
+            )
+        )
+        for of_task in packed(ranges, tasks_max=tasks_max, sizes=sizes)
+    ]

@@ -1,0 +1,121 @@
+"""``spark.readStream.format("penstock")``: the driver's side of a stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .admission import admitted
+from .mirror import GroupMirror
+from .offsets import Moved, Standing, StreamOffset, continued
+from .options import SourceOptions
+from .planning import Partition, partitions
+from .task import read
+from .topic_view import TopicView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("penstock.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the executors, who only `read`."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._view = TopicView(options.place, options.topic)
+        self._mirror = None if options.group is None else GroupMirror(self._view, options.topic, options.group)
+        self._standing: Standing | None = None
+        self._cap: StreamOffset | None = None
+        """Where a query with `Trigger.AvailableNow` ends."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins."""
+        standing = self._refreshed()
+        begin = self._view.resolve(self._options.start, standing, fail_on_data_loss=self._options.fail_on_data_loss)
+        return StreamOffset(standing.life, self._told(begin).queues).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What a trigger takes; a second limit is kept by `latestOffset` itself."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
+        standing = self._refreshed()
+        begin = StreamOffset.from_json(start)
+        self._report(begin)
+        if self._cap is not None and self._cap.life != standing.life:
+            return start
+        moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
+        end = (self._cap or standing.end).queues
+        available = {queue: (first, max(first, end[queue])) for queue, first in moved.queues.items()}
+        unlimited = isinstance(limit, ReadAllAvailable)
+        ends = admitted(
+            available,
+            rows_max=None if unlimited else self._options.max_offsets_per_trigger,
+            bytes_max=None if unlimited else self._options.max_bytes_per_trigger,
+            sizes=self._view.sizes(available),
+        )
+        if all(ends[queue] == first for queue, (first, _) in available.items()):
+            return start
+        return StreamOffset(standing.life, ends).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """For the query's progress: behind all that was stored when the last batch was planned."""
+        return None if self._standing is None else self._standing.end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on what is stored later does not count."""
+        self._cap = self._refreshed().end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a batch; of the same batch again after a restart."""
+        # Planned by this process a moment ago, or by another one before a restart.
+        standing = self._standing or self._refreshed()
+        stop = StreamOffset.from_json(end)
+        if stop.life != standing.life:
+            begin = stop
+        else:
+            begin = StreamOffset.from_json(start)
+        moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
+        if stop.life != standing.life:
+            return []  # what the batch was to read is gone with the former topic
+        ranges = {queue: (first, max(first, stop.of(queue))) for queue, first in moved.queues.items()}
+        return list(partitions(self._options, standing.life, ranges, self._view.sizes(ranges)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, on an executor."""
+        assert isinstance(partition, Partition)
+        return read(partition.task)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """What is before ``end`` was processed."""
+        self._report(StreamOffset.from_json(end))
+
+    def _refreshed(self) -> Standing:
+        self._standing = self._view.refresh()
+        return self._standing
+
+    def _report(self, reached: StreamOffset) -> None:
+        if self._mirror is not None:
+            self._mirror.report(reached)
+
+    def _told(self, moved: Moved) -> Moved:
+        for loss in moved.losses:
+            log.warning("%s: %s", self._options.topic, loss)
+        return moved

@@ -1,0 +1,136 @@
+"""What a task of an executor does: read its queues from table and log, as Arrow batches of a size that suits the way to the JVM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...log.errors import OffsetOutOfRange, RetryError, TopicDeleted
+from ...log.limits import MIB
+from ...log.messages import MESSAGE_SCHEMA
+from ...log.reading import Rows, Span
+from ...log.tags import TagFilter
+from ...log.topics import Topic
+from ..lakes import LakePlace, OpenLake, lakes
+
+log = logging.getLogger("penstock.spark")
+
+BATCH_ROWS_MIN = 16 * 1024
+BATCH_ROWS_MAX = 64 * 1024
+BATCH_BYTES_MIN = 4 * MIB
+"""A batch is handed over once it has so many rows or bytes: each costs a millisecond on its way, large ones cost the JVM memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """One task's part of a read; travels from the driver to an executor."""
+
+    place: LakePlace
+    topic: str
+    life: int
+    """The entry that created the topic that is meant."""
+    ranges: Mapping[int, tuple[int, int]]
+    """By queue, the first offset and the one to stop before."""
+    columns: tuple[str, ...]
+    keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
+    fail_on_data_loss: bool = True
+    skip_damaged: bool = False
+
+
+def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, those of each queue in the order of their offsets.
+
+    Raises `OffsetOutOfRange` where retention took rows that are to be read (unless data loss is no error), `DataDamaged` where some cannot
+    be read any more (unless they are to be skipped), and `TopicDeleted`.
+    """
+    opened = lakes.open(task.place)
+    source = _gathered(_rows(opened, task))
+    try:
+        while True:
+            try:
+                yield opened.run(source.__anext__)
+            except StopAsyncIteration:
+                return
+    finally:
+        if opened.usable:
+            opened.run(source.aclose)
+
+
+async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBatch, None]:
+    topic = await _topic(opened, task)
+    rows = Rows(topic, asyncio.Event())
+    keep = task.keep
+    needed = sorted({*task.columns, "queue", "offset", *(["tag"] if keep.tags is not None else [])}, key=MESSAGE_SCHEMA.names.index)
+    position = {queue: start for queue, (start, _) in task.ranges.items()}
+    limits = {queue: limit for queue, (_, limit) in task.ranges.items()}
+    while True:
+        span = Span(position=position, limits=limits, skip_damaged=task.skip_damaged, movable=not task.fail_on_data_loss)
+        try:
+            async with aclosing(rows.joined(await rows.refresh(), span, needed)) as source:
+                async for batch in source:
+                    kept = keep.apply(batch)
+                    if kept.num_rows:
+                        yield kept.select(task.columns)
+        except OffsetOutOfRange as error:
+            # What retention takes while it is read; what it took before, the span passes over by itself.
+            if task.fail_on_data_loss:
+                error.hint = (
+                    "set failOnDataLoss=false to go on at the earliest message that is kept, or raise the topic's retention"
+                )
+                raise
+            log.warning("%s is read on from where it is kept: %s", task.topic, error)
+            continue
+        if span.queues:
+            raise RetryError(
+                "the log does not have yet what the driver has seen",
+                operation="read",
+                object=f"{task.topic}, queues {', '.join(map(str, span.queues))}",
+                expected={queue: limits[queue] for queue in span.queues},
+                observed={queue: position[queue] for queue in span.queues},
+            )
+        return
+
+
+async def _topic(opened: OpenLake, task: ReadTask) -> Topic:
+    topic = await opened.lake.topic(task.topic)
+    await topic.tail.catch_up()
+    topic = await opened.lake.topic(task.topic)  # opened anew when that showed another one of the name
+    if topic.tail.state.created_entry != task.life:
+        raise TopicDeleted(
+            "the topic was deleted and created again while it was read",
+            operation="read",
+            object=task.topic,
+            expected=f"the topic of entry {task.life}",
+            observed=f"that of entry {topic.tail.state.created_entry}",
+        )
+    return topic
+
+
+async def _gathered(source: AsyncGenerator[pa.RecordBatch, None]) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The same rows in batches that are neither small nor large."""
+    async with aclosing(source):
+        waiting: list[pa.RecordBatch] = []
+        rows = size_bytes = 0
+        async for batch in source:
+            waiting.append(batch)
+            rows += batch.num_rows
+            size_bytes += batch.nbytes
+            if rows >= BATCH_ROWS_MIN or size_bytes >= BATCH_BYTES_MIN:
+                for part in _parts(waiting, rows):
+                    yield part
+                waiting, rows, size_bytes = [], 0, 0
+        for part in _parts(waiting, rows):
+            yield part
+
+
+def _parts(batches: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    if not batches:
+        return
+    whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    for first in range(0, rows, BATCH_ROWS_MAX):
+        yield whole.slice(first, BATCH_ROWS_MAX)

@@ -1,0 +1,95 @@
+"""The topic as Spark's driver sees it: what there is to read, and how large it is."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from ...log.errors import InvalidArgument, TopicDeleted
+from ...log.reader import Reader
+from ...log.reading import Rows
+from ...log.table.scan import files_between
+from ...log.table.snapshot import Snapshot
+from ...log.topics import Topic
+from ..lakes import LakePlace, OpenLake, lakes
+from .admission import ROW_BYTES_GUESSED, Piece, Ranges, Sizes
+from .offsets import Moved, Standing, within
+from .options import Place, Places
+
+_NEWEST_FILES = 4
+"""Of each queue: the size of their rows is what rows that are not in the table yet are guessed by."""
+
+
+class TopicView:
+    """One topic, for the process that plans. Opened by the first call, so that until then it can travel."""
+
+    def __init__(self, place: LakePlace, name: str) -> None:
+        self._place = place
+        self._name = name
+        self._topic: Topic | None = None
+        self._rows: Rows | None = None
+        self._snapshot = Snapshot("")
+
+    @property
+    def opened(self) -> OpenLake:
+        """The lake, open in this process."""
+        return lakes.open(self._place)
+
+    def refresh(self) -> Standing:
+        """What is stored now, of the topic that has the name now. Raises `TopicNotFound`, and what the store raises."""
+        return self.opened.run(self._refresh)
+
+    def sizes(self, ranges: Ranges) -> Sizes:
+        """How large the rows of these ranges are, as of the last `refresh`."""
+        pieces = {
+            queue: [Piece(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
+            for queue, (start, limit) in ranges.items()
+            if (files := files_between(self._snapshot, queue, start, limit))
+        }
+        newest = [file for queue in ranges for file in self._snapshot.files.get(queue, ())[-_NEWEST_FILES:]]
+        rows = sum(file.rows for file in newest)
+        return Sizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
+
+    def resolve(self, places: Places, standing: Standing, *, fail_on_data_loss: bool) -> Moved:
+        """The offsets that are meant, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        unknown = sorted(set(places.named) - set(standing.kept))
+        if unknown:
+            raise InvalidArgument(
+                f"the topic has no queue {', '.join(map(str, unknown))}",
+                operation="read",
+                object=self._name,
+                expected=f"0 to {len(standing.kept) - 1}",
+            )
+        times = {place for place in (places.default, *places.named.values()) if isinstance(place, datetime)}
+        at_times = {time: self.resolve_time(time) for time in times}
+
+        def offset(queue: int, place: Place) -> int:
+            if isinstance(place, datetime):
+                return at_times[place][queue]
+            if isinstance(place, int):
+                return place
+            return standing.kept[queue][0 if place == "earliest" else 1]
+
+        wanted = {queue: offset(queue, places.named.get(queue, places.default)) for queue in standing.kept}
+        return within(standing, wanted, fail_on_data_loss=fail_on_data_loss)
+
+    def resolve_time(self, time: datetime) -> dict[int, int]:
+        """By queue, the first offset stored at or after a time."""
+        topic = self._topic
+        assert topic is not None, "refresh comes first"
+        return self.opened.run(lambda: Reader(topic).resolve(time))
+
+    async def _refresh(self) -> Standing:
+        while True:
+            topic = await self.opened.lake.topic(self._name)
+            if self._rows is None or topic is not self._topic:
+                self._topic, self._rows = topic, Rows(topic, asyncio.Event())
+            try:
+                self._snapshot = await self._rows.refresh()
+            except TopicDeleted:
+                if topic is await self.opened.lake.topic(self._name):
+                    raise
+                continue  # another of the name was created meanwhile
+            state = topic.tail.state
+            kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
+            return Standing(self._name, state.created_entry, kept)
