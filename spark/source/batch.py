@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
 
 from ...log.tags import TagFilter
 from .filters import Narrowing
+from .legible import legible
 from .options import SourceOptions
 from .planning import Partition, partitions
 from .task import read
@@ -53,6 +54,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._narrowing = Narrowing()
 
+    @legible()
     def partitions(self) -> list[InputPartition]:
         """The tasks. What is stored later is not read."""
         options = self._options
@@ -76,7 +78,9 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
-        return read(partition.task) if isinstance(partition, Partition) else iter(())
+        if isinstance(partition, Partition):
+            with legible():
+                yield from read(partition.task)
 
 
 class PushingReader(BatchReader):

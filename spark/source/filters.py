@@ -28,6 +28,8 @@ class Narrowing:
 
     def narrowed(self, column: str, operator: str, value: Any) -> Narrowing | None:  # noqa: ANN401 - whatever the column holds
         """With one more condition (``=``, ``in``, ``<``, ``<=``, ``>`` or ``>=``); None when it does not say what to read."""
+        if value is None or (column == "offset" and not isinstance(value, int)):
+            return None
         match column, operator:
             case "queue", "=" | "in":
                 return replace(self, queues=_both(self.queues, _numbers(value)))

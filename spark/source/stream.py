@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .admission import admitted
+from .legible import legible
 from .mirror import GroupMirror
 from .offsets import Moved, Standing, StreamOffset, continued
 from .options import SourceOptions
@@ -40,6 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cap: StreamOffset | None = None
         """Where a query with `Trigger.AvailableNow` ends."""
 
+    @legible()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
         standing = self._refreshed()
@@ -54,6 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @legible()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
         standing = self._refreshed()
@@ -79,21 +82,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For the query's progress: behind all that was stored when the last batch was planned."""
         return None if self._standing is None else self._standing.end.to_json()
 
+    @legible()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """From now on what is stored later does not count."""
         self._cap = self._refreshed().end
 
+    @legible()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch; of the same batch again after a restart."""
-        # Planned by this process a moment ago, or by another one before a restart.
+        # Looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
         standing = self._standing or self._refreshed()
-        stop = StreamOffset.from_json(end)
-        if stop.life != standing.life:
-            begin = stop
-        else:
-            begin = StreamOffset.from_json(start)
-        moved = self._told(continued(standing, begin, fail_on_data_loss=self._options.fail_on_data_loss))
-        if stop.life != standing.life:
+        begin, stop = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        replaced = stop.life != standing.life
+        moved = self._told(continued(standing, stop if replaced else begin, fail_on_data_loss=self._options.fail_on_data_loss))
+        if replaced:
             return []  # what the batch was to read is gone with the former topic
         ranges = {queue: (first, max(first, stop.of(queue))) for queue, first in moved.queues.items()}
         return list(partitions(self._options, standing.life, ranges, self._view.sizes(ranges)))
@@ -101,8 +103,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
         assert isinstance(partition, Partition)
-        return read(partition.task)
+        with legible():
+            yield from read(partition.task)
 
+    @legible()
     def commit(self, end: dict[str, Any]) -> None:
         """What is before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
