@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from ...log.tags import TagFilter
 from .filters import Narrowing
-from .legible import legible
+from .legible import Legible
 from .options import SourceOptions
 from .planning import Partition, partitions
 from .task import read
@@ -54,7 +54,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._narrowing = Narrowing()
 
-    @legible()
+    @Legible()
     def partitions(self) -> list[InputPartition]:
         """The tasks. What is stored later is not read."""
         options = self._options
@@ -79,7 +79,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
         if isinstance(partition, Partition):
-            with legible():
+            with Legible():
                 yield from read(partition.task)
 
 

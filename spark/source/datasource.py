@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from ...log.errors import InvalidArgument
 from .batch import BatchReader, batch_reader
-from .legible import legible
+from .legible import Legible
 from .options import SourceOptions, parse
 from .schema import ddl
 from .stream import StreamReader
@@ -25,19 +25,19 @@ class PenstockDataSource(DataSource):
         """The format's name."""
         return "penstock"
 
-    @legible()
+    @Legible()
     def schema(self) -> str:
         """The columns of `MESSAGE_SCHEMA`, or those that the option ``columns`` names. All options are checked here."""
         return ddl(parse(self.options, stream=None).columns)
 
-    @legible()
+    @Legible()
     def reader(self, schema: StructType) -> BatchReader:
         """Of a batch."""
         options = parse(self.options, stream=False)
         _check_schema(schema, options)
         return batch_reader(options)
 
-    @legible()
+    @Legible()
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Of a stream."""
         options = parse(self.options, stream=True)

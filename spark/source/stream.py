@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .admission import admitted
-from .legible import legible
+from .legible import Legible
 from .mirror import GroupMirror
 from .offsets import Moved, Standing, StreamOffset, continued
 from .options import SourceOptions
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cap: StreamOffset | None = None
         """Where a query with `Trigger.AvailableNow` ends."""
 
-    @legible()
+    @Legible()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
         standing = self._refreshed()
@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
-    @legible()
+    @Legible()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch, which begins at ``start``, ends; ``start`` when there is nothing new."""
         standing = self._refreshed()
@@ -82,12 +82,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For the query's progress: behind all that was stored when the last batch was planned."""
         return None if self._standing is None else self._standing.end.to_json()
 
-    @legible()
+    @Legible()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """From now on what is stored later does not count."""
         self._cap = self._refreshed().end
 
-    @legible()
+    @Legible()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a batch; of the same batch again after a restart."""
         # Looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
@@ -103,10 +103,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, on an executor."""
         assert isinstance(partition, Partition)
-        with legible():
+        with Legible():
             yield from read(partition.task)
 
-    @legible()
+    @Legible()
     def commit(self, end: dict[str, Any]) -> None:
         """What is before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
