@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from ..log.errors import InvalidArgument
@@ -31,6 +32,35 @@ class Change:
     """The row after the change; before it for a delete."""
     position: int | None
     """Where the source's log has it: increasing along the stream, below 2**63. None when the event does not say enough."""
+    before: Mapping[str, Any] | None = None
+    """The row before the change, as far as the source was told to log it."""
+    time_us: int | None = None
+    """When the source made the change."""
+    schema_of_key: Mapping[str, Any] | None = None
+    """Connect's schema of the key, where the event has it."""
+    schema_of_row: Mapping[str, Any] | None = None
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+
+def decode_event(body: bytes) -> object:
+    """The JSON of a message's body, every number exact. Raises `InvalidArgument` for what is no JSON."""
+    try:
+        return _DECODER.decode(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument("this is no JSON", expected="a change event", observed=repr(body[:80])) from error
+
+
+def is_control(event: object) -> bool:
+    """Whether it is one of the events about the stream itself: a heartbeat, the end of a transaction, a change of the source's schema."""
+    outer = _payload(event)
+    if isinstance(outer, dict) and "value" in outer and "op" not in outer:
+        outer = _payload(outer["value"])
+    if not isinstance(outer, dict) or "op" in outer:
+        return False
+    names = outer.keys()
+    return names == {"ts_ms"} or names >= {"status", "id"} or names >= {"source", "ddl"} or names >= {"source", "tableChanges"}
 
 
 def parse_change(event: object) -> Change | None:
@@ -38,10 +68,12 @@ def parse_change(event: object) -> Change | None:
 
     None for a tombstone, which says nothing that the delete before it did not. Raises `InvalidArgument` for anything else.
     """
-    outer = _payload(event)
+    outer, schema = _payload(event), _schema(event)
     key: object = {}
+    schema_of_key: Mapping[str, Any] | None = None
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
-        key, outer = _payload(outer.get("key")) or {}, _payload(outer["value"])
+        given, value = outer.get("key"), outer["value"]
+        key, outer, schema, schema_of_key = _payload(given) or {}, _payload(value), _schema(value), _schema(given)
     if outer is None:
         return None
     envelope = _fields(outer)
@@ -55,14 +87,37 @@ def parse_change(event: object) -> Change | None:
         table = table or _fields(envelope.get("message") or {}).get("prefix")
     if not isinstance(table, str):
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(table))
+    before = envelope.get("before")
     return Change(
         table=table,
         schema=source.get("schema") or source.get("db"),
         op=op,
         key=_fields(key),
-        row=_fields(envelope.get("after") or envelope.get("before") or {}),
+        row=_fields(envelope.get("after") or before or {}),
         position=position_of(source, envelope.get("transaction")),
+        before=_fields(before) if before else None,
+        time_us=_time_us(source),
+        schema_of_key=schema_of_key,
+        schema_of_row=None if schema is None else _row_schema(schema),
     )
+
+
+def _time_us(source: Mapping[str, Any]) -> int | None:
+    for name, factor in (("ts_us", 1), ("ts_ms", 1000)):
+        if isinstance(value := source.get(name), int):
+            return value * factor
+    return None
+
+
+def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """That of the envelope's field ``after``, else of ``before``; they are the same."""
+    fields = schema.get("fields")
+    if not isinstance(fields, list):
+        return None
+    by_name = {field.get("field"): field for field in fields if isinstance(field, dict)}
+    if "value" in by_name and "after" not in by_name:  # one wrapper around key and value
+        return _row_schema(by_name["value"])
+    return by_name.get("after") or by_name.get("before")
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
@@ -100,6 +155,10 @@ def _packed(*parts: tuple[int, int]) -> int | None:
 
 def _payload(value: object) -> object:
     return value["payload"] if isinstance(value, dict) and value.keys() == {"schema", "payload"} else value
+
+
+def _schema(value: object) -> Mapping[str, Any] | None:
+    return value["schema"] if isinstance(value, dict) and value.keys() == {"schema", "payload"} else None
 
 
 def _fields(value: object) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Change data sync: a topic of change events into Delta tables, exactly once."""
+"""Change data into Delta tables by Spark."""

@@ -1,0 +1,356 @@
+"""A range of events folded to net changes, table by table: the inner loop of every sync, in plain Python.
+
+What it does not know it does not guess: tables and columns that are new are reported with the types their values call for, and the
+caller folds the same events again once the targets have them. What cannot be applied ends the fold of that table in that queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from ..log.errors import InvalidArgument
+from .changes import ALWAYS, Net, Place, move, put, remove, truncated
+from .debezium import Change, decode_event, is_control, parse_change
+from .targets import Source, Target, wanted
+from .types import KEEP, Convert, Unfit, connect_type, converter, infer, joined
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a row, for a target with history."""
+
+    key: Key
+    op: str
+    values: tuple[Any, ...]
+    position: int | None
+    time_us: int
+    place: Place
+    moved_to: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a fold knows beforehand."""
+
+    targets: Mapping[Source, Target]
+    tables: frozenset[str] | None = None
+    """Only these; None: all."""
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Declared keys."""
+    guard: bool = True
+    """Whether positions count."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """A table, or columns of one, that the plan does not have."""
+
+    columns: dict[str, str | None] = field(default_factory=dict)
+    """To the type that the values call for; None: all were null."""
+    key: tuple[str, ...] = ()
+    connect: set[str] = field(default_factory=set)
+    """Columns whose type the events themselves say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that cannot be applied."""
+
+    place: Place
+    reason: str
+
+
+@dataclass(slots=True)
+class Folded:
+    """What became of a range of events."""
+
+    nets: dict[Source, list[tuple[Key, Net]]] = field(default_factory=dict)
+    """By table; a row has one for each queue that had events of it."""
+    versions: dict[Source, list[Version]] = field(default_factory=dict)
+    truncates: dict[Source, int] = field(default_factory=dict)
+    """By table, the highest position of a truncate; `ALWAYS` where one had none."""
+    seen: dict[Source, Seen] = field(default_factory=dict)
+    refused: dict[Source, dict[int, Refused]] = field(default_factory=dict)
+    """By table and queue, the first event that cannot be applied."""
+    broken: dict[int, Refused] = field(default_factory=dict)
+    """By queue, the first event of which it cannot be told which table it is of."""
+    counts: dict[Source, int] = field(default_factory=dict)
+    """By table, the events folded."""
+    ignored: int = 0
+    """Events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
+    passed: int = 0
+    """Events that are applied already."""
+
+
+class _Table:
+    """The fold of one table in all queues."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.done = target.progress.offsets
+        self.columns = [(column.name, converter(column.type)) for column in target.columns]
+        self.converters = dict(self.columns)
+        self.names = frozenset(self.converters)
+        self.key_places = target.key_places
+        self.nets: dict[int, dict[Key, Net]] = {}
+        self.versions: list[Version] = []
+        self.truncate: int | None = target.progress.truncated
+        self.new_truncate: int | None = None
+        self.count = 0
+        self.schema: Mapping[str, Any] | None = None
+        self.typed = self.columns
+
+    def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+        """Its converters for events with this schema."""
+        if schema != self.schema:
+            self.schema, self.typed = schema, _typed(self.columns, schema)
+        return self.typed
+
+    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
+        """A row's values by column. Raises `Unfit`."""
+        found: list[Any] = []
+        name = ""
+        try:
+            for name, convert in self.reading(schema):
+                value = row.get(name, KEEP)
+                found.append(value if value is None or value is KEEP else convert(value))
+        except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+            raise Unfit(f"column {name}: {error}") from error
+        return tuple(found)
+
+    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Key:
+        """The key among a row's columns. Raises `Unfit`."""
+        typed = dict(self.reading(schema)) if schema is not None else self.converters
+        key = []
+        for name in self.target.key:
+            value = row.get(name)
+            if value is None:
+                raise Unfit(f"key column {name} is {'NULL' if name in row else 'missing'}")
+            try:
+                key.append(typed[name](value))
+            except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                raise Unfit(f"key column {name}: {error}") from error
+        return tuple(key)
+
+
+def _typed(columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+    readers = {}
+    for one in (schema or {}).get("fields") or []:
+        if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
+            readers[one.get("field")] = read
+    return [(name, _after(readers[name], convert) if name in readers else convert) for name, convert in columns]
+
+
+def _after(read: Convert, convert: Convert) -> Convert:
+    return lambda value: convert(read(value))
+
+
+class Fold:
+    """Takes events in the order of each queue; queues may take turns."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._tables = {source: _Table(target) for source, target in plan.targets.items()}
+        self._folded = Folded()
+
+    def add(self, queue: int, offset: int, body: bytes, time_us: int = 0) -> None:
+        """Take one event; ``time_us`` is when it was stored."""
+        folded = self._folded
+        if queue in folded.broken:
+            return
+        try:
+            event = decode_event(body)
+            if is_control(event):
+                folded.ignored += 1
+                return
+            change = parse_change(event)
+        except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
+            folded.broken[queue] = Refused((queue, offset), str(error))
+            return
+        if change is None or change.op == "m":
+            folded.ignored += 1
+            return
+        source = (change.schema, change.table)
+        table = self._tables.get(source)
+        if table is None:
+            self._see(source, change, queue, offset)
+        elif table.target.stopped or offset < table.done.get(queue, 0) or queue in folded.refused.get(source, ()):
+            folded.passed += 1
+        else:
+            try:
+                self._apply(table, change, (queue, offset), time_us)
+            except Unfit as error:
+                self._refuse(source, (queue, offset), str(error))
+
+    def result(self) -> Folded:
+        """What became of them."""
+        folded = self._folded
+        for source, table in self._tables.items():
+            if nets := [one for queue in table.nets.values() for one in queue.items()]:
+                folded.nets[source] = nets
+            if table.versions:
+                folded.versions[source] = table.versions
+            if table.count:
+                folded.counts[source] = table.count
+            if table.new_truncate is not None:
+                folded.truncates[source] = table.new_truncate
+        return folded
+
+    def _refuse(self, source: Source, place: Place, reason: str) -> None:
+        self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason)
+
+    # --- Known tables -----------------------------------------------------------------------------------------------------------
+
+    def _apply(self, table: _Table, change: Change, place: Place, time_us: int) -> None:
+        position = change.position if self._plan.guard else None
+        if position is not None and table.truncate is not None and position < table.truncate:
+            self._folded.passed += 1
+            return
+        if table.target.history:
+            self._version(table, change, position, place, time_us)
+            return
+        nets = table.nets.setdefault(place[0], {})
+        if change.op == "t":
+            self._truncate(table, nets, position)
+        elif change.op == "d":
+            key = self._key(table, change)
+            if (after := remove(nets.get(key), len(table.columns), position, place)) is not None:
+                nets[key] = after
+        else:
+            self._put(table, nets, change, position, place)
+        table.count += 1
+
+    def _put(self, table: _Table, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
+        values = self._row(table, change)
+        key = tuple([values[column] for column in table.key_places])
+        if None in key or KEEP in key:
+            key = self._key(table, change)
+            values = _with_key(values, table.key_places, key)
+        origin = self._moved(table, change, key)
+        before = nets.get(key)
+        if origin is None:
+            after = put(before, values, position, place)
+        else:
+            old = nets.get(origin)
+            after = move(old, origin, before, values, position, place)
+            if (gone := remove(old, len(values), position, place)) is not None:
+                nets[origin] = gone
+        if after is not None:
+            nets[key] = after
+
+    def _row(self, table: _Table, change: Change) -> tuple[Any, ...]:
+        if not table.names.issuperset(change.row):
+            self._see((change.schema, change.table), change, -1, -1, known=table.names)
+        return table.values(change.row, change.schema_of_row)
+
+    def _key(self, table: _Table, change: Change) -> Key:
+        if change.key:
+            return table.key(change.key, change.schema_of_key)
+        return table.key(change.row, change.schema_of_row)
+
+    def _moved(self, table: _Table, change: Change, key: Key) -> Key | None:
+        """The row's key before, if the event says that it was another."""
+        before = change.before
+        if before is None or change.op != "u":
+            return None
+        row = change.row
+        if all(name not in before or before[name] == row.get(name) for name in table.target.key):
+            return None
+        origin = table.key({name: before.get(name) for name in table.target.key}, change.schema_of_row)
+        return origin if origin != key else None
+
+    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None) -> None:
+        for key, net in nets.items():
+            nets[key] = truncated(net, position, before_it=True)
+        table.new_truncate = max(table.new_truncate or 0, ALWAYS if position is None else position)
+        if position is not None:
+            table.truncate = max(table.truncate or 0, position)
+
+    def _version(self, table: _Table, change: Change, position: int | None, place: Place, time_us: int) -> None:
+        at_us = time_us if change.time_us is None else change.time_us
+        table.count += 1
+        if change.op == "t":
+            table.versions.append(Version((), "t", (), position, at_us, place))
+            return
+        if change.op == "d":
+            key = self._key(table, change)
+            table.versions.append(Version(key, "d", (None,) * len(table.columns), position, at_us, place))
+            return
+        values = self._row(table, change)
+        key = tuple([values[column] for column in table.key_places])
+        if None in key or KEEP in key:
+            key = self._key(table, change)
+            values = _with_key(values, table.key_places, key)
+        if (origin := self._moved(table, change, key)) is not None:
+            table.versions.append(Version(origin, "d", (None,) * len(values), position, at_us, place, moved_to=key))
+        table.versions.append(Version(key, change.op, values, position, at_us, place))
+
+    # --- What the plan does not have ----------------------------------------------------------------------------------------------
+
+    def _see(self, source: Source, change: Change, queue: int, offset: int, *, known: frozenset[str] = frozenset()) -> None:
+        """Note columns of a table, and which types they call for; of a new table its key too."""
+        folded = self._folded
+        if not wanted(self._plan.tables, source):
+            folded.ignored += 1
+            return
+        if not known and change.op == "t":
+            folded.ignored += 1  # there is nothing to remove yet
+            return
+        seen = folded.seen.setdefault(source, Seen())
+        if not known and not seen.key:
+            seen.key = tuple(change.key) or _declared_key(self._plan.keys, source)
+            if not seen.key:
+                reason = "it has no key, and no key is declared for its table"
+                self._folded.refused.setdefault(source, {}).setdefault(queue, Refused((queue, offset), reason))
+        for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
+            said = {one["field"]: one for one in (schema or {}).get("fields") or [] if isinstance(one, dict) and "field" in one}
+            for name, value in row.items():
+                if name in known:
+                    continue
+                if name in said:
+                    seen.columns[name] = connect_type(said[name])[0]
+                    seen.connect.add(name)
+                elif name not in seen.connect:
+                    seen.columns[name] = joined(seen.columns.get(name), None if value is KEEP else infer(value))
+
+
+def _declared_key(keys: Mapping[str, Sequence[str]], source: Source) -> tuple[str, ...]:
+    return tuple(keys.get(f"{source[0]}.{source[1]}", keys.get(source[1], ())))
+
+
+def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tuple[Any, ...]:
+    whole = list(values)
+    for column, value in zip(places, key, strict=True):
+        whole[column] = value
+    return tuple(whole)
+
+
+def combined(parts: list[Folded]) -> Folded:
+    """Of the folds of several tasks, all but the rows."""
+    whole = Folded()
+    for part in parts:
+        for source, seen in part.seen.items():
+            known = whole.seen.setdefault(source, Seen(key=seen.key))
+            known.key = known.key or seen.key
+            for name, kind in seen.columns.items():
+                known.columns[name] = kind if name in seen.connect else joined(known.columns.get(name), kind)
+            known.connect |= seen.connect
+        for source, refused in part.refused.items():
+            whole.refused.setdefault(source, {}).update(refused)
+        for source, position in part.truncates.items():
+            whole.truncates[source] = max(whole.truncates.get(source, 0), position)
+        for source, count in part.counts.items():
+            whole.counts[source] = whole.counts.get(source, 0) + count
+        whole.broken.update(part.broken)
+        whole.ignored += part.ignored
+        whole.passed += part.passed
+    return whole
+
+
+def without_rows(folded: Folded) -> Folded:
+    """Small enough for the driver."""
+    return replace(folded, nets={}, versions={})

@@ -1,0 +1,212 @@
+"""Target tables: how they are called, what is declared of them, and what stands with every commit about how far they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from ..log.errors import CallError, InvalidArgument
+from .types import normal_type
+
+Source: TypeAlias = tuple[str | None, str]
+"""A table of the source: schema (or database) and name."""
+
+POSITION = "__position"
+VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
+METADATA = "penstock_sync"
+
+
+class TargetRefused(CallError):
+    """A target is not this sync's to write, or has columns that contradict the events."""
+
+    kind = "target_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the user says of the tables."""
+
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Table to column to Spark SQL type."""
+    keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Table to its key columns, for events without a key."""
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> Declared:
+        """Checked. Raises `InvalidArgument`."""
+        typed = {table: {name: normal_type(kind) for name, kind in named.items()} for table, named in (columns or {}).items()}
+        for table, named in (keys or {}).items():
+            if isinstance(named, str) or not named:
+                raise InvalidArgument("a key is a list of columns", operation="sync", object=table, observed=repr(named))
+        return cls(typed, {table: tuple(named) for table, named in (keys or {}).items()})
+
+
+def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
+    """What a mapping says of a table, by ``schema.table`` or ``table``; None when nothing."""
+    return declared.get(f"{source[0]}.{source[1]}", declared.get(source[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a target."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a target is: what stands in the metadata of its last commit by the sync."""
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """By queue, the offset before which everything is applied."""
+    truncated: int | None = None
+    """The highest position of a truncate: older events of other queues are dropped when they come."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every commit: the number of Delta's ``txn``."""
+        return sum(self.offsets.values())
+
+    def reached(self, ends: Mapping[int, int], truncated: int | None) -> Progress:
+        """Once all up to ``ends`` is applied too."""
+        offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
+        newest = max((position for position in (self.truncated, truncated) if position is not None), default=None)
+        return Progress(offsets, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a target is."""
+
+    topic: str
+    life: int
+    """The entry that created the topic: one of the same name that is made again has another."""
+    name: str
+
+    @property
+    def app_id(self) -> str:
+        """Of Delta's ``txn``."""
+        return f"penstock/{self.topic}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target table, as the fold and the apply need it; small, it travels to every task."""
+
+    source: Source
+    name: str
+    """The folder in which it lies."""
+    columns: tuple[Column, ...]
+    """Those of the source's rows."""
+    key: tuple[str, ...]
+    progress: Progress = field(default_factory=Progress)
+    history: bool = False
+    stopped: bool = False
+    """Nothing is applied to it any more in this run."""
+
+    @property
+    def key_places(self) -> tuple[int, ...]:
+        """Where in ``columns`` the key is."""
+        names = [column.name for column in self.columns]
+        return tuple(names.index(name) for name in self.key)
+
+    def reached(self, ends: Mapping[int, int], truncated: int | None) -> Target:
+        return replace(self, progress=self.progress.reached(ends, truncated))
+
+
+def encode_metadata(owner: Owner, target: Target) -> str:
+    """The ``userMetadata`` of a commit."""
+    progress = target.progress
+    return json.dumps(
+        {
+            METADATA: {
+                "topic": owner.topic,
+                "life": owner.life,
+                "name": owner.name,
+                "source": list(target.source),
+                "key": list(target.key),
+                "history": target.history,
+                "offsets": {str(queue): offset for queue, offset in sorted(progress.offsets.items())},
+                "truncated": progress.truncated,
+            }
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a commit's metadata says."""
+
+    owner: Owner
+    source: Source
+    key: tuple[str, ...]
+    history: bool
+    progress: Progress
+
+
+def decode_metadata(text: str | None) -> Written | None:
+    """Read it; None for commits that no sync made."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    found = found.get(METADATA) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    try:
+        schema, table = found["source"]
+        return Written(
+            Owner(found["topic"], found["life"], found["name"]),
+            (schema, table),
+            tuple(found["key"]),
+            bool(found.get("history")),
+            Progress({int(queue): offset for queue, offset in found["offsets"].items()}, found["truncated"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool) -> Written | None:
+    """What is known of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
+    if written is not None and written.owner == owner:
+        return written
+    if adopt:
+        return None
+    if written is None:
+        observed = "a Delta table that no sync has written"
+    elif (written.owner.topic, written.owner.name) == (owner.topic, owner.name):
+        observed = "written from an earlier topic of that name"
+    else:
+        observed = f"written by sync {written.owner.name} of topic {written.owner.topic}"
+    raise TargetRefused(
+        "the target was written by someone else",
+        operation="sync",
+        object=path,
+        expected=f"no table, or one that sync {owner.name} of topic {owner.topic} has written",
+        observed=observed,
+        hint="choose another folder, or take it over with adopt=True (--adopt): events are then merged into what it has",
+    )
+
+
+def target_name(source: Source, taken: Mapping[str, Source]) -> str:
+    """The folder for a table: its name, with its schema before it when another schema's table has taken that."""
+    schema, table = source
+    check_name(table)
+    if taken.get(table, source) == source or schema is None:
+        return table
+    check_name(schema)
+    return f"{schema}.{table}"
+
+
+def check_name(name: str) -> None:
+    """Raise `TargetRefused` for a table's name that cannot be a folder's."""
+    if not name or name.startswith((".", "_")) or any(character in name for character in '/\\:*?"<>|\0') or not name.isprintable():
+        raise TargetRefused("the table's name cannot be a folder's", operation="sync", object=repr(name))
+
+
+def wanted(names: Collection[str] | None, source: Source) -> bool:
+    """Whether a table is among those that were asked for."""
+    return names is None or source[1] in names or f"{source[0]}.{source[1]}" in names

@@ -1,0 +1,397 @@
+"""Types of columns, and the exact conversion of what an event says to them: a value that does not fit is refused, never rounded.
+
+Types have Spark SQL's names. Converters take what JSON says, with decimals parsed as `Decimal`, or Python's own value of the type.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ..log.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+KEEP: Final[EllipsisType] = ...
+"""In place of a value: the event does not have it, so the row keeps what it has."""
+MARKER = "__debezium_unavailable_value"
+_MARKERS = frozenset({MARKER, base64.b64encode(MARKER.encode()).decode()})
+
+_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_ALIASES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "numeric": "decimal(10,0)",
+    "dec": "decimal(10,0)",
+    "decimal": "decimal(10,0)",
+    "timestamp_ltz": "timestamp",
+    "bool": "boolean",
+    "text": "string",
+}
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
+_FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Unfit(ValueError):
+    """A value that its column cannot hold."""
+
+
+def normal_type(name: str) -> str:
+    """The one spelling of a type's name. Raises `InvalidArgument` for one that no column of a target can have."""
+    lowered = name.strip().lower()
+    lowered = _ALIASES.get(lowered, lowered)
+    if lowered in _SIMPLE or lowered in _INTEGERS:
+        return lowered
+    if found := _DECIMAL.fullmatch(lowered):
+        precision, scale = int(found[1]), int(found[2] or 0)
+        if 1 <= precision <= 38 and scale <= precision:
+            return f"decimal({precision},{scale})"
+    raise InvalidArgument(
+        "this is no type that a column of a target can have",
+        expected=f"decimal(p,s), {', '.join(sorted([*_SIMPLE, *_INTEGERS]))}",
+        observed=repr(name),
+        hint="arrays, maps and structs are written as JSON text: string",
+    )
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Arrow's type for a `normal_type`."""
+    import pyarrow as pa
+
+    if size := _INTEGERS.get(name):
+        return getattr(pa, f"int{size}")()
+    if found := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    simple = {
+        "boolean": pa.bool_(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }
+    return simple[name]
+
+
+def is_unavailable(value: object) -> bool:
+    """Whether a value, or one inside it, is Debezium's marker for what the source did not log."""
+    if isinstance(value, str):
+        return value in _MARKERS
+    if isinstance(value, list):
+        return any(map(is_unavailable, value))
+    if isinstance(value, dict):
+        return any(map(is_unavailable, value.values()))
+    return False
+
+
+# --- Inference ------------------------------------------------------------------------------------------------------------------
+
+
+def infer(value: object) -> str | None:
+    """The type of a JSON value; None for null."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "boolean"
+        case int():
+            return "bigint" if -(2**63) <= value < 2**63 else "decimal(38,0)"
+        case float() | Decimal():
+            return "double"
+        case _:
+            return "string"
+
+
+def joined(one: str | None, other: str | None) -> str | None:
+    """The narrowest type that holds both."""
+    if one == other or other is None:
+        return one
+    if one is None:
+        return other
+    pair = {one, other}
+    for narrow, wide in (("bigint", "decimal(38,0)"), ("bigint", "double")):
+        if pair == {narrow, wide}:
+            return wide
+    return "string"
+
+
+def widened(one: str, other: str) -> str | None:
+    """The type that a column of the first type must have to hold the second's values too, where Delta can widen it so; else None."""
+    if one in _INTEGERS and other in _INTEGERS:
+        return max(one, other, key=_INTEGERS.__getitem__)
+    if {one, other} <= {"float", "double"}:
+        return "double" if "double" in (one, other) else "float"
+    first, second = _DECIMAL.fullmatch(one), _DECIMAL.fullmatch(other)
+    if first and second:
+        scale = max(int(first[2]), int(second[2]))
+        whole = max(int(first[1]) - int(first[2]), int(second[1]) - int(second[2]))
+        return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
+    return one if one == other else None
+
+
+# --- Conversion -----------------------------------------------------------------------------------------------------------------
+
+
+def converter(name: str) -> Convert:
+    """What makes a column's value of what an event says (never None): `KEEP` for the marker. It raises `Unfit`."""
+    convert = _converters(name)
+    if name == "string":
+        return convert
+
+    def checked(value: Any) -> Any:  # noqa: ANN401 - JSON
+        try:
+            return convert(value)
+        except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
+            if is_unavailable(value):
+                return KEEP
+            raise Unfit(f"{_shown(value)} does not fit {name}{_why(error)}") from error
+
+    return checked
+
+
+def _converters(name: str) -> Convert:
+    if size := _INTEGERS.get(name):
+        return _integer(size)
+    if found := _DECIMAL.fullmatch(name):
+        return _decimal(int(found[1]), int(found[2]))
+    return {
+        "boolean": _boolean,
+        "float": _float,
+        "double": _double,
+        "string": text_of,
+        "binary": _binary,
+        "date": _date,
+        "timestamp": _timestamp,
+        "timestamp_ntz": _timestamp_ntz,
+    }[name]
+
+
+def text_of(value: object) -> object:
+    """Text as it is, anything else as JSON; `KEEP` for the marker."""
+    if value.__class__ is str:
+        return KEEP if value in _MARKERS else value
+    if is_unavailable(value):
+        return KEEP
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return exact_json(value)
+
+
+def exact_json(value: object) -> str:
+    """JSON text in which every number has all its digits."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(str(name), ensure_ascii=False)}:{exact_json(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(exact_json, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def _integer(bits: int) -> Convert:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def convert(value: Any) -> int:  # noqa: ANN401
+        if value.__class__ is not int:
+            if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+                raise TypeError
+            number = int(value)
+            if number != Decimal(value):
+                raise ValueError
+            value = number
+        if not low <= value <= high:
+            raise OverflowError
+        return value
+
+    return convert
+
+
+def _decimal(precision: int, scale: int) -> Convert:
+    exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    step = Decimal(1).scaleb(-scale)
+
+    def convert(value: Any) -> Decimal:  # noqa: ANN401
+        if value.__class__ is not str and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
+            raise TypeError
+        number = Decimal(value)
+        if not number.is_finite():
+            raise ValueError
+        return number.quantize(step, context=exact)
+
+    return convert
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in (0, 1) and isinstance(value, int):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in ("t", "true", "f", "false"):
+        return value[0] in "tT"
+    raise TypeError
+
+
+def _double(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise TypeError
+    number = float(value)
+    if isinstance(value, int) and int(number) != value:
+        raise ValueError
+    if number in (float("inf"), float("-inf")) and not (
+        isinstance(value, float) or str(value).lower().lstrip("+-").startswith("inf")
+    ):
+        raise OverflowError
+    return number
+
+
+def _float(value: Any) -> float:  # noqa: ANN401
+    import struct
+
+    number = _double(value)
+    (single,) = struct.unpack("f", struct.pack("f", number))
+    if isinstance(value, int) and single != value:
+        raise ValueError
+    return float(single)
+
+
+def _binary(value: object) -> bytes | EllipsisType:
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TypeError
+    if value in _MARKERS:
+        return KEEP
+    return base64.b64decode(value, validate=True)
+
+
+def _date(value: Any) -> date:  # noqa: ANN401
+    if isinstance(value, datetime):
+        raise TypeError
+    if isinstance(value, date):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return date(1970, 1, 1) + timedelta(days=value)
+    if not isinstance(value, str):
+        raise TypeError
+    return date.fromisoformat(value.removesuffix("Z"))
+
+
+def _instant(value: Any) -> datetime:  # noqa: ANN401
+    """A time of day of some date, with a zone or without."""
+    if isinstance(value, datetime):
+        return value
+    if value.__class__ is not str or len(value) < 16:
+        raise TypeError
+    if len(value) > 26 and (found := _FRACTION.search(value)):
+        if found[2].strip("0"):
+            raise ValueError("it is more precise than microseconds")
+        value = value[: found.start(2)] + value[found.end(2) :]
+    return datetime.fromisoformat(value)
+
+
+def _timestamp(value: Any) -> datetime:  # noqa: ANN401
+    instant = _instant(value)
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+
+
+def _timestamp_ntz(value: Any) -> datetime:  # noqa: ANN401
+    instant = _instant(value)
+    return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
+
+
+# --- Connect's schemas ----------------------------------------------------------------------------------------------------------
+
+
+def connect_type(field: Mapping[str, Any]) -> tuple[str, Convert | None]:
+    """The type that a field of a Connect schema calls for, and what reads its values; None where JSON's value is the value."""
+    name, kind = field.get("name") or "", field.get("type")
+    if found := _NAMED.get(name):
+        return found
+    if name == "org.apache.kafka.connect.data.Decimal":
+        parameters = field.get("parameters") or {}
+        scale = int(parameters.get("scale", 0))
+        precision = max(int(parameters.get("connect.decimal.precision", 38)), scale, 1)
+        return (f"decimal({precision},{scale})" if precision <= 38 and scale >= 0 else "string"), lambda value: _unscaled(
+            value, scale
+        )
+    return _KINDS.get(str(kind), "string"), None
+
+
+_KINDS = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float": "float",
+    "float64": "double",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "binary",
+}
+
+
+def _unscaled(value: object, scale: int) -> object:
+    if not isinstance(value, str) or value in _MARKERS:
+        return value
+    digits = base64.b64decode(value, validate=True)
+    number = int.from_bytes(digits, "big", signed=True)
+    sign, figures, _ = Decimal(number).as_tuple()
+    return Decimal((sign, figures, -scale))
+
+
+def _variable_scale(value: object) -> object:
+    return _unscaled(value["value"], int(value["scale"])) if isinstance(value, dict) else value
+
+
+def _units(per_second: int) -> Convert:
+    def read(value: object) -> object:
+        if not isinstance(value, int):
+            return value
+        microseconds, rest = divmod(value * 1_000_000, per_second)
+        if rest:
+            raise Unfit(f"{value} is more precise than microseconds")
+        return _EPOCH + timedelta(microseconds=microseconds)
+
+    return read
+
+
+_NAMED: dict[str, tuple[str, Convert | None]] = {
+    "io.debezium.data.VariableScaleDecimal": ("string", _variable_scale),
+    "io.debezium.time.Date": ("date", None),
+    "io.debezium.time.Timestamp": ("timestamp", _units(1_000)),
+    "io.debezium.time.MicroTimestamp": ("timestamp", _units(1_000_000)),
+    "io.debezium.time.NanoTimestamp": ("timestamp", _units(1_000_000_000)),
+    "io.debezium.time.ZonedTimestamp": ("timestamp", None),
+    "org.apache.kafka.connect.data.Date": ("date", None),
+    "org.apache.kafka.connect.data.Timestamp": ("timestamp", _units(1_000)),
+}
+
+
+def _shown(value: object) -> str:
+    shown = value if isinstance(value, str) else exact_json(value) if isinstance(value, dict | list) else str(value)
+    return repr(shown if len(shown) <= 60 else shown[:57] + "…") if isinstance(value, str) else shown[:60]
+
+
+def _why(error: Exception) -> str:
+    return f": {error}" if str(error) and not isinstance(error, DecimalException | binascii.Error | TypeError) else ""

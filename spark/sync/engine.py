@@ -1,0 +1,378 @@
+"""The driver's loop: choose events, fold them in tasks, give targets what they lack, merge, and keep how far it is.
+
+    read ─► fold ─► create, add columns ─► merge, target by target ─► progress
+
+What stands in the targets' commits decides what is applied; the sync's own record only says where to begin reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from ...cdc.fold import Folded, Plan, Refused
+from ...cdc.targets import Declared, Owner, Source, Target, TargetRefused, check_owner, of_table, target_name
+from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError
+from ..lakes import LakePlace, OpenLake, lakes
+from ..source.admission import Ranges, admitted, packed
+from ..source.mirror import GroupMirror
+from ..source.offsets import Standing, StreamOffset
+from ..source.task import ReadTask
+from ..source.topic_view import TopicView
+from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key
+from .scan import EVENT, Scan, pieces, rows_of, summary
+from .shape import Shape, key_of, named, new_columns
+from .steps import NO_STEPS, Steps
+from .tables import Found, Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class PoisonEvent(PenstockError):
+    """An event of which it cannot be told which table it is of."""
+
+    kind = "poison_event"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a sync is to do."""
+
+    place: LakePlace
+    topic: str
+    into: str
+    name: str
+    tables: frozenset[str] | None = None
+    history: frozenset[str] | bool = False
+    declared: Declared = field(default_factory=Declared)
+    max_events_per_batch: int = 100_000
+    guard: bool = True
+    adopt: bool = False
+    tasks: int = 1
+    steps: Steps = NO_STEPS
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one batch did."""
+
+    number: int
+    events: int
+    seconds: float
+    merged: Mapping[str, int] = field(default_factory=dict)
+    """Events by target that was written."""
+    lag: int = 0
+    """Events of the topic that are still to come, as far as it was known at the batch's beginning."""
+
+
+class Engine:
+    """One sync in one driver. Every method is for one thread at a time."""
+
+    def __init__(self, spark: SparkSession, options: Options) -> None:
+        self._options = options
+        self._plan = Plan({}, options.tables, options.declared.keys, options.guard)
+        self._reading = options.place.reading
+        self._view = TopicView(self._reading, options.topic)
+        self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
+        self._session = spark.newSession()
+        self._tables = Tables(self._session, options.into, guard=options.guard)
+        self._lease: SyncLease | None = None
+        self._targets: dict[Source, Target] = {}
+        self._stopped: dict[Source, dict[int, Stop]] = {}
+        self._position: dict[int, int] = {}
+        self._batches = 0
+        self._standing: Standing | None = None
+        self._owner: Owner | None = None
+
+    # --- Beginning and end ------------------------------------------------------------------------------------------------------
+
+    def open(self, *, patience_s: float | None = None) -> None:
+        """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and what the lake raises."""
+        options = self._options
+        standing = self._standing = self._view.refresh()
+        opened = lakes.open(options.place)
+        self._lease = opened.run(lambda: _leased(opened, options, patience_s))
+        self._owner = Owner(options.topic, standing.life, options.name)
+        try:
+            self._begin(standing)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another driver go on at once."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lakes.open(self._options.place).run(lease.give_up)
+
+    def _begin(self, standing: Standing) -> None:
+        record = self._record()
+        if record is None or record.life != standing.life:
+            self._position = {queue: kept[0] for queue, kept in standing.kept.items()}
+            return
+        if record.into != self._options.into:
+            raise InvalidArgument(
+                "a sync of this name writes elsewhere",
+                operation="sync",
+                object=self._options.name,
+                expected=record.into,
+                observed=self._options.into,
+                hint="give this one a name of its own: name=… (--name)",
+            )
+        self._position = {queue: record.offsets.get(queue, 0) for queue in standing.kept}
+        for name, source in record.tables.items():
+            found = self._tables.find(name)
+            if found is not None:
+                self._know(source, name, found)
+        # What stopped is tried again: reading begins where the first of them stands.
+        for stops in record.stopped.values():
+            for stop in stops:
+                self._position[stop.queue] = min(self._position.get(stop.queue, 0), stop.offset)
+        for queue, (earliest, _) in standing.kept.items():
+            if self._position[queue] < earliest:
+                raise OffsetOutOfRange(
+                    "events were removed by retention before this sync applied them",
+                    operation="sync",
+                    object=f"{self._options.topic}, queue {queue}",
+                    expected=f"offset {self._position[queue]}",
+                    observed=f"the earliest kept is {earliest}",
+                    hint="the targets lack changes: let the source send a new snapshot, and sync it under a new name into a new folder",
+                )
+
+    def _record(self) -> SyncRecord | None:
+        data = self._held.record
+        return None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
+
+    @property
+    def _held(self) -> SyncLease:
+        assert self._lease is not None, "open comes first"
+        return self._lease
+
+    @property
+    def _own(self) -> Owner:
+        assert self._owner is not None, "open comes first"
+        return self._owner
+
+    # --- One batch --------------------------------------------------------------------------------------------------------------
+
+    def look(self) -> int:
+        """How many events there are to be applied, as of now."""
+        self._standing = self._view.refresh()
+        if self._standing.life != self._own.life:
+            raise InvalidArgument(
+                "the topic was deleted and created again", operation="sync", object=self._options.topic, hint="start the sync again"
+            )
+        return sum(limit - self._position.get(queue, 0) for queue, (_, limit) in self._standing.kept.items())
+
+    def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
+        """Apply one batch of what the last `look` saw, not beyond ``ends``. None: there is nothing.
+
+        Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and what Spark raises.
+        """
+        ranges = self._chosen(ends)
+        if not ranges:
+            return None
+        clock = lakes.open(self._reading).lake.runtime.clock
+        begun_s = clock.monotonic_s()
+        self._reached("read", "after")
+        merged, broken = self._apply(ranges)
+        for queue, (_, end) in ranges.items():
+            self._position[queue] = broken[queue].place[1] if queue in broken else end
+        self._save()
+        self._batches += 1
+        events = sum(end - start for start, end in ranges.values())
+        if broken:
+            (first, *_) = broken.values()
+            raise PoisonEvent(
+                first.reason,
+                operation="sync",
+                object=f"{self._options.topic}, queue {first.place[0]}, offset {first.place[1]}",
+                hint="nothing behind it in its queue is applied; see it with `penstock read`",
+            )
+        standing = self._standing
+        assert standing is not None, "look comes first"
+        lag = sum(limit - self._position[queue] for queue, (_, limit) in standing.kept.items())
+        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag)
+
+    def ends(self) -> dict[int, int]:
+        """Where every queue ends, as of the last `look`."""
+        assert self._standing is not None, "look comes first"
+        return {queue: limit for queue, (_, limit) in self._standing.kept.items()}
+
+    @property
+    def stopped(self) -> dict[str, tuple[Stop, ...]]:
+        """Tables that stand still, and the events that cannot be applied."""
+        return {named(source): tuple(stops[queue] for queue in sorted(stops)) for source, stops in self._stopped.items()}
+
+    @property
+    def position(self) -> dict[int, int]:
+        """By queue, the next event to be applied."""
+        return dict(self._position)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """By folder."""
+        return {target.name: target for target in self._targets.values()}
+
+    def _chosen(self, ends: Mapping[int, int] | None) -> Ranges:
+        self._reached("read", "before")
+        standing = self._standing
+        assert standing is not None, "look comes first"
+        available = {
+            queue: (self._position.get(queue, 0), min(limit, limit if ends is None else ends.get(queue, limit)))
+            for queue, (_, limit) in standing.kept.items()
+        }
+        available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
+        if not available:
+            return {}
+        limits = admitted(available, rows_max=self._options.max_events_per_batch, bytes_max=None, sizes=self._view.sizes(available))
+        return {queue: (start, limits[queue]) for queue, (start, _) in available.items() if limits[queue] > start}
+
+    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, Refused]]:
+        """Fold, once more with what turned out to be new; then merge. What was written, and where the topic is broken."""
+        broken: dict[int, Refused] = {}
+        while True:
+            self._reached("fold", "before")
+            scan = self._scan(ranges)
+            found = pieces(self._session, scan).persist()
+            try:
+                folded = summary(found)
+                self._reached("fold", "after")
+                if folded.broken:
+                    broken |= folded.broken
+                    ranges = {
+                        queue: (start, min(end, folded.broken[queue].place[1] if queue in folded.broken else end))
+                        for queue, (start, end) in ranges.items()
+                    }
+                    continue
+                if self._took_in(folded):
+                    continue
+                return self._merged(found, scan, folded, ranges), broken
+            finally:
+                found.unpersist()
+
+    def _scan(self, ranges: Ranges) -> Scan:
+        taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
+        tasks = tuple(
+            ReadTask(place=self._reading, topic=self._options.topic, life=self._own.life, ranges=one, columns=EVENT)
+            for one in taken
+        )
+        targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
+        plan = replace(self._plan, targets=targets)
+        return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
+
+    def _merged(self, found: DataFrame, scan: Scan, folded: Folded, ranges: Ranges) -> dict[str, int]:
+        merged = {}
+        for source, count in folded.counts.items():
+            refused = folded.refused.get(source, {})
+            ends = {queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()}
+            truncate = folded.truncates.get(source)
+            target = self._targets[source].reached(ends, truncate)
+            self._reached("merge", "before", target.name)
+            self._held.check()
+            rows = rows_of(found, scan, target, truncate, None)
+            self._tables.merge(target, rows, self._own, truncate=truncate)
+            self._reached("merge", "after", target.name)
+            self._targets[source] = target
+            merged[target.name] = count
+        for source, refused in folded.refused.items():
+            self._stop(source, refused.values())
+        return merged
+
+    def _save(self) -> None:
+        self._reached("progress", "before")
+        record = SyncRecord(
+            life=self._own.life,
+            into=self._options.into,
+            offsets=self._position,
+            tables={target.name: source for source, target in self._targets.items()},
+            stopped=self.stopped,
+        )
+        lease = self._held
+        lakes.open(self._options.place).run(lambda: lease.save(record))
+        self._reached("progress", "in")
+        self._mirror.report(StreamOffset(self._own.life, self._position))
+        self._reached("progress", "after")
+
+    # --- Targets ----------------------------------------------------------------------------------------------------------------
+
+    def _took_in(self, folded: Folded) -> bool:
+        """Give targets what they lack. False: they have everything that the events call for."""
+        changed = False
+        for source, seen in folded.seen.items():
+            if source in self._stopped:
+                continue
+            try:
+                shape = Shape.of(source, seen, self._options.declared)
+                if source in self._targets:
+                    changed |= self._add_columns(source, shape)
+                elif source not in folded.refused:
+                    self._add_table(source, shape)
+                    changed = True
+                else:
+                    self._stop(source, folded.refused[source].values())
+            except TargetRefused as error:
+                self._stop(source, [Refused((queue, offset), str(error)) for queue, offset in sorted(self._position.items())])
+                changed = True
+        return changed
+
+    def _add_table(self, source: Source, shape: Shape) -> None:
+        options = self._options
+        name = target_name(source, {target.name: one for one, target in self._targets.items()})
+        found = self._tables.find(name)
+        if found is not None and found.written is not None and found.written.source != source and source[0] is not None:
+            name = f"{source[0]}.{source[1]}"
+            found = self._tables.find(name)
+        if found is not None:
+            self._know(source, name, found, shape)
+            return
+        history = options.history if isinstance(options.history, bool) else of_table(dict.fromkeys(options.history, True), source)
+        target = Target(source, name, key_of(shape), shape.key, history=bool(history))
+        self._held.check()
+        self._reached("create", "before", name)
+        self._tables.create(target, self._own)
+        self._reached("create", "after", name)
+        self._targets[source] = target
+
+    def _know(self, source: Source, name: str, found: Found, shape: Shape | None = None) -> None:
+        """A target that is there. Raises `TargetRefused`."""
+        path = self._tables.path(name)
+        written = check_owner(path, found.written, self._own, adopt=self._options.adopt)
+        key = written.key if written is not None else shape.key if shape is not None else ()
+        lacking = [column for column in key if column not in {one.name for one in found.columns}]
+        if not key or lacking:
+            raise TargetRefused(
+                "the target lacks key columns", operation="sync", object=path, expected=", ".join(key), observed=f"no {lacking}"
+            )
+        target = Target(source, name, found.columns, key)
+        if written is not None:
+            target = replace(target, progress=written.progress, history=written.history)
+        self._targets[source] = target
+
+    def _add_columns(self, source: Source, shape: Shape) -> bool:
+        target = self._targets[source]
+        columns = new_columns(target, shape)
+        if not columns:
+            return False
+        self._held.check()
+        self._reached("add columns", "before", target.name)
+        self._tables.add_columns(target, columns, self._own)
+        self._reached("add columns", "after", target.name)
+        self._targets[source] = replace(target, columns=(*target.columns, *columns))
+        return True
+
+    def _stop(self, source: Source, refused: Iterable[Refused]) -> None:
+        stops = self._stopped.setdefault(source, {})
+        for one in refused:
+            stops.setdefault(one.place[0], Stop(*one.place, one.reason))
+
+    def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
+        self._options.steps.reached(step, moment, what)
+
+
+async def _leased(opened: OpenLake, options: Options, patience_s: float | None) -> SyncLease:
+    lease = SyncLease(await opened.coordination(), opened.lake.runtime, options.topic, options.name)
+    await lease.take(patience_s=patience_s)
+    return lease

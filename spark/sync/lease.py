@@ -1,0 +1,198 @@
+"""One driver a sync: a lease like those of queues and roles, and the record of how far the sync is, which only its holder writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...coordinator.cell import QueueCell
+from ...coordinator.cell_codec import decode_cell
+from ...coordinator.cells import CellChanged, Cells, Stored
+from ...coordinator.coordination import Coordination
+from ...coordinator.keeper import OwnershipLost, QueueKeeper, take
+from ...coordinator.keys import role_key
+from ...coordinator.lease import MARGIN
+from ...coordinator.worker import LeaseLost, Member
+from ...log.errors import CallError, DataDamaged
+from ...log.paths import topic_folder
+from ...log.runtime import Runtime
+
+_LOOK_S = 0.3
+_WRITE_S = 10.0
+_FORMAT = 1
+
+
+class SyncInUse(CallError):
+    """Another driver runs this sync."""
+
+    kind = "sync_in_use"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a table stands still, and why."""
+
+    queue: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRecord:
+    """How far a sync is, as its holder wrote it last."""
+
+    life: int
+    into: str
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """By queue, the offset before which every table that is not stopped has everything."""
+    tables: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    """Folder to schema and table."""
+    stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
+    """By table as ``schema.table``, the first event of each queue that could not be applied."""
+
+
+def record_key(topic: str, name: str) -> str:
+    return f"syncs/{topic_folder(topic)}/{name}"
+
+
+def encode_record(record: SyncRecord) -> bytes:
+    stopped = {table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()}
+    offsets = {str(queue): offset for queue, offset in sorted(record.offsets.items())}
+    tables = {name: list(source) for name, source in record.tables.items()}
+    document = {
+        "format": _FORMAT,
+        "life": record.life,
+        "into": record.into,
+        "offsets": offsets,
+        "tables": tables,
+        "stopped": stopped,
+    }
+    return json.dumps(document).encode()
+
+
+def decode_record(data: bytes, *, where: str) -> SyncRecord:
+    """The inverse. Raises `DataDamaged`."""
+    try:
+        found: dict[str, Any] = json.loads(data)
+        if found["format"] != _FORMAT:
+            raise ValueError(f"format {found['format']}")
+        return SyncRecord(
+            found["life"],
+            found["into"],
+            {int(queue): offset for queue, offset in found["offsets"].items()},
+            {name: (schema, table) for name, (schema, table) in found["tables"].items()},
+            {table: tuple(Stop(**stop) for stop in stops) for table, stops in found["stopped"].items()},
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataDamaged("the record of a sync cannot be read", operation="sync", object=where, observed=repr(error)) from error
+
+
+async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
+    """What a sync's holder wrote last."""
+    key = record_key(topic, name)
+    stored = await cells.read(key)
+    return None if stored is None else decode_record(stored.data, where=key)
+
+
+class SyncLease:
+    """The hold on one sync. Its methods are for the lake's event loop, but for `check`."""
+
+    def __init__(self, coordination: Coordination, runtime: Runtime, topic: str, name: str) -> None:
+        self._coordination = coordination
+        self._cells = coordination.cells
+        self._clock = runtime.clock
+        self._key = record_key(topic, name)
+        self._role = role_key(topic, f"sync-{name}")
+        self._member: Member | None = None
+        self._keeper: QueueKeeper | None = None
+        self._stored: Stored | None = None
+
+    async def take(self, *, patience_s: float | None = None) -> None:
+        """Become the holder; waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.
+
+        Raises `SyncInUse`.
+        """
+        await self._coordination.claim()
+        worker = self._coordination.worker
+        self._member = member = await worker.join("")
+        worker.started(1)  # keeps the lease short: who runs a sync is to be replaced soon
+        try:
+            self._keeper = await self._taken(member, worker.lease_s * (2 + MARGIN) if patience_s is None else patience_s)
+        except BaseException:
+            worker.finished(1)
+            await member.leave()
+            raise
+        self._stored = await self._cells.read(self._key)
+
+    async def _taken(self, member: Member, patience_s: float) -> QueueKeeper:
+        watch = self._coordination.watch
+        until_s = self._clock.monotonic_s() + patience_s
+        while True:
+            found = await self._cells.read(self._role)
+            owner = "" if found is None else decode_cell(found.data, where=self._role).owner
+            if owner:
+                await watch.look([owner])
+            if not owner or (watch.is_dead(owner) and await watch.fence(owner)):
+                keeper = await take(self._cells, member, self._role, begin=QueueCell(), found=found)
+                if keeper is not None:
+                    return keeper
+                continue
+            if self._clock.monotonic_s() >= until_s:
+                raise SyncInUse(
+                    "the sync is running elsewhere",
+                    operation="sync",
+                    object=self._role,
+                    observed=f"held by {owner}",
+                    hint="stop that one, or give this one a name and a folder of its own; who was killed is replaced within seconds",
+                )
+            await asyncio.sleep(_LOOK_S)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless this is the holder for certain. From any thread; asks nobody."""
+        member, keeper = self._member, self._keeper
+        if member is None or keeper is None or keeper.ended.is_set() or not member.may_start():
+            raise LeaseLost(
+                "the sync's lease was lost",
+                operation="sync",
+                object=self._role,
+                observed=None if member is None else member.error,
+                hint="another driver may go on with it; what was committed stands, start this one again",
+            )
+
+    @property
+    def record(self) -> bytes | None:
+        """The record as it stands."""
+        return None if self._stored is None else self._stored.data
+
+    async def save(self, record: SyncRecord) -> None:
+        """Keep how far the sync is. Raises `LeaseLost` or `OwnershipLost` when another holds it."""
+        data = encode_record(record)
+        if self._stored is not None and self._stored.data == data:
+            return
+        deadline_s = self._clock.monotonic_s() + _WRITE_S
+        while True:
+            try:
+                self._stored = await self._cells.write(self._key, data, on=self._stored, deadline_s=deadline_s)
+                return
+            except CellChanged as changed:
+                keeper = self._keeper
+                if keeper is None:
+                    raise LeaseLost("the sync's lease was lost", operation="sync", object=self._key) from changed
+                await keeper.look()  # a write of the holder before may have come late; then this one stands above it
+                self._stored = changed.stored
+
+    async def give_up(self) -> None:
+        """Let others take it at once."""
+        keeper, member = self._keeper, self._member
+        self._keeper = self._member = None
+        if keeper is not None and not keeper.ended.is_set():
+            try:
+                await keeper.release()
+            except OwnershipLost:
+                keeper.lose()
+        if member is not None:
+            self._coordination.worker.finished(1)
+            await member.leave()

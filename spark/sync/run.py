@@ -1,0 +1,191 @@
+"""`penstock.spark.sync`: change events of a topic into Delta tables, exactly once."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from ...cdc.targets import Declared
+from ...log.errors import InvalidArgument
+from ..lakes import LakeLike, LakePlace
+from .engine import Batch, Engine, Options
+from .lease import Stop
+from .steps import NO_STEPS, Steps
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_POLL_S = 0.1
+"""Between two looks at the topic, at least."""
+
+
+def sync(
+    spark: SparkSession,
+    lake: LakeLike,
+    topic: str,
+    *,
+    into: str | os.PathLike[str],
+    name: str | None = None,
+    tables: Collection[str] | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
+    history: bool | Collection[str] = False,
+    trigger: Literal["available_now"] | timedelta = "available_now",
+    max_events_per_batch: int = 100_000,
+    guard: Literal["position", "offset"] = "position",
+    adopt: bool = False,
+    coordination: str | None = None,
+    listener: Callable[[Batch], None] | None = None,
+    steps: Steps = NO_STEPS,
+) -> SyncRun:
+    """Apply the change events of ``topic`` to the Delta tables ``<into>/<table>``, each event exactly once; returns at once.
+
+    Events are Debezium's envelopes as JSON. Tables that do not exist are made, and get columns that appear on the way; whatever ends the
+    driver, and where, another one with the same ``name`` (default: the topic's) goes on from what the targets have.
+
+    - ``tables``: only these, as ``table`` or ``schema.table``.
+    - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON.
+    - ``keys``: key columns by table, for events that have no key.
+    - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
+    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
+    - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
+      ``__position``; ``"offset"`` takes the topic's order for the truth.
+    - ``adopt``: write to targets that something else has written.
+    - ``listener``: called with every batch that was applied, in the run's own thread.
+
+    An event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another driver runs a
+    sync of this name and goes on living, `TopicNotFound`, `InvalidArgument`, and what the lake raises; what happens later is raised by
+    `SyncRun.await_termination`.
+    """
+    place = LakePlace.of(lake, coordination=coordination)
+    name = topic.replace("%", "") if name is None else name
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(
+            "bad name of a sync", operation="sync", object=name, expected="letters, digits, '_', '-' and '.', at most 100"
+        )
+    if trigger != "available_now" and not isinstance(trigger, timedelta):
+        raise InvalidArgument("bad trigger", operation="sync", expected="'available_now' or a timedelta", observed=repr(trigger))
+    if guard not in ("position", "offset"):
+        raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
+    if max_events_per_batch < 1:
+        raise InvalidArgument("a batch has at least one event", operation="sync", observed=max_events_per_batch)
+    options = Options(
+        place=place,
+        topic=topic,
+        into=_folder(into),
+        name=name,
+        tables=None if tables is None else frozenset(tables),
+        history=history if isinstance(history, bool) else frozenset(history),
+        declared=Declared.of(columns, keys),
+        max_events_per_batch=max_events_per_batch,
+        guard=guard == "position",
+        adopt=adopt,
+        tasks=max(1, spark.sparkContext.defaultParallelism),
+        steps=steps,
+    )
+    engine = Engine(spark, options)
+    engine.open()
+    return SyncRun(engine, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+
+
+def _folder(into: str | os.PathLike[str]) -> str:
+    folder = os.fspath(into)
+    return folder if "://" in folder else str(Path(folder).expanduser().absolute())
+
+
+@dataclass(frozen=True, slots=True)
+class SyncStatus:
+    """How a run is."""
+
+    running: bool
+    batches: int
+    events: int
+    """Taken by this run."""
+    offsets: Mapping[int, int]
+    """By queue, the next event to be applied."""
+    stopped: Mapping[str, tuple[Stop, ...]]
+    """Tables that stand still, and the events that cannot be applied."""
+    last: Batch | None
+
+
+class SyncRun:
+    """A sync that runs, in a thread of its own. Leaving its context stops it."""
+
+    def __init__(self, engine: Engine, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None) -> None:
+        self._engine = engine
+        self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
+        self._listener = listener
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._batches = self._events = 0
+        self._last: Batch | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
+        self._thread.start()
+
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
+        """Wait for its end, or so long; whether it has ended. Raises what ended it, but for `stop`."""
+        self._thread.join(None if timeout is None else timeout.total_seconds())
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """End it in order, after the batch under way, and wait for that. What ended it before is left to `await_termination`."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def stopped(self) -> dict[str, tuple[Stop, ...]]:
+        """Tables that stand still, and the events that cannot be applied; they are tried again by the next run."""
+        return self._engine.stopped
+
+    @property
+    def status(self) -> SyncStatus:
+        """How it is now."""
+        engine = self._engine
+        return SyncStatus(self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self._apply()
+        except BaseException as error:  # noqa: BLE001 - raised by await_termination
+            self._error = error
+        finally:
+            try:
+                self._engine.close()
+            except Exception as error:  # noqa: BLE001 - the same; what came first is what matters
+                self._error = self._error or error
+
+    def _apply(self) -> None:
+        engine = self._engine
+        engine.look()
+        ends = engine.ends() if self._pause_s is None else None
+        while not self._stop.is_set():
+            batch = engine.step(ends)
+            if batch is not None:
+                self._batches, self._events, self._last = self._batches + 1, self._events + batch.events, batch
+                if self._listener is not None:
+                    self._listener(batch)
+                if batch.lag and (ends is None or any(engine.position[queue] < end for queue, end in ends.items())):
+                    continue
+            if self._pause_s is None:
+                return
+            if not self._stop.wait(self._pause_s):
+                engine.look()

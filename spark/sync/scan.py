@@ -1,0 +1,187 @@
+"""The part of a sync that runs in Spark's tasks: read a range of the topic, fold it, and make typed rows of what the fold gave.
+
+Tasks read the topic themselves, so no event crosses into the JVM; what crosses is the net changes of many rows in one piece.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...cdc.changes import ALWAYS, Net, filled, merged, truncated
+from ...cdc.fold import Fold, Folded, Key, Plan, combined, without_rows
+from ...cdc.targets import POSITION, Source, Target
+from ...cdc.types import KEEP, arrow_type
+from ..source.task import ReadTask, read
+from .steps import NO_STEPS, Steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PIECES = "table int, bucket int, piece binary"
+_SUMMARY = -1
+_ROWS_PER_PIECE = 8_192
+EVENT = ("queue", "offset", "store_timestamp", "body")
+PUT, LEVEL, SINCE = "__put", "__level", "__since"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What the tasks of one batch need to know."""
+
+    tasks: tuple[ReadTask, ...]
+    plan: Plan
+    buckets: int
+    steps: Steps = NO_STEPS
+
+    @property
+    def sources(self) -> list[Source]:
+        """The tables, by their numbers."""
+        return list(self.plan.targets)
+
+
+# --- On the driver --------------------------------------------------------------------------------------------------------------
+
+
+def pieces(session: SparkSession, scan: Scan) -> DataFrame:
+    """The folds of all tasks; net changes of one row lie in one partition."""
+    tasks = len(scan.tasks)
+    found = session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold_tasks, scan), _PIECES)
+    return found.repartitionById(scan.buckets, "bucket") if scan.buckets > 1 else found
+
+
+def summary(found: DataFrame) -> Folded:
+    """What became of all events; only the rows are not in it."""
+    from pyspark.sql import functions as F
+
+    rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
+    return combined([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
+
+
+def rows_of(
+    found: DataFrame, scan: Scan, target: Target, truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None
+) -> DataFrame:
+    """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
+
+    ``old``: of rows that gave their columns to others, what the target had of them; None: there are none such.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = rows_schema(target, guard=scan.plan.guard)
+    mine = found.where(F.col("table") == scan.sources.index(target.source))
+    if old is not None:
+        mine = mine.coalesce(1)  # a row may come from one of another partition
+    typed = partial(_typed_rows, target, schema, truncate, old, scan.steps)
+    return mine.mapInArrow(typed, from_arrow_schema(schema))
+
+
+def rows_schema(target: Target, *, guard: bool) -> pa.Schema:
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+    position = [pa.field(POSITION, pa.int64())] if guard else []
+    rest = [pa.field(PUT, pa.bool_()), pa.field(LEVEL, pa.int64()), pa.field(SINCE, pa.list_(pa.int64()))]
+    return pa.schema([*fields, *position, *rest])
+
+
+# --- In a task ------------------------------------------------------------------------------------------------------------------
+
+
+def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            scan.steps.reached("fold", "in", str(number))
+            yield from _written(scan, _folded(scan, scan.tasks[number]))
+
+
+def _folded(scan: Scan, task: ReadTask) -> Folded:
+    fold = Fold(scan.plan)
+    for batch in read(task):
+        queues, offsets, times, bodies = (column.to_pylist() for column in _event_columns(batch))
+        for queue, offset, time_us, body in zip(queues, offsets, times, bodies, strict=True):
+            fold.add(queue, offset, body, time_us)
+    return fold.result()
+
+
+def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
+    return [
+        column.cast(pa.int64()) if name == "store_timestamp" else column for name, column in zip(EVENT, batch.columns, strict=True)
+    ]
+
+
+def _written(scan: Scan, folded: Folded) -> Iterator[pa.RecordBatch]:
+    for number, source in enumerate(scan.sources):
+        by_bucket: list[list[tuple[Key, Net]]] = [[] for _ in range(scan.buckets)]
+        for one in folded.nets.get(source, ()):
+            by_bucket[zlib.crc32(repr(one[0]).encode()) % scan.buckets if scan.buckets > 1 else 0].append(one)
+        for bucket, rows in enumerate(by_bucket):
+            for start in range(0, len(rows), _ROWS_PER_PIECE):
+                yield _piece(number, bucket, rows[start : start + _ROWS_PER_PIECE])
+    yield _piece(_SUMMARY, 0, without_rows(folded))
+
+
+def _piece(table: int, bucket: int, content: object) -> pa.RecordBatch:
+    data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return pa.record_batch(
+        {"table": pa.array([table], pa.int32()), "bucket": pa.array([bucket], pa.int32()), "piece": pa.array([data], pa.binary())}
+    )
+
+
+def _typed_rows(
+    target: Target,
+    schema: pa.Schema,
+    truncate: int | None,
+    old: Mapping[Key, tuple[Any, ...]] | None,
+    steps: Steps,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    steps.reached("merge", "in", target.name)
+    nets: dict[Key, Net] = {}
+    for batch in batches:
+        for piece in batch.column("piece").to_pylist():
+            for key, net in pickle.loads(piece):  # noqa: S301 - our own tasks wrote it
+                before = nets.get(key)
+                nets[key] = net if before is None else merged(before, net)
+    finished(nets, truncate, old)
+    items = list(nets.items())
+    for start in range(0, len(items), _ROWS_PER_PIECE):
+        yield _batch(target, schema, items[start : start + _ROWS_PER_PIECE])
+
+
+def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> None:
+    """Let truncates that other queues told of remove what is below them, and rows that moved take along what they had."""
+    if truncate is not None:
+        at = None if truncate == ALWAYS else truncate
+        for key, net in nets.items():
+            nets[key] = truncated(net, at, before_it=False)
+    if old is not None:
+        for key, net in nets.items():
+            if net.moved_from is not None:
+                origin = nets.get(net.moved_from)
+                found = old.get(net.moved_from)
+                if origin is not None and KEEP not in origin.values:
+                    found = origin.values  # it came by another queue, and was removed by this move
+                nets[key] = filled(net, found)
+
+
+def _batch(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
+    rows = [net.values for _, net in items]
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    for place in target.key_places:
+        columns[place] = [key[target.key_places.index(place)] for key, _ in items]
+    values = {
+        column.name: [None if value is KEEP else value for value in found] if KEEP in found else found
+        for column, found in zip(target.columns, columns, strict=True)
+    }
+    values |= {
+        POSITION: [net.position for _, net in items],
+        PUT: [net.put for _, net in items],
+        LEVEL: [net.level for _, net in items],
+        SINCE: [net.since for _, net in items],
+    }
+    return pa.record_batch([pa.array(values[field.name], field.type) for field in schema], schema=schema)

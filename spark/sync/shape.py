@@ -1,0 +1,53 @@
+"""What a table's events call for: columns with types, and the key. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...cdc.fold import Seen
+from ...cdc.targets import Column, Declared, Source, Target, TargetRefused, of_table
+
+_OWN = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Columns in the order in which they came, with the types that are declared, or else that the events call for."""
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source, seen: Seen, declared: Declared) -> Shape:
+        """Raises `TargetRefused` for columns that no target can have. One that only was null so far waits until it has a value."""
+        types = of_table(declared.columns, source) or {}
+        typed = {name: types.get(name, kind) for name, kind in seen.columns.items()}
+        columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
+        names: dict[str, str] = {}
+        for column in columns:
+            if column.name.lower().startswith(_OWN):
+                raise TargetRefused(
+                    "names that begin with __ are the sync's own", operation="sync", object=named(source), observed=column.name
+                )
+            if (other := names.setdefault(column.name.lower(), column.name)) != column.name:
+                raise TargetRefused(
+                    "two columns differ in case only", operation="sync", object=named(source), observed=f"{other}, {column.name}"
+                )
+        return cls(tuple(columns), tuple(of_table(declared.keys, source) or seen.key))
+
+
+def key_of(shape: Shape) -> tuple[Column, ...]:
+    """A new target's columns: the key's first."""
+    first = [column for name in shape.key for column in shape.columns if column.name == name]
+    return (*first, *(column for column in shape.columns if column not in first))
+
+
+def new_columns(target: Target, shape: Shape) -> list[Column]:
+    """Those that a target lacks."""
+    known = {column.name.lower() for column in target.columns}
+    return [column for column in shape.columns if column.name.lower() not in known]
+
+
+def named(source: Source) -> str:
+    """A table of the source, for people."""
+    return source[1] if source[0] is None else f"{source[0]}.{source[1]}"

@@ -1,0 +1,180 @@
+"""Target tables by Spark: what they have, making them, giving them columns, and one MERGE a batch that is carried out once.
+
+Every commit names the sync and how far the target is with it, and carries Delta's ``txn`` with a number that grows with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...cdc.changes import ALWAYS
+from ...cdc.targets import POSITION, Column, Owner, Target, Written, decode_metadata, encode_metadata
+from ...cdc.types import arrow_type, normal_type
+from ...log.errors import InvalidArgument
+from .scan import LEVEL, PUT, SINCE
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_NEWEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A Delta table that is there."""
+
+    columns: tuple[Column, ...]
+    """Those that a sync can write."""
+    others: frozenset[str]
+    """Of types that it cannot."""
+    written: Written | None
+    """What the newest commit of a sync says."""
+
+
+class Tables:
+    """The targets in one folder, in a session of their own: what is set there for a commit must be nobody else's."""
+
+    def __init__(self, session: SparkSession, into: str, *, guard: bool) -> None:
+        self.session = session
+        self._into = into.rstrip("/")
+        self._guard = guard
+
+    def path(self, name: str) -> str:
+        return f"{self._into}/{name}"
+
+    def find(self, name: str) -> Found | None:
+        """What is there of a target."""
+        from delta.tables import DeltaTable
+
+        path = self.path(name)
+        if not DeltaTable.isDeltaTable(self.session, path):
+            return None
+        table = DeltaTable.forPath(self.session, path)
+        columns, others = [], []
+        for one in table.toDF().schema.fields:
+            try:
+                columns.append(Column(one.name, normal_type(one.dataType.simpleString())))
+            except InvalidArgument:
+                others.append(one.name)
+        own = [column for column in columns if not column.name.startswith("__")]
+        return Found(tuple(own), frozenset(others), self._written(table))
+
+    def written(self, name: str) -> Written | None:
+        """What the newest commit of a sync says."""
+        from delta.tables import DeltaTable
+
+        return self._written(DeltaTable.forPath(self.session, self.path(name)))
+
+    def _written(self, table: DeltaTable) -> Written | None:
+        for limit in (_NEWEST, None):  # other commits, as OPTIMIZE's, may stand before it
+            history = table.history(limit) if limit else table.history()
+            rows = history.select("version", "userMetadata").where("userMetadata IS NOT NULL").collect()
+            for row in sorted(rows, key=lambda row: -row.version):
+                if (found := decode_metadata(row.userMetadata)) is not None:
+                    return found
+        return None
+
+    def create(self, target: Target, owner: Owner) -> None:
+        """Make a target; fine when it is there."""
+        from delta.tables import DeltaTable
+
+        with self._metadata(owner, target):
+            builder = DeltaTable.createIfNotExists(self.session).location(self.path(target.name))
+            for name, kind in self._wanted(target):
+                builder = builder.addColumn(name, kind)
+            builder.execute()
+
+    def _wanted(self, target: Target) -> list[tuple[str, str]]:
+        guard = [(POSITION, "bigint")] if self._guard else []
+        return [(column.name, column.type) for column in target.columns] + guard
+
+    def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None:
+        """Give a target columns that it lacks."""
+        named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
+        with self._metadata(owner, target):
+            self.session.sql(f"ALTER TABLE delta.{quoted(self.path(target.name))} ADD COLUMNS ({named})")
+
+    def rows(self, name: str, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
+        """Of a target, the rows with these keys."""
+        wanted = self.session.createDataFrame(
+            pa.table(
+                {
+                    key: pa.array([one[place] for one in keys], arrow_type(target.columns[target.key_places[place]].type))
+                    for place, key in enumerate(target.key)
+                }
+            )
+        )
+        table = self.session.read.format("delta").load(self.path(name))
+        found = table.join(wanted, list(target.key), "left_semi").select(*(quoted(column.name) for column in target.columns))
+        values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
+        return {tuple(row[place] for place in target.key_places): row for row in values}
+
+    def merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: int | None = None, partial: bool = True) -> bool:
+        """Merge a batch's net changes; ``target`` says how far it is then. False when that had been done before.
+
+        ``partial``: some rows have only some columns.
+        """
+        from delta.tables import DeltaTable
+
+        with self._once(owner, target):
+            table = DeltaTable.forPath(self.session, self.path(target.name))
+            on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
+            applies = f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if self._guard else "true"
+            merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {applies}")
+            if changed := self._changed(target, partial=partial):
+                merge = merge.whenMatchedUpdate(f"s.{PUT} AND {applies}", set=dict(changed))
+            values = {quoted(name): f"s.{quoted(name)}" for name, _ in self._wanted(target)}
+            merge = merge.whenNotMatchedInsert(f"s.{PUT}", values=dict(values))
+            if truncate is not None:
+                below = truncate != ALWAYS and self._guard
+                merge = merge.whenNotMatchedBySourceDelete(f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate}" if below else None)
+            done = merge.execute()
+            return bool(done.collect())
+
+    def _changed(self, target: Target, *, partial: bool) -> Mapping[str, str]:
+        changed = {}
+        for place, column in enumerate(target.columns):
+            if column.name not in target.key:
+                name = quoted(column.name)
+                changed[name] = f"s.{name}"
+                if partial:
+                    since = f"s.{SINCE}[{place}] >= {f'coalesce(t.{POSITION}, 0)' if self._guard else 0}"
+                    changed[name] = f"CASE WHEN s.{SINCE} IS NULL OR {since} THEN s.{name} ELSE t.{name} END"
+        return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
+
+    # --- What commits say -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _metadata(self, owner: Owner, target: Target) -> Iterator[None]:
+        with self._set({_METADATA: encode_metadata(owner, target)}):
+            yield
+
+    @contextmanager
+    def _once(self, owner: Owner, target: Target) -> Iterator[None]:
+        once = {_APP_ID: owner.app_id, _VERSION: str(target.progress.version), _METADATA: encode_metadata(owner, target)}
+        with self._set(once):
+            yield
+
+    @contextmanager
+    def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        for name, value in settings.items():
+            self.session.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in settings:
+                self.session.conf.unset(name)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,1 @@
+"""Tests of the sync by Spark."""
