@@ -7,7 +7,7 @@ is decided only by the fold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -207,7 +207,7 @@ def batch_document(batch: Batch) -> dict[str, Any]:
     if batch.named:
         document["e"] = [batch.epoch.entry, batch.epoch.position] if batch.epoch else None
     if batch.parts:
-        document["l"] = [[p.key, p.first_row, _counts(p.rows), p.size_bytes, p.digest] for p in batch.parts]
+        document["l"] = [part_document(part) for part in batch.parts]
     if batch.job is not None:
         document["j"] = batch.job
     return document
@@ -224,9 +224,19 @@ def parse_batch(document: Mapping[str, Any]) -> Batch:
         generation=document["g"],
         rows=parse_counts(document["r"]),
         valid_until=document["v"],
-        parts=tuple(Part(key, first, parse_counts(rows), size, digest) for key, first, rows, size, digest in document.get("l", ())),
+        parts=tuple(map(parse_part, document.get("l", ()))),
         job=document.get("j"),
     )
+
+
+def part_document(part: Part) -> list[Any]:
+    """A part as JSON."""
+    return [part.key, part.first_row, _counts(part.rows), part.size_bytes, part.digest]
+
+
+def parse_part(document: Sequence[Any]) -> Part:
+    key, first_row, rows, size_bytes, digest = document
+    return Part(key, first_row, parse_counts(rows), size_bytes, digest)
 
 
 def _action(document: dict[str, Any]) -> Action:

@@ -12,18 +12,10 @@ from typing import Literal, Self
 from .clock import StoreClock, too_far
 from .contention import Pace
 from .describe import TopicDescription, describe
-from .errors import (
-    ClosedError,
-    InvalidArgument,
-    LimitExceeded,
-    PenstockError,
-    RetryError,
-    UnknownOutcome,
-)
+from .errors import ClosedError, PenstockError, RetryError
 from .gathering import ProducerOptions, ProducerStatistics
-from .header import Epoch, Opening
-from .limits import PRODUCER_NAME_BYTES_MAX
-from .pending import Opened
+from .header import Epoch
+from .naming import check_producer_name, open_name
 from .producer import Producer
 from .reader import Reader
 from .runtime import Runtime
@@ -34,7 +26,6 @@ from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics,
 
 log = logging.getLogger("penstock.log")
 
-OPENING_ATTEMPTS_MAX = 5
 CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
@@ -137,12 +128,15 @@ class Lake:
 
         ``known_sequence`` is the last one that the caller knows to be accepted: where a name that has left the log's state goes on.
         """
-        _check_producer_name(name)
+        check_producer_name(name)
         opened = await self.topic(topic, writable=True)
         options = options or ProducerOptions()
-        epoch, last_sequence = None, -1
+        epoch: Epoch | None = None
+        last_sequence = -1
         if name is not None:
-            epoch, last_sequence = await self._open_name(opened, name, options, known_sequence)
+            epoch, last_sequence = await open_name(
+                opened, name, timeout_s=options.delivery_timeout.total_seconds(), known_sequence=known_sequence
+            )
         self._check_open()
         producer = Producer(
             store=self.store,
@@ -173,28 +167,6 @@ class Lake:
         """What is known of a topic: settings, offsets, table, hottest queues and message groups."""
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
-
-    async def _open_name(self, topic: Topic, name: str, options: ProducerOptions, known_sequence: int) -> tuple[Epoch, int]:
-        """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id."""
-        last: PenstockError | None = None
-        for _ in range(OPENING_ATTEMPTS_MAX):
-            opening = Opening(name, self.runtime.new_id(), topic.tail.state.generation, 0, known_sequence)
-            deadline_s = self.runtime.clock.monotonic_s() + options.delivery_timeout.total_seconds()
-            outcome = await topic.appender.append_opening(opening, deadline_s=deadline_s)
-            if isinstance(outcome, Opened):
-                return outcome.epoch, outcome.last_sequence
-            assert isinstance(outcome, PenstockError), "an opening is opened or fails"
-            if not isinstance(outcome, UnknownOutcome):
-                raise outcome
-            last = outcome
-        raise UnknownOutcome(
-            "the producer's name could not be opened: what became of every try is unknown",
-            operation="producer",
-            object=name,
-            expected=f"an answer to one of {OPENING_ATTEMPTS_MAX} tries",
-            observed=str(last),
-            hint="try again; an opening that did get into the log fences nobody but earlier instances of the name",
-        ) from last
 
     # --- Writing at all ---------------------------------------------------------------------------------------------------------
 
@@ -304,14 +276,3 @@ class Lake:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise ClosedError("the lake is closed", object=self.url)
-
-
-def _check_producer_name(name: str | None) -> None:
-    if name is None:
-        return
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise InvalidArgument("a producer's name must be visible characters", operation="producer", observed=repr(name))
-    if len(name.encode()) > PRODUCER_NAME_BYTES_MAX:
-        raise LimitExceeded(
-            "the producer's name is too long", operation="producer", expected=f"at most {PRODUCER_NAME_BYTES_MAX} bytes"
-        )

@@ -365,8 +365,8 @@ class Producer:
                     raise
                 await asyncio.sleep(_STAGE_AGAIN_S)
                 continue
-            batch = replace(batch, job=staged.job, parts=staged.parts)
-            deadline_s = min(deadline_s, staged.link_until_s)
+            batch = replace(batch, job=staged.job.id, parts=staged.parts)
+            deadline_s = min(deadline_s, staged.job.link_until_s)
             return await self._appender.append_batch(batch, None, size_bytes=0, deadline_s=deadline_s)
 
     def _built(self, gathering: Gathering) -> BatchRows:

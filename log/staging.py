@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from .batching import BatchRows
 from .entries import encode_rows
@@ -23,26 +25,49 @@ _PARTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """An upload that has begun: its record is on the store."""
+
+    id: str
+    link_until_s: float
+    """By the monotonic clock of the process that began it. What links it must leave that process before: later the collector may have
+    given it up."""
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """A job whose rows are all there."""
 
-    job: str
+    job: Job
     parts: tuple[Part, ...]
     """In order."""
-    link_until_s: float
-    """By the monotonic clock. What links it must leave this process before: later the collector may have given it up."""
 
 
-async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> Staged:
-    """Upload ``rows`` under a fresh job.
-
-    The job's record comes before its first part, so that the collector can find whatever a crash leaves. Parts are built and encoded side
-    by side too.
-    """
+async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str) -> Job:
+    """Begin an upload. Its record comes before its first part, so that the collector can find whatever a crash leaves."""
     job = runtime.new_id()
     link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
     await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)
+    return Job(job, link_until_s)
+
+
+async def upload_part(
+    store: ObjectStore, paths: TopicPaths, runtime: Runtime, job: str, label: str, build: Callable[[], pa.Table]
+) -> Part:
+    """Build a part's rows (with `LOG_SCHEMA`, sorted by queue), and upload them. Any process may, once the job has begun.
+
+    Its key is used once, so that an upload that is tried again disturbs none before; ``label`` is for people.
+    """
+    data, queues = await runtime.offload(lambda: _encode(build()))
+    key = paths.job_part(job, f"{label}-{runtime.new_id()}")
+    await store.put_large(key, data)
+    return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
+
+
+async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: BatchRows, *, producer: str) -> Staged:
+    """Upload ``rows`` under a fresh job. Parts are built, encoded and uploaded side by side."""
+    job = await begin_job(store, paths, runtime, producer=producer)
     size_bytes = max(1, rows.size_bytes)
     part_bytes = min(max(PART_BYTES_MIN, -(-size_bytes // _PARTS_AT_ONCE)), PART_BYTES)
     rows_per_part = max(1, -(-rows.count * part_bytes // size_bytes))
@@ -50,13 +75,10 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
 
     async def upload(number: int) -> Part:
         async with gate:
-            data, queues = await runtime.offload(lambda: _encode(rows, number * rows_per_part, rows_per_part))
-            key = paths.job_part(job, f"{number:08d}-{runtime.new_id()}")
-            await store.put_large(key, data)
-            return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
+            first = number * rows_per_part
+            return await upload_part(store, paths, runtime, job.id, f"{number:08d}", lambda: rows.part(first, rows_per_part))
 
-    parts = await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])
-    return Staged(job, tuple(parts), link_until_s)
+    return Staged(job, tuple(await _side_by_side([upload(number) for number in range(-(-rows.count // rows_per_part))])))
 
 
 async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
@@ -71,8 +93,7 @@ async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> l
     raise error
 
 
-def _encode(rows: BatchRows, start: int, count: int) -> tuple[bytes, dict[int, int]]:
+def _encode(rows: pa.Table) -> tuple[bytes, dict[int, int]]:
     """A part as bytes, and its rows of every queue."""
-    table = rows.part(start, count)
-    counts = {pair["values"]: pair["counts"] for pair in table["queue"].value_counts().to_pylist()}
-    return encode_rows([table]), dict(sorted(counts.items()))
+    counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
+    return encode_rows([rows]), dict(sorted(counts.items()))

@@ -78,7 +78,7 @@ def test_a_job_may_be_linked_for_a_day_and_is_closed_after_two() -> None:
                 return await run()
 
         staged = await stage(Slow(log.store), log.paths, log.runtime, rows(50), producer="p")
-        assert staged.link_until_s == before_s + JOB_LINK_MAX_S
+        assert staged.job.link_until_s == before_s + JOB_LINK_MAX_S
         assert sum(part.rows[0] for part in staged.parts) == 50
         assert 2000 * JOB_LINK_MAX_S <= JOB_AGE_MAX_MS, "clocks may differ, and a store's may be cut to seconds"
 

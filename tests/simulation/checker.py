@@ -17,6 +17,11 @@ I10 A reader of table and log sees every row once; none is missing but what rete
 I11 Every staged object that an entry above the floor links is there.
 I12 What was named as lost lay in damaged objects.
 I13 Everything sent has an outcome; once faults have ended, every actor reaches its goal.
+
+Of ``docs/0008-ordered-writes.md``:
+
+W1  The rows of a batch that was staged elsewhere are brought by one entry, all of them. That each batch is there once, in its order, is
+    what I3 and I5 say of the source it is of.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ from penstock.log.state import State, row_sum
 from tests.rows import entry_rows
 from tests.simulation.counts import count
 from tests.simulation.history import Past, Place, Send, Session
+from tests.simulation.linking import Batches
 from tests.simulation.world import World
 
 
@@ -83,6 +89,7 @@ def check(world: World) -> list[str]:
         wrong += _session(session, truth)
     wrong += _bodies(world, truth)
     wrong += _sources(world, truth)
+    wrong += _batches(world, truth)
     count(world, truth.folded, _floor(world))
     return wrong
 
@@ -309,3 +316,20 @@ def _sources(world: World, truth: Truth) -> Iterator[str]:
                 duplicate = isinstance(send.outcome, tuple) and send.outcome.duplicate
                 if duplicate and all(index != source.index_of(send.body) for _, _, index in found[truth.life(session)]):
                     yield f"I3 {send.body!r} of {session.process} was called a duplicate, and the log has nothing of it"
+
+
+def _batches(world: World, truth: Truth) -> Iterator[str]:
+    """W1: what is linked as one batch is in the log as one, by one entry."""
+    sources = [source for source in world.sources if isinstance(source, Batches)]
+    if not sources:
+        return
+    entries = {place: folded.number for folded in truth.folded for place in truth.inside[world.paths.entry(folded.number)]}
+    for source in sources:
+        found: dict[tuple[int, int], int] = {
+            (place[0], index): entries[place] for place, body in truth.rows.items() if (index := source.index_of(body)) is not None
+        }
+        for life in {life for life, _ in found}:
+            for number, batch in enumerate(source.batches):
+                brought = {found.get((life, index)) for index in batch}
+                if len(brought) > 1:
+                    yield f"W1 batch {number} of {source.name} in life {life} is in several entries, or in part: {brought}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from penstock.log import fold, pending, staging, waiting
 from penstock.log.appender import Appender
 from penstock.log.fold import Judge
+from penstock.log.linking import Linker
 from penstock.log.producer import Producer
 from penstock.log.table import segments
 from penstock.log.table.collector import Collector
@@ -251,6 +252,13 @@ MUTANTS: dict[str, Mutant] = {
         patch=attribute(staging, "JOB_LINK_MAX_S", always(1e12)),
         scenario="jobs",
         seeds=(44, 81),
+    ),
+    "link-read-back": Mutant(
+        guard="a link of which no answer came counts only once the reopened name says so",
+        invariant="I3",
+        patch=attribute(Linker, "_reopened_behind", lambda _: patches.async_true),
+        scenario="linking",
+        seeds=(2,),
     ),
     "fresh-names": Mutant(
         guard="a data file's name is used once",

@@ -10,6 +10,7 @@ from tests.simulation.actors import Copier, Follower, Maintainer, Recreator, Rep
 from tests.simulation.careless import Careless
 from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
+from tests.simulation.linking import linking
 from tests.simulation.network import Network
 from tests.simulation.plans import DAY_S, HOUR_S, Sparing, only_stops, rng_of, swarm
 from tests.simulation.upkeep import damage, expiry, files, jobs, strays, uploads
@@ -270,6 +271,7 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
     "strays": strays,
     "damage": damage,
     "relives": relives,
+    "linking": linking,
     "calm": calm,
 }
 
@@ -283,6 +285,6 @@ def of_seed(seed: int) -> str:
     """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
     order = (
         *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
-        *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng"),
+        *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng", "linking"),
     )
     return order[seed % len(order)]

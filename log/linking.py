@@ -1,0 +1,214 @@
+"""Rows that other processes stage, linked by one: a batch is in the log whole or not at all and, under a name, once.
+
+    linker = await open_linker(lake, "orders", name="spark/etl")
+    if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
+        job = await linker.begin()                   # its id goes to whoever stages
+        parts = …                                    # each by `staging.upload_part`, in any process, tried as often as need be
+        linked = await linker.link(job, parts, batch=batch)
+
+Nothing is visible before ``link``, and then all parts that it is given are, in their order within each queue. What was uploaded and is not
+linked the collector removes after two days. Why this holds: ``docs/0008-ordered-writes.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from .errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, StoreUnavailable, TopicDeleted, UnknownOutcome
+from .header import Batch, Epoch, Part
+from .lake import Lake
+from .naming import check_producer_name, open_name
+from .pending import Outcome, Written
+from .settings import TopicSettings
+from .staging import Job, begin_job
+from .topics import Topic
+
+BATCH_ROWS_MAX = 2**32
+"""Each batch number stands for so many sequences, of which the last is its batch's."""
+BATCH_MAX = 2**31 - 1
+LINK_ATTEMPTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A batch that is in the log."""
+
+    rows: int
+    entry: int | None
+    """That brought it; None: only that it is there is known, as the name's next opening told, or the log was trimmed meanwhile."""
+    offsets: Mapping[int, tuple[int, int]] | None
+    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+
+
+def sequence_of(batch: int) -> int:
+    """The sequence that the batch's last row has: it leaves room for as many rows as a batch may have."""
+    return (batch + 1) * BATCH_ROWS_MAX - 1
+
+
+class Linker:
+    """A producer whose rows other processes stage, on the running event loop. Made by `open_linker`; it links one batch at a time.
+
+    After an error open another one.
+    """
+
+    def __init__(
+        self, topic: Topic, generation: int, name: str | None, epoch: Epoch | None, last_sequence: int, timeout: timedelta
+    ) -> None:
+        self._topic = topic
+        self._name = name
+        self._epoch = epoch
+        self._last_sequence = last_sequence
+        self._timeout_s = timeout.total_seconds()
+        self._one_at_a_time = asyncio.Lock()
+        self.generation = generation
+        """Of the topic's life that ``settings`` are of."""
+        self.id: str = name or topic.runtime.new_id()
+        """The producer's name, or a random id."""
+
+    @property
+    def topic(self) -> Topic:
+        """Where it links to."""
+        return self._topic
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's; rows are to be routed by them."""
+        return self._topic.settings
+
+    @property
+    def last_batch(self) -> int:
+        """The last batch that is known to be linked under the name; -1 for none."""
+        return self._last_sequence // BATCH_ROWS_MAX
+
+    def is_linked(self, batch: int) -> bool:
+        """Whether this batch, or a later one, is in the log already."""
+        return batch <= self.last_batch
+
+    async def begin(self) -> Job:
+        """Begin a batch: returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
+        return await begin_job(self._topic.store, self._topic.paths, self._topic.runtime, producer=self.id)
+
+    async def discard(self, job: Job) -> None:
+        """Give up a job for which nothing was uploaded, so that it does not wait for the collector."""
+        with suppress(StoreUnavailable):  # the collector finds it
+            await self._topic.store.delete(self._topic.paths.job_record(job.id))
+
+    async def link(self, job: Job, parts: Sequence[Part], *, batch: int | None = None) -> Linked:
+        """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
+
+        ``batch`` is its number, of a linker with a name; numbers rise, gaps are fine. One that is in the log already is an error here.
+        Where no answer tells what became of it the name is opened anew, which ends all doubt, and it is linked then if it has not been.
+
+        Raises `FencedError` when a newer instance of the name is open, `NotWritten` when it is proved not to be in the log,
+        `UnknownOutcome` (without a name, or when the store does not answer for long), `TopicDeleted`.
+        """
+        rows = self._checked(parts, batch)
+        async with self._one_at_a_time:
+            for attempt in range(LINK_ATTEMPTS_MAX):
+                outcome = await self._append(job, parts, rows, batch)
+                if isinstance(outcome, Written):
+                    return self._linked(outcome, rows, batch)
+                assert isinstance(outcome, PenstockError), "a batch is written or fails"
+                if not isinstance(outcome, UnknownOutcome) or batch is None or attempt == LINK_ATTEMPTS_MAX - 1:
+                    raise outcome
+                if await self._reopened_behind(batch):
+                    return Linked(sum(rows.values()), None, None)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _linked(self, written: Written, rows: Mapping[int, int], batch: int | None) -> Linked:
+        self._last_sequence = self._sequence(rows, batch)
+        if written.offsets is None:
+            return Linked(sum(rows.values()), None, None)
+        offsets = {queue: (first, first + rows[queue]) for queue, first in written.offsets.items()}
+        return Linked(sum(rows.values()), written.entry, offsets)
+
+    async def _append(self, job: Job, parts: Sequence[Part], rows: Mapping[int, int], batch: int | None) -> Outcome:
+        deadline_s = min(self._topic.runtime.clock.monotonic_s() + self._timeout_s, job.link_until_s)
+        linking = Batch(
+            producer=self.id,
+            named=self._epoch is not None,
+            epoch=self._epoch,
+            previous=self._last_sequence,
+            last=self._sequence(rows, batch),
+            generation=self.generation,
+            rows=rows,
+            valid_until=0,
+            parts=tuple(parts),
+            job=job.id,
+        )
+        return await self._topic.appender.append_batch(linking, None, size_bytes=0, deadline_s=deadline_s)
+
+    def _sequence(self, rows: Mapping[int, int], batch: int | None) -> int:
+        return self._last_sequence + sum(rows.values()) if batch is None else sequence_of(batch)
+
+    async def _reopened_behind(self, batch: int) -> bool:
+        """Open the name anew, which voids every link that is still on its way, and say whether the batch got into the log before."""
+        assert self._name is not None, "only a linker with a name numbers its batches"
+        try:
+            self._epoch, self._last_sequence = await open_name(self._topic, self._name, timeout_s=self._timeout_s)
+        except (RetryError, UnknownOutcome) as error:
+            # That the opening was not written says nothing of the batch.
+            raise UnknownOutcome(
+                "whether the batch got into the log is not known, as the name could not be opened anew",
+                operation="link",
+                object=self._name,
+                observed=str(error),
+                hint="open another linker: its last_batch tells",
+            ) from error
+        return self.is_linked(batch)
+
+    def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
+        """The rows of every queue. Raises for what the fold would void."""
+        counted: Counter[int] = Counter()
+        for part in parts:
+            counted.update(part.rows)
+        rows = dict(sorted(counted.items()))
+        queues = self.settings.queues
+        if not rows or min(rows.values()) < 1 or not all(0 <= queue < queues for queue in rows):
+            raise InvalidArgument("the parts hold no rows, or rows of queues that are not there", operation="link", observed=rows)
+        if (batch is None) != (self._name is None):
+            raise InvalidArgument("batches have numbers if, and only if, the linker has a name", operation="link", observed=batch)
+        if sum(rows.values()) > BATCH_ROWS_MAX:
+            raise LimitExceeded("too many rows for one batch", operation="link", expected=f"at most {BATCH_ROWS_MAX}")
+        if batch is not None:
+            check_batch(batch)
+            if self.is_linked(batch):
+                raise InvalidArgument("the batch is linked", operation="link", expected=f"above {self.last_batch}", observed=batch)
+        return rows
+
+
+def check_batch(batch: int) -> None:
+    """Raise `InvalidArgument` unless this can number a batch."""
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
+        raise InvalidArgument("not a batch's number", operation="link", expected=f"0 to {BATCH_MAX}", observed=batch)
+
+
+async def open_linker(lake: Lake, topic: str, *, name: str | None = None, timeout: timedelta = timedelta(seconds=120)) -> Linker:
+    """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
+
+    ``timeout`` is for getting one link, or one opening, into the log. Raises what ``lake.producer`` raises, and `InvalidArgument` for
+    a name under which a producer has sent messages with sequences of its own.
+    """
+    check_producer_name(name)
+    opened = await lake.topic(topic, writable=True)
+    if not opened.is_current:
+        raise TopicDeleted("the topic was deleted meanwhile", operation="link", object=topic, hint="open it anew")
+    generation = opened.tail.state.generation  # of the same moment as the settings that rows are routed by
+    epoch: Epoch | None = None
+    last_sequence = -1
+    if name is not None:
+        epoch, last_sequence = await open_name(opened, name, timeout_s=timeout.total_seconds())
+        if (last_sequence + 1) % BATCH_ROWS_MAX:
+            raise InvalidArgument(
+                "a producer of this name has sent messages with sequences of its own",
+                operation="link",
+                object=name,
+                expected="a name under which batches were linked, or a new one",
+                observed=f"last sequence {last_sequence}",
+            )
+    return Linker(opened, generation, name, epoch, last_sequence, timeout)
