@@ -6,10 +6,12 @@ depends on that row's position, column by column: `Net.since` says from which po
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from .types import KEEP
 
+Key: TypeAlias = tuple[Any, ...]
 Place: TypeAlias = tuple[int, int]
 """Queue and offset."""
 
@@ -74,12 +76,11 @@ def move(
     """After an upsert by an event that gave a row its key: what the event lacks comes from ``origin``, what is known of the row of the old
     key, ``key``; what that lacks too is to be looked up in the target. None: it is passed over.
     """
-    if KEEP not in values:
+    if KEEP not in values or (origin is not None and not origin.put):  # told again: it has moved already
         return put(before, values, position, place)
     moved_from: tuple[Any, ...] | None = key
     if origin is not None:
-        known = origin.values if origin.put else (None,) * len(values)
-        values = tuple([old if value is KEEP else value for value, old in zip(values, known, strict=True)])
+        values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
         moved_from = origin.moved_from or key
     if KEEP not in values:
         return put(before, values, position, place)
@@ -129,11 +130,34 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
 
 
 def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
-    """A net change of a row that moved, once the row it came from was looked up: ``found`` has its values; None: there is none."""
-    if net.moved_from is None or net.since is None:
-        return net
-    values = [(None if found is None else found[column]) if value is KEEP else value for column, value in enumerate(net.values)]
-    return net._replace(values=tuple(values), since=None, moved_from=None)
+    """A net change of a row that moved, once the row it came from was looked up: ``found`` has its values.
+
+    None: there is none, as when a move is told again; then the row that it meets keeps what it has.
+    """
+    if found is None or net.since is None:
+        return net._replace(moved_from=None)
+    values = [found[column] if value is KEEP else value for column, value in enumerate(net.values)]
+    since = [net.level if value is KEEP else since for value, since in zip(net.values, net.since, strict=True)]
+    return net._replace(values=tuple(values), since=tuple(since), moved_from=None)
+
+
+def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> None:
+    """Let truncates that other queues told of remove what is below them, and rows that moved take along what they had.
+
+    ``old``: what the target had of rows that moved, by their old keys; None: none moved without saying all of its columns.
+    """
+    if truncate is not None:
+        at = None if truncate == ALWAYS else truncate
+        for key, net in nets.items():
+            nets[key] = truncated(net, at, before_it=False)
+    if old is not None:
+        for key, net in nets.items():
+            if net.moved_from is not None:
+                origin, found = nets.get(net.moved_from), old.get(net.moved_from)
+                if origin is not None and not origin.put and any(value is not KEEP for value in origin.values):
+                    before = found or (None,) * len(origin.values)  # what is known of it came by another queue
+                    found = tuple([old if value is KEEP else value for value, old in zip(origin.values, before, strict=True)])
+                nets[key] = filled(net, found)
 
 
 def _since(net: Net, column: int) -> int:

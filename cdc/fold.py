@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..log.errors import InvalidArgument
-from .changes import ALWAYS, Net, Place, move, put, remove, truncated
+from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, decode_event, is_control, parse_change
 from .targets import Source, Target, wanted
 from .types import KEEP, Convert, Unfit, connect_type, converter, infer, joined
-
-Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,10 @@ class Folded:
     nets: dict[Source, list[tuple[Key, Net]]] = field(default_factory=dict)
     """By table; a row has one for each queue that had events of it."""
     versions: dict[Source, list[Version]] = field(default_factory=dict)
+    partial: set[Source] = field(default_factory=set)
+    """Tables of which some rows have only some columns."""
+    moved: dict[Source, set[Key]] = field(default_factory=dict)
+    """By table, the keys of rows that columns are to be taken from which no event had."""
     truncates: dict[Source, int] = field(default_factory=dict)
     """By table, the highest position of a truncate; `ALWAYS` where one had none."""
     seen: dict[Source, Seen] = field(default_factory=dict)
@@ -192,6 +194,10 @@ class Fold:
         for source, table in self._tables.items():
             if nets := [one for queue in table.nets.values() for one in queue.items()]:
                 folded.nets[source] = nets
+                if any(net.since is not None for _, net in nets):
+                    folded.partial.add(source)
+                if moved := {net.moved_from for _, net in nets if net.moved_from is not None}:
+                    folded.moved[source] = moved
             if table.versions:
                 folded.versions[source] = table.versions
             if table.count:
@@ -341,6 +347,9 @@ def combined(parts: list[Folded]) -> Folded:
             known.connect |= seen.connect
         for source, refused in part.refused.items():
             whole.refused.setdefault(source, {}).update(refused)
+        whole.partial |= part.partial
+        for source, keys in part.moved.items():
+            whole.moved.setdefault(source, set()).update(keys)
         for source, position in part.truncates.items():
             whole.truncates[source] = max(whole.truncates.get(source, 0), position)
         for source, count in part.counts.items():

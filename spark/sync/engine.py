@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ...cdc.fold import Folded, Plan, Refused
-from ...cdc.targets import Declared, Owner, Source, Target, TargetRefused, check_owner, of_table, target_name
-from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError
+from ...cdc.shape import Shape, key_of, named, new_columns
+from ...cdc.targets import POSITION, Column, Declared, Owner, Source, Target, TargetRefused, check_owner, of_table, target_name
+from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError, ReopenError
 from ..lakes import LakePlace, OpenLake, lakes
 from ..source.admission import Ranges, admitted, packed
 from ..source.mirror import GroupMirror
@@ -22,7 +23,6 @@ from ..source.task import ReadTask
 from ..source.topic_view import TopicView
 from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key
 from .scan import EVENT, Scan, pieces, rows_of, summary
-from .shape import Shape, key_of, named, new_columns
 from .steps import NO_STEPS, Steps
 from .tables import Found, Tables
 
@@ -80,6 +80,7 @@ class Engine:
         self._tables = Tables(self._session, options.into, guard=options.guard)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
+        self._others: dict[Source, frozenset[str]] = {}
         self._stopped: dict[Source, dict[int, Stop]] = {}
         self._position: dict[int, int] = {}
         self._batches = 0
@@ -233,7 +234,7 @@ class Engine:
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, Refused]]:
         """Fold, once more with what turned out to be new; then merge. What was written, and where the topic is broken."""
         broken: dict[int, Refused] = {}
-        while True:
+        while ranges:
             self._reached("fold", "before")
             scan = self._scan(ranges)
             found = pieces(self._session, scan).persist()
@@ -242,16 +243,18 @@ class Engine:
                 self._reached("fold", "after")
                 if folded.broken:
                     broken |= folded.broken
-                    ranges = {
-                        queue: (start, min(end, folded.broken[queue].place[1] if queue in folded.broken else end))
-                        for queue, (start, end) in ranges.items()
+                    ends = {
+                        queue: folded.broken[queue].place[1] if queue in folded.broken else end
+                        for queue, (_, end) in ranges.items()
                     }
+                    ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
                     continue
                 if self._took_in(folded):
                     continue
                 return self._merged(found, scan, folded, ranges), broken
             finally:
                 found.unpersist()
+        return {}, broken
 
     def _scan(self, ranges: Ranges) -> Scan:
         taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
@@ -272,14 +275,31 @@ class Engine:
             target = self._targets[source].reached(ends, truncate)
             self._reached("merge", "before", target.name)
             self._held.check()
-            rows = rows_of(found, scan, target, truncate, None)
-            self._tables.merge(target, rows, self._own, truncate=truncate)
+            moved = folded.moved.get(source)
+            old = self._tables.rows(target, list(moved)) if moved else None
+            rows = rows_of(found, scan, target, truncate, old)
+            if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
+                self._check_done(target)
             self._reached("merge", "after", target.name)
             self._targets[source] = target
             merged[target.name] = count
         for source, refused in folded.refused.items():
             self._stop(source, refused.values())
         return merged
+
+    def _check_done(self, target: Target) -> None:
+        """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's."""
+        written = self._tables.written(target.name)
+        done = written.progress.offsets if written is not None and written.owner == self._own else {}
+        if any(done.get(queue, 0) < offset for queue, offset in target.progress.offsets.items()):
+            raise ReopenError(
+                "the target is further than this driver knows",
+                operation="sync",
+                object=self._tables.path(target.name),
+                expected=dict(target.progress.offsets),
+                observed=dict(done),
+                hint="did two drivers run? Start the sync again: it goes on from what the target has",
+            )
 
     def _save(self) -> None:
         self._reached("progress", "before")
@@ -344,16 +364,32 @@ class Engine:
         lacking = [column for column in key if column not in {one.name for one in found.columns}]
         if not key or lacking:
             raise TargetRefused(
-                "the target lacks key columns", operation="sync", object=path, expected=", ".join(key), observed=f"no {lacking}"
+                "the target lacks columns of the key",
+                operation="sync",
+                object=path,
+                expected=", ".join(key) or "a key",
+                observed=f"columns {', '.join(column.name for column in found.columns)}",
             )
         target = Target(source, name, found.columns, key)
         if written is not None:
             target = replace(target, progress=written.progress, history=written.history)
+        if self._options.guard and not target.history and POSITION not in found.others:
+            self._held.check()
+            self._tables.add_columns(target, [Column(POSITION, "bigint")], self._own)
         self._targets[source] = target
+        self._others[source] = found.others
 
     def _add_columns(self, source: Source, shape: Shape) -> bool:
         target = self._targets[source]
         columns = new_columns(target, shape)
+        if taken := sorted({column.name for column in columns} & self._others.get(source, frozenset())):
+            raise TargetRefused(
+                "the target has columns of types that a sync cannot write",
+                operation="sync",
+                object=self._tables.path(target.name),
+                observed=", ".join(taken),
+                hint="arrays, maps and structs are written as JSON text: string",
+            )
         if not columns:
             return False
         self._held.check()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...cdc.changes import ALWAYS, Net, filled, merged, truncated
-from ...cdc.fold import Fold, Folded, Key, Plan, combined, without_rows
+from ...cdc.changes import Key, Net, finished, merged
+from ...cdc.fold import Fold, Folded, Plan, combined, without_rows
 from ...cdc.targets import POSITION, Source, Target
 from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read
@@ -151,22 +151,6 @@ def _typed_rows(
     items = list(nets.items())
     for start in range(0, len(items), _ROWS_PER_PIECE):
         yield _batch(target, schema, items[start : start + _ROWS_PER_PIECE])
-
-
-def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> None:
-    """Let truncates that other queues told of remove what is below them, and rows that moved take along what they had."""
-    if truncate is not None:
-        at = None if truncate == ALWAYS else truncate
-        for key, net in nets.items():
-            nets[key] = truncated(net, at, before_it=False)
-    if old is not None:
-        for key, net in nets.items():
-            if net.moved_from is not None:
-                origin = nets.get(net.moved_from)
-                found = old.get(net.moved_from)
-                if origin is not None and KEEP not in origin.values:
-                    found = origin.values  # it came by another queue, and was removed by this move
-                nets[key] = filled(net, found)
 
 
 def _batch(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...cdc.changes import ALWAYS
 from ...cdc.targets import POSITION, Column, Owner, Target, Written, decode_metadata, encode_metadata
 from ...cdc.types import arrow_type, normal_type
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, RetryError
 from .scan import LEVEL, PUT, SINCE
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _NEWEST = 20
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Found:
     columns: tuple[Column, ...]
     """Those that a sync can write."""
     others: frozenset[str]
-    """Of types that it cannot."""
+    """Of types that it cannot, and those that begin with ``__``."""
     written: Written | None
     """What the newest commit of a sync says."""
 
@@ -65,8 +66,9 @@ class Tables:
                 columns.append(Column(one.name, normal_type(one.dataType.simpleString())))
             except InvalidArgument:
                 others.append(one.name)
-        own = [column for column in columns if not column.name.startswith("__")]
-        return Found(tuple(own), frozenset(others), self._written(table))
+        theirs = tuple(column for column in columns if not column.name.startswith("__"))
+        others += [column.name for column in columns if column.name.startswith("__")]
+        return Found(theirs, frozenset(others), self._written(table))
 
     def written(self, name: str) -> Written | None:
         """What the newest commit of a sync says."""
@@ -103,7 +105,7 @@ class Tables:
         with self._metadata(owner, target):
             self.session.sql(f"ALTER TABLE delta.{quoted(self.path(target.name))} ADD COLUMNS ({named})")
 
-    def rows(self, name: str, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
+    def rows(self, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
         """Of a target, the rows with these keys."""
         wanted = self.session.createDataFrame(
             pa.table(
@@ -113,7 +115,7 @@ class Tables:
                 }
             )
         )
-        table = self.session.read.format("delta").load(self.path(name))
+        table = self.session.read.format("delta").load(self.path(target.name))
         found = table.join(wanted, list(target.key), "left_semi").select(*(quoted(column.name) for column in target.columns))
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
         return {tuple(row[place] for place in target.key_places): row for row in values}
@@ -123,6 +125,23 @@ class Tables:
 
         ``partial``: some rows have only some columns.
         """
+        from delta.exceptions import DeltaConcurrentModificationException
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._merge(target, rows, owner, truncate=truncate, partial=partial)
+            except DeltaConcurrentModificationException as error:  # somebody compacted the table meanwhile; nothing was committed
+                if attempt == _ATTEMPTS:
+                    raise RetryError(
+                        "other commits kept the merge from being committed",
+                        operation="sync",
+                        object=self.path(target.name),
+                        observed=f"{attempt} attempts, the last one met {type(error).__name__}",
+                        hint="do others change rows of this table? Only compaction may run beside a sync",
+                    ) from error
+        raise AssertionError("the loop returns or raises")
+
+    def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: int | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
 
         with self._once(owner, target):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...cdc.fold import Seen
-from ...cdc.targets import Column, Declared, Source, Target, TargetRefused, of_table
+from .fold import Seen
+from .targets import Column, Declared, Source, Target, TargetRefused, of_table
 
 _OWN = "__"
 
