@@ -19,7 +19,7 @@ JARS := $(PENSTOCK_CACHE)/stamps/jars-$(JARS_KEY)
 # One more than there are cores: many tests wait for servers, processes or Spark.
 WORKERS ?= $(shell expr $$(nproc 2> /dev/null || sysctl -n hw.ncpu) + 1)
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not processes and not simulation
+QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not postgres and not processes and not simulation
 
 ARGS ?=
 FIRST_SEED ?= 0
@@ -35,7 +35,7 @@ help: ## this list
 		/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(INSTALLED) java servers $(JARS) ## .venv, Java, Spark's JARs and the test servers (all cached)
+setup: $(INSTALLED) java servers postgres $(JARS) ## .venv, Java, Spark's JARs and the test servers (all cached)
 
 .PHONY: demo
 demo: $(INSTALLED) java $(JARS) ## a shop's change stream through a topic into Delta tables (ARGS="--lake s3://…")
@@ -132,6 +132,10 @@ java:
 .PHONY: servers
 servers:
 	@scripts/build_servers.sh
+
+.PHONY: postgres
+postgres: | $(INSTALLED)
+	@scripts/setup_postgres.sh
 
 $(JARS): | $(INSTALLED) java
 	@echo "setup: Spark's JARs into $(PENSTOCK_CACHE)"

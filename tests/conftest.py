@@ -10,13 +10,14 @@ import pytest
 from hypothesis import settings
 
 from tests.figures import Figures
+from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
 from tests.stalls import Stalls
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
-TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java"}
-# A test with this mark needs this server, which `make setup` builds where it finds the compiler.
-SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust")}
+TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java", "postgres": "initdb"}
+# A test with this mark needs this server, which `make setup` builds where it finds the compiler, or finds.
+SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust"), "postgres": (find_postgres(), "PostgreSQL")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +54,13 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     if not VERSITYGW.exists():
         pytest.skip(f"{VERSITYGW} is missing: run make setup where Go is installed")
     with versitygw_server(tmp_path_factory.mktemp("versitygw")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for many tests, which each use a database of their own."""
+    with postgres_server() as server:
         yield server
 
 

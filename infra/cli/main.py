@@ -30,6 +30,7 @@ COMMANDS = {
     "read": _Command("read", "Show or export messages of a topic."),
     "tail": _Command("tail", "Show messages as they arrive."),
     "consume": _Command("consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
+    "capture": _Command("capture", "Follow a PostgreSQL's changes into a topic."),
     "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
     "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),

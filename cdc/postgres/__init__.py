@@ -1,0 +1,10 @@
+"""Following a PostgreSQL by logical decoding: its rows as Debezium envelopes in a topic, exactly once.
+
+Needs the extra ``postgres`` (psycopg), which is imported when a capture begins. How it works: docs/0011-capturing-postgres.md.
+"""
+
+from .capture import Capture, CaptureOptions, Progress
+from .errors import SlotInUse, SlotLost, SourceUnavailable
+from .state import StateStore
+
+__all__ = ["Capture", "CaptureOptions", "Progress", "SlotInUse", "SlotLost", "SourceUnavailable", "StateStore"]

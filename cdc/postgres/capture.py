@@ -1,0 +1,282 @@
+"""Following a PostgreSQL into a topic, exactly once: the shell around the slot, the snapshot and the stream.
+
+Every event has a position (`positions`), under which a producer of the slot's name sends it: what the log has accepted once it leaves out when it
+comes again. The slot is told to forget only what is durable in the topic. So whoever is killed, the other side knows where to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from ...log.errors import InvalidArgument
+from ...log.producer import Producer
+from ...log.runtime import Clock
+from .catalog import SETTINGS, Catalog, Slot, check_history
+from .envelopes import Envelopes, Source, Table
+from .errors import SlotInUse, SourceUnavailable, load_psycopg, slot_lost
+from .follow import Follower
+from .outbox import Outbox
+from .pgoutput import Row
+from .positions import base_of, lsn_text, split
+from .snapshot import Snapshot
+from .state import CaptureState, StateStore
+from .stream import open_stream
+from .values import Conversions
+
+log = logging.getLogger("penstock.cdc.postgres")
+
+_LOOK_S = 0.1
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CaptureOptions:
+    """What is captured, and how."""
+
+    tables: tuple[str, ...] = ()
+    """``schema.table``, or a table of the schema public; none: those of the publication if it is there, else all."""
+    slot: str = "penstock"
+    publication: str = "penstock"
+    snapshot: Literal["initial", "never", "again"] = "initial"
+    """Of tables that are new to the capture, or of all once more."""
+    once: bool = False
+    """End once all is in the topic that was committed when it began to follow."""
+    patience: timedelta = timedelta(minutes=5)
+    """How long to wait for a database that does not answer."""
+
+    def __post_init__(self) -> None:
+        if not self.slot or not all(char in "abcdefghijklmnopqrstuvwxyz0123456789_" for char in self.slot) or len(self.slot) > 63:
+            raise InvalidArgument("bad slot name", operation="capture", object=self.slot, expected="at most 63 of a-z, 0-9 and _")
+
+    @property
+    def producer_name(self) -> str:
+        """The name under which the slot's events are sent."""
+        return f"postgres/{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a capture is."""
+
+    snapshot_rows: int
+    events: int
+    """Of the stream, sent by this process."""
+    duplicates: int
+    """Sent by an earlier one."""
+    confirmed_lsn: str | None
+    lag_bytes: int | None
+    """Of the write-ahead log, from what is durable in the topic to what the server has told of."""
+
+
+class Checked:
+    """A database that can be captured: what was found before anything was changed."""
+
+    def __init__(self, catalog: Catalog, options: CaptureOptions) -> None:
+        """Ask, read only. Raises what keeps the capture from working, each with what to do."""
+        catalog.check_server()
+        self.system, self.database = catalog.identity()
+        published = catalog.published(options.publication)
+        self.slot = catalog.slot(options.slot)
+        if published is None and self.slot is not None:
+            raise InvalidArgument(
+                "the slot is older than the publication, and cannot tell of it",
+                operation="capture",
+                object=options.slot,
+                expected=f"a publication {options.publication}",
+                hint=f"name the publication it was made for, or drop the slot: SELECT pg_drop_replication_slot('{options.slot}')",
+            )
+        self.tables = catalog.tables(options.tables or published or ())
+        self.unpublished = [table for table in self.tables if table.qualified not in (published or ())]
+        self.has_publication = published is not None
+        also = [name for name in published or () if name not in {table.qualified for table in self.tables}]
+        if also:  # the stream tells of them whether they were named or not
+            self.tables += catalog.tables(also)
+
+
+class Capture:
+    """One slot into one topic. ``reached`` is told of the points between steps, for tests."""
+
+    def __init__(
+        self,
+        dsn: str,
+        options: CaptureOptions,
+        *,
+        producer: Producer,
+        states: StateStore,
+        life: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        reached: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self._dsn, self._options, self._clock, self._pause, self._reached = dsn, options, clock, pause, reached
+        self._producer, self._states, self._life = producer, states, life
+        self._catalog = Catalog(dsn)
+        self._conversions = Conversions(self._catalog.describe_type)
+        self._outbox = Outbox(producer)
+        self._envelopes: Envelopes | None = None
+        self._snapshot: Snapshot | None = None
+        self._renewed = False
+        self._answered_s = clock.monotonic_s()
+        self._tell: Callable[[Progress], None] = lambda progress: None
+        self._told = Progress(0, 0, 0, None, None)
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        confirmed = self._outbox.confirmed_lsn
+        end_lsn = self._catalog.current_lsn() if confirmed else 0
+        return Progress(
+            snapshot_rows=self._snapshot.rows if self._snapshot else 0,
+            events=self._outbox.events,
+            duplicates=self._outbox.duplicates,
+            confirmed_lsn=lsn_text(confirmed) if confirmed else None,
+            lag_bytes=max(0, end_lsn - confirmed) if confirmed else None,
+        )
+
+    def run(
+        self, *, stopped: Callable[[], bool] = lambda: False, tell: Callable[[Progress], None] = lambda progress: None
+    ) -> Progress:
+        """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
+
+        A database that goes away is waited for. Raises `SourceUnavailable` when it stays away, `SlotLost`, `SlotInUse`, `PermissionDenied`,
+        `InvalidArgument`; and what becomes of a producer whose lake does not answer.
+        """
+        self._tell = tell
+        pause_s = _PAUSE_FIRST_S
+        self._answered_s = self._clock.monotonic_s()
+        try:
+            while True:
+                try:
+                    self._run(stopped)
+                    return self.progress
+                except (SourceUnavailable, SlotInUse) as error:
+                    now_s = self._clock.monotonic_s()
+                    if now_s - self._answered_s > self._options.patience.total_seconds():
+                        raise
+                    log.warning("the database is waited for: %s", error)
+                self._outbox.forget()
+                self._wait(pause_s, stopped)
+                if stopped():
+                    return self._told
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        finally:
+            self._catalog.close()
+
+    def _wait(self, pause_s: float, stopped: Callable[[], bool]) -> None:
+        until_s = self._clock.monotonic_s() + pause_s
+        while not stopped() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._pause(min(left_s, _LOOK_S))
+
+    def _run(self, stopped: Callable[[], bool]) -> None:
+        checked = Checked(self._catalog, self._options)
+        state, slot = self._prepared(checked)
+        self._answered_s = self._clock.monotonic_s()
+        if self._envelopes is None or self._snapshot is None:
+            source = Source(checked.database, self._options.slot)
+            asking = {"keys": self._catalog.key_of, "reread": self._reread}
+            self._envelopes = Envelopes(source, self._conversions, now_ms=self._clock.wall_ms, **asking)  # type: ignore[arg-type]
+            self._snapshot = Snapshot(
+                self._catalog,
+                self._conversions,
+                self._envelopes,
+                self._producer,
+                self._states,
+                publication=self._options.publication,
+                reached=self._reached,
+                stopped=stopped,
+            )
+        missing = [table for table in checked.tables if table.qualified not in state.done]
+        if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
+            self._follow(stopped, until_lsn=self._catalog.current_lsn())
+        if missing and not stopped():
+            # Behind all that is in the topic: what the slot tells of before is left out when it comes again.
+            self._snapshot.read(state, missing, max(slot.confirmed_lsn, self._outbox.confirmed_lsn))
+        if not stopped():
+            self._reached("snapshot done")
+            self._follow(stopped, until_lsn=self._catalog.current_lsn() if self._options.once else None)
+
+    # --- Publication, slot and state --------------------------------------------------------------------------------------------
+
+    def _prepared(self, checked: Checked) -> tuple[CaptureState, Slot]:
+        """What there must be, made where it is not there."""
+        options, catalog = self._options, self._catalog
+        state = self._states.load()
+        if state is not None and state.life != self._life:
+            state = None
+        renew = options.snapshot == "again" and not self._renewed
+        self._check_known(checked, state if not renew else None)
+        fresh = CaptureState(self._life, checked.system, checked.database, options.publication)
+        if state is None or renew:
+            renewing = self._producer.last_sequence >= 0
+            state = replace(fresh, renewing=renewing)
+            if renewing and checked.slot is not None:  # so that there is room for its rows behind what was sent
+                catalog.drop_slot(options.slot)
+                checked.slot = None
+        if checked.unpublished:
+            catalog.publish(options.publication, checked.unpublished, add=checked.has_publication)
+            self._reached("published")
+            if checked.slot is not None:
+                self._await_transactions()
+        slot = checked.slot or catalog.create_slot(options.slot)
+        self._reached("slot created")
+        if options.snapshot == "never":
+            state = replace(state, done=tuple(table.qualified for table in checked.tables))
+        self._states.save(state)
+        self._renewed = True
+        return state, slot
+
+    def _check_known(self, checked: Checked, state: CaptureState | None) -> None:
+        if state is None:
+            return
+        here, there = (checked.system, checked.database), (state.system, state.database)
+        if here != there:
+            raise InvalidArgument(
+                "the topic has changes of another database under this slot's name",
+                operation="capture",
+                object=self._catalog.where,
+                expected=f"system {there[0]}, database {there[1]}",
+                observed=f"system {here[0]}, database {here[1]}",
+                hint="give this capture another --slot, or another topic",
+            )
+        if checked.slot is None and state.has_begun:
+            raise slot_lost(self._options.slot, "there is no such slot")
+        if state.has_begun:
+            last = self._producer.last_sequence
+            check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
+
+    def _await_transactions(self) -> None:
+        """Those that were under way may have changed a table before it was published: the stream does not tell, so the snapshot must."""
+        _, following = self._catalog.running_transactions()
+        while self._catalog.running_transactions()[0] < following:
+            self._pause(_LOOK_S)
+
+    # --- The stream -------------------------------------------------------------------------------------------------------------
+
+    def _follow(self, stopped: Callable[[], bool], *, until_lsn: int | None) -> None:
+        options = self._options
+        assert self._envelopes is not None
+        follower = Follower(self._envelopes, self._outbox, self._clock, reached=self._reached, tell=self._say)
+        stream = open_stream(self._dsn, options.slot, options.publication, settings=SETTINGS, where=self._catalog.where)
+        try:
+            follower.run(stream, stopped, until_lsn)
+        finally:
+            stream.close()
+
+    def _say(self) -> None:
+        self._answered_s = self._clock.monotonic_s()
+        self._told = self.progress
+        self._tell(self._told)
+
+    def _reread(self, table: Table, key: Row, places: Sequence[int]) -> Row | None:
+        sql = load_psycopg().sql
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE ({}) = ({})) TO STDOUT").format(
+            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in places),
+            sql.Identifier(table.schema, table.name),
+            sql.SQL(", ").join(sql.Identifier(table.columns[place]) for place in table.key),
+            sql.SQL(", ").join(map(sql.Literal, key)),
+        )
+        return self._catalog.copy_row(query)

@@ -1,0 +1,341 @@
+"""What a capture asks a PostgreSQL by SQL: whether it can be captured at all, its tables, the publication and the slot."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...log.errors import InvalidArgument, NotSupported, PermissionDenied
+from .errors import load_psycopg, slot_lost, translated
+from .pgoutput import Relation
+from .positions import lsn_of, lsn_text
+from .values import PostgresType
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg.abc import QueryNoTemplate
+    from psycopg.sql import Composed
+
+VERSION_MIN = 130000
+SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
+"""What decides how values are written: the same for snapshots and for the stream."""
+_IDENTITIES = {"d": "DEFAULT", "i": "INDEX", "f": "FULL", "n": "NOTHING"}
+_SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
+
+_TABLES = f"""
+SELECT n.nspname, c.relname, c.relreplident::text, has_table_privilege(c.oid, 'SELECT'),
+    (SELECT array_agg(a.attname::text ORDER BY k.place)
+     FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a
+     WHERE i.indrelid = c.oid AND a.attrelid = c.oid AND a.attnum = k.number AND k.place <= i.indnkeyatts
+       AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+  AND n.nspname NOT IN {_SYSTEM} AND n.nspname NOT LIKE 'pg\\_%'
+ORDER BY 1, 2
+"""  # noqa: S608 - of constants
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table of the database."""
+
+    schema: str
+    name: str
+    identity: str
+    readable: bool
+    key: tuple[str, ...]
+    """The columns by which its changes name rows; of REPLICA IDENTITY FULL, the primary key. Empty: none."""
+
+    @property
+    def qualified(self) -> str:
+        """With its schema."""
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A replication slot that is there."""
+
+    confirmed_lsn: int
+
+
+class Catalog:
+    """One connection for questions, opened anew when it was lost."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._open: Connection[Any] | None = None
+        self._keys: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def close(self) -> None:
+        """End the connection; the next question opens another."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def connect(self) -> Connection[Any]:
+        """A connection of one's own, with the settings that values are written by. Raises `SourceUnavailable`, `PermissionDenied`."""
+        psycopg = load_psycopg()
+        with translated("connect", self.where):
+            connection: Connection[Any] = psycopg.connect(
+                self._dsn, autocommit=True, options=SETTINGS, client_encoding="UTF8", application_name="penstock capture"
+            )
+        return connection
+
+    @property
+    def where(self) -> str:
+        """The server and its database, for people: no password."""
+        psycopg = load_psycopg()
+        try:
+            parts = psycopg.conninfo.conninfo_to_dict(self._dsn)
+        except psycopg.Error as error:
+            raise InvalidArgument(
+                "this names no PostgreSQL",
+                operation="capture",
+                expected="postgresql://user@host:5432/database, or 'host=… dbname=… user=…'",
+                observed=str(error).strip().splitlines()[0].partition('"')[0].strip(),
+            ) from None
+        host = parts.get("host") or parts.get("hostaddr") or "localhost"
+        return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
+
+    def ask(self, query: QueryNoTemplate, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of an answer. Raises what became of it."""
+        if self._open is None or self._open.closed or self._open.broken:
+            self._open = self.connect()
+        with translated("query", self.where):
+            cursor = self._open.execute(query, values or None)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
+        """The first row of a ``COPY … TO STDOUT``, as the stream writes values; None when there is none."""
+        if self._open is None or self._open.closed or self._open.broken:
+            self._open = self.connect()
+        with translated("read again", self.where), self._open.cursor().copy(query) as copy:
+            row: tuple[str | None, ...] | None = None
+            for found in copy.rows():
+                row = found
+            return row
+
+    # --- Can it be captured? ----------------------------------------------------------------------------------------------------
+
+    def check_server(self) -> None:
+        """Read only. Raises `NotSupported`, `InvalidArgument` or `PermissionDenied` for what no capture can do without."""
+        [(version, named, level, standby, is_replicator)] = self.ask(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('wal_level'),"
+            " pg_is_in_recovery(), bool_or(rolreplication OR rolsuper) FROM pg_roles WHERE pg_has_role(rolname, 'MEMBER')"
+            " AND (rolname = current_user OR rolname IN ('rds_replication', 'rds_superuser', 'cloudsqlsuperuser'))"
+        )
+        if version < VERSION_MIN:
+            raise NotSupported("this PostgreSQL is too old", object=self.where, expected="13 or newer", observed=named)
+        if standby:
+            raise NotSupported("this server is a standby", object=self.where, expected="the primary", observed="in recovery")
+        if level != "logical":
+            raise InvalidArgument(
+                "the server does not write what logical decoding needs",
+                operation="capture",
+                object=self.where,
+                expected="wal_level = logical",
+                observed=f"wal_level = {level}",
+                hint="ALTER SYSTEM SET wal_level = logical; then restart the server",
+            )
+        if not is_replicator:
+            [(user,)] = self.ask("SELECT current_user")
+            raise PermissionDenied(
+                "the user may not replicate",
+                operation="capture",
+                object=self.where,
+                expected=f"the attribute REPLICATION of {user}",
+                hint=f'as a superuser: ALTER ROLE "{user}" REPLICATION',
+            )
+
+    def identity(self) -> tuple[str, str]:
+        """The system's identifier, which a copy of the server keeps and a new one does not, and the database."""
+        [(system, database)] = self.ask("SELECT system_identifier::text, current_database() FROM pg_control_system()")
+        return system, database
+
+    def current_lsn(self) -> int:
+        """Where the write-ahead log ends."""
+        [(lsn,)] = self.ask("SELECT pg_current_wal_lsn()::text")
+        return lsn_of(lsn)
+
+    # --- Tables -----------------------------------------------------------------------------------------------------------------
+
+    def tables(self, names: Sequence[str]) -> list[SourceTable]:
+        """These tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key."""
+        found = {table.qualified: table for table in self._all_tables()}
+        if not names:
+            if not found:
+                raise InvalidArgument("the database has no tables", operation="capture", object=self.where)
+            chosen = list(found.values())
+        else:
+            chosen = [self._named(name if "." in name else f"public.{name}", found) for name in dict.fromkeys(names)]
+        for table in chosen:
+            check_table(table)
+        return chosen
+
+    def _named(self, name: str, found: dict[str, SourceTable]) -> SourceTable:
+        if name not in found:
+            near = difflib.get_close_matches(name, found, n=1)
+            raise InvalidArgument(
+                "there is no such table",
+                operation="capture",
+                object=name,
+                observed=f"{len(found)} tables in {self.where}",
+                hint=f"did you mean {near[0]}?" if near else "name it with its schema: --table schema.table",
+            )
+        return found[name]
+
+    def _all_tables(self) -> Iterable[SourceTable]:
+        for schema, name, identity, readable, key in self.ask(_TABLES):
+            yield SourceTable(schema, name, identity, readable, tuple(key or ()) if identity != "n" else ())
+
+    def key_of(self, relation: Relation) -> tuple[str, ...]:
+        """The key's columns of a relation of the stream."""
+        if relation.identity != "f":
+            return tuple(column.name for column in relation.columns if column.is_key)
+        name = (relation.schema, relation.table)
+        for table in self._all_tables():
+            self._keys[table.schema, table.name] = table.key
+        return self._keys.get(name, ())
+
+    def describe_type(self, oid: int) -> PostgresType | None:
+        """What a type is made of; None when there is no such type any more."""
+        rows = self.ask(
+            "SELECT t.typbasetype, CASE WHEN t.typsubscript = 'array_subscript_handler'::regproc THEN t.typelem ELSE 0 END,"
+            " coalesce(e.typdelim, ',')::text FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s"
+            if self._version() >= 140000
+            else "SELECT t.typbasetype, CASE WHEN t.typlen = -1 AND t.typelem <> 0 AND t.typcategory = 'A' THEN t.typelem ELSE 0 END,"
+            " coalesce(e.typdelim, ',')::text FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s",
+            oid,
+        )
+        return PostgresType(oid, *rows[0]) if rows else None
+
+    def columns(self, publication: str, table: SourceTable) -> tuple[list[tuple[str, int]], str | None]:
+        """The columns of a table, with types, that a publication tells of; and the filter of its rows."""
+        later = self._version() >= 150000
+        [(names, where)] = self.ask(
+            f"SELECT {'attnames::text[], rowfilter' if later else 'NULL::text[], NULL::text'} FROM pg_publication_tables"  # noqa: S608
+            " WHERE pubname = %s AND schemaname = %s AND tablename = %s",
+            publication,
+            table.schema,
+            table.name,
+        )
+        columns = self.ask(
+            "SELECT attname::text, atttypid::int8 FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+            " AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+            f"{_quoted(table.schema)}.{_quoted(table.name)}",
+        )
+        return [(name, oid) for name, oid in columns if names is None or name in names], where
+
+    def _version(self) -> int:
+        [(version,)] = self.ask("SELECT current_setting('server_version_num')::int")
+        return int(version)
+
+    # --- Publication and slot ---------------------------------------------------------------------------------------------------
+
+    def published(self, publication: str) -> list[str] | None:
+        """The tables of a publication; None when there is none of this name. Raises `InvalidArgument` for one that leaves changes out."""
+        rows = self.ask(
+            "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s", publication
+        )
+        if not rows:
+            return None
+        if not rows[0][0]:
+            raise InvalidArgument(
+                "the publication leaves changes out",
+                operation="capture",
+                object=publication,
+                expected="insert, update, delete, truncate",
+                hint=f"ALTER PUBLICATION {_quoted(publication)} SET (publish = 'insert, update, delete, truncate')",
+            )
+        tables = self.ask("SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2", publication)
+        return [f"{schema}.{table}" for schema, table in tables]
+
+    def publish(self, publication: str, tables: Sequence[SourceTable], *, add: bool) -> None:
+        """Create the publication of these tables, or add them to it. Raises `PermissionDenied` saying what its owner can do."""
+        listed = ", ".join(f"{_quoted(table.schema)}.{_quoted(table.name)}" for table in tables)
+        statement = (
+            f"ALTER PUBLICATION {_quoted(publication)} ADD TABLE {listed}"
+            if add
+            else f"CREATE PUBLICATION {_quoted(publication)} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
+        )
+        try:
+            self.ask(statement.encode())
+        except PermissionDenied as error:
+            error.message = "the user may not publish these tables"
+            error.hint = f"let their owner run: {statement}"
+            raise
+
+    def slot(self, name: str) -> Slot | None:
+        """The slot, if it is there. Raises `SlotLost` when it is of no use any more, `InvalidArgument` for another's."""
+        rows = self.ask(
+            "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text"
+            " FROM pg_replication_slots WHERE slot_name = %s",
+            name,
+        )
+        if not rows:
+            return None
+        plugin, is_ours, status, confirmed = rows[0]
+        if plugin != "pgoutput" or not is_ours:
+            raise InvalidArgument(
+                "the slot serves something else",
+                operation="capture",
+                object=name,
+                expected="plugin pgoutput, this database",
+                observed=f"plugin {plugin}{'' if is_ours else ', another database'}",
+                hint="name another: --slot",
+            )
+        if status == "lost":
+            raise slot_lost(name, "wal_status = lost (see max_slot_wal_keep_size)")
+        return Slot(lsn_of(confirmed))
+
+    def create_slot(self, name: str) -> Slot:
+        """Create it. It waits for transactions that are under way, and tells of all that commit after that."""
+        [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
+        return Slot(lsn_of(lsn))
+
+    def drop_slot(self, name: str) -> None:
+        """Drop it, if it is there."""
+        self.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", name)
+
+    def running_transactions(self) -> tuple[int, int]:
+        """The oldest transaction that is under way, and the one that comes next."""
+        [(oldest, following)] = self.ask(
+            "SELECT pg_snapshot_xmin(s)::text::int8, pg_snapshot_xmax(s)::text::int8 FROM pg_current_snapshot() s"
+        )
+        return oldest, following
+
+
+def check_table(table: SourceTable) -> None:
+    """Raise `InvalidArgument` or `PermissionDenied` unless its rows can be named and read."""
+    if not table.key:
+        raise InvalidArgument(
+            "the table has no key, so nothing tells its rows apart",
+            operation="capture",
+            object=table.qualified,
+            expected="a primary key, or REPLICA IDENTITY USING INDEX of a unique index",
+            observed=f"REPLICA IDENTITY {_IDENTITIES[table.identity]}",
+            hint="add one, or name the tables to capture: --table",
+        )
+    if not table.readable:
+        raise PermissionDenied(
+            "the user may not read the table",
+            operation="capture",
+            object=table.qualified,
+            hint=f"GRANT SELECT ON {_quoted(table.schema)}.{_quoted(table.name)} TO the user",
+        )
+
+
+def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:
+    """Raise `SlotLost` when the topic has events of a time that this server has not reached: it was set back."""
+    current = catalog.current_lsn()
+    if place_of(last_position) > current:
+        raise slot_lost(
+            slot, f"the topic has changes up to {lsn_text(place_of(last_position))}, the server is at {lsn_text(current)}"
+        )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

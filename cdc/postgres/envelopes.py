@@ -1,0 +1,239 @@
+"""What PostgreSQL says of rows, as Debezium's envelopes in messages; pure, but for the one question to the source.
+
+The body is ``{"key": …, "value": {before, after, source, op, ts_ms, transaction}}``. The message group is the table and the row's key, so
+that what happens to a row stays in order; of a truncate, the table alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+
+from ...log.errors import DataDamaged, InvalidArgument
+from .pgoutput import UNCHANGED, Begin, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
+from .positions import Positions, split
+from .values import Conversion, Conversions, key_text
+
+_GROUP_BYTES_MAX = 63
+_KEY_CHARS_MAX = 1024
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One message of the topic."""
+
+    position: int
+    body: bytes
+    message_group: str
+    tag: str | None
+    keys: tuple[str, ...]
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as its events have it."""
+
+    schema: str
+    name: str
+    columns: tuple[str, ...]
+    conversions: tuple[Conversion, ...]
+    key: tuple[int, ...]
+    """Where the columns of the key are."""
+
+    @property
+    def qualified(self) -> str:
+        """With its schema."""
+        return f"{self.schema}.{self.name}"
+
+    def fields(self, row: Row) -> dict[str, Any]:
+        """The row by columns, as JSON has it."""
+        return {
+            name: None if value is None else conversion.unavailable if isinstance(value, Unchanged) else conversion.convert(value)
+            for name, conversion, value in zip(self.columns, self.conversions, row, strict=True)
+        }
+
+    def key_of(self, row: Row) -> Row:
+        """The key's values of a row."""
+        return tuple(row[place] for place in self.key)
+
+    def key_fields(self, row: Row) -> dict[str, Any]:
+        """The key by columns, as JSON has it."""
+        fields = {}
+        for place in self.key:
+            value = row[place]
+            if value is None or isinstance(value, Unchanged):
+                raise DataDamaged("a row came without its key", object=self.qualified, observed=self.columns[place])
+            fields[self.columns[place]] = self.conversions[place].convert(value)
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What all events of a capture tell of where they come from."""
+
+    database: str
+    name: str
+    """Of the capture: its slot."""
+
+
+Reread = Callable[[Table, Row, Sequence[int]], Row | None]
+"""The values that these columns (by place) of the row with this key have now; None when there is no such row."""
+
+
+def message_group_of(schema: str, table: str, key: str | None) -> str:
+    """At most 63 bytes: what is longer is cut, with a hash of it all."""
+    group = f"{schema}.{table}" if key is None else f"{schema}.{table}-{key}"
+    data = group.encode()
+    if len(data) <= _GROUP_BYTES_MAX and group.isprintable():
+        return group
+    shown = "".join(char for char in data[:40].decode(errors="ignore") if char.isprintable())
+    return f"{shown}~{xxhash.xxh64_hexdigest(data)}"
+
+
+class Envelopes:
+    """Turns the messages of a stream, in their order, into events."""
+
+    def __init__(
+        self,
+        source: Source,
+        conversions: Conversions,
+        *,
+        keys: Callable[[Relation], tuple[str, ...]],
+        reread: Reread,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._source = source
+        self._conversions = conversions
+        self._keys = keys
+        self._reread = reread
+        self._now_ms = now_ms
+        self._tables: dict[int, Table] = {}
+        self._transaction = Begin(0, 0, 0)
+
+    def relation(self, relation: Relation) -> None:
+        """A table is like this from here on."""
+        names = tuple(column.name for column in relation.columns)
+        key = self._keys(relation)
+        missing = [name for name in key if name not in names]
+        if missing or not key:
+            raise InvalidArgument(
+                "a captured table has lost its key",
+                object=f"{relation.schema}.{relation.table}",
+                expected="a primary key, or REPLICA IDENTITY USING INDEX",
+                observed=f"without {', '.join(missing)}" if missing else "none",
+                hint="give it a primary key again, or take it out of the publication",
+            )
+        self._tables[relation.oid] = Table(
+            relation.schema,
+            relation.table,
+            names,
+            tuple(self._conversions.of(column.type_oid) for column in relation.columns),
+            tuple(names.index(name) for name in key),
+        )
+
+    def begin(self, begin: Begin) -> None:
+        """A transaction begins."""
+        self._transaction = begin
+
+    def events(self, change: Insert | Update | Delete | Truncate | Text, lsn: int, positions: Positions) -> list[Event]:
+        """What one change is in the topic."""
+        match change:
+            case Insert(relation, row):
+                return [self._changed(self._tables[relation], "c", None, row, lsn, positions)]
+            case Update():
+                return self._update(change, lsn, positions)
+            case Delete(relation, key, old):
+                table = self._tables[relation]
+                return [self._removed(table, old or key or (), whole=old is not None, lsn=lsn, positions=positions)]
+            case Truncate(relations):
+                return [self.truncated(self._tables[relation], lsn, positions.next()) for relation in relations]
+            case Text():
+                return []  # said to nobody in particular: nothing that a table is made of
+        raise AssertionError(f"no change: {change}")
+
+    def _update(self, update: Update, lsn: int, positions: Positions) -> list[Event]:
+        table, old, row = self._tables[update.relation], update.old, update.row
+        before = old or update.key
+        if before is not None:  # has what the new row leaves out: all of it, or a large key
+            known = range(len(row)) if old is not None else table.key
+            row = tuple(before[at] if value is UNCHANGED and at in known else value for at, value in enumerate(row))
+        # The old key comes when a column of the identity was written, be it with what it had.
+        if before is None or table.key_of(before) == table.key_of(row):
+            return [self._changed(table, "u", old, row, lsn, positions)]
+        removed = self._removed(table, before, whole=old is not None, lsn=lsn, positions=positions)
+        return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, positions)]
+
+    def _completed(self, table: Table, row: Row) -> Row:
+        """With a new key no row holds the large values that the server did not send: they are read again.
+
+        They may be of later; then what changed them, or moved or removed the row, comes later in the stream too.
+        """
+        places = [place for place, value in enumerate(row) if value is UNCHANGED]
+        found = self._reread(table, table.key_of(row), places) if places else None
+        if found is None:
+            return row
+        values = dict(zip(places, found, strict=True))
+        return tuple(values.get(place, value) for place, value in enumerate(row))
+
+    def _changed(self, table: Table, op: str, old: Row | None, row: Row, lsn: int, positions: Positions) -> Event:
+        before = None if old is None else table.fields(old)
+        return self._event(table, op, table.key_fields(row), before, table.fields(row), lsn, positions.next())
+
+    def _removed(self, table: Table, row: Row, *, whole: bool, lsn: int, positions: Positions) -> Event:
+        key = table.key_fields(row)
+        return self._event(table, "d", key, table.fields(row) if whole else key, None, lsn, positions.next())
+
+    def read(self, table: Table, row: Row, lsn: int, position: int) -> Event:
+        """A row that a snapshot has read."""
+        return self._event(table, "r", table.key_fields(row), None, table.fields(row), lsn, position)
+
+    def truncated(self, table: Table, lsn: int, position: int) -> Event:
+        """All that was there before is gone."""
+        return self._event(table, "t", None, None, None, lsn, position)
+
+    def _event(
+        self,
+        table: Table,
+        op: str,
+        key: Mapping[str, Any] | None,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+        lsn: int,
+        position: int,
+    ) -> Event:
+        begin = self._transaction
+        commit_lsn, order = split(position)
+        now_ms = self._now_ms()
+        committed_us = begin.committed_us or 1000 * now_ms
+        value = {
+            "before": before,
+            "after": after,
+            "source": {
+                "connector": "postgresql",
+                "name": self._source.name,
+                "ts_ms": committed_us // 1000,
+                "ts_us": committed_us,
+                "snapshot": "false" if begin.commit_lsn else "true",
+                "db": self._source.database,
+                "sequence": f'["{commit_lsn}","{lsn}"]',
+                "schema": table.schema,
+                "table": table.name,
+                "txId": begin.transaction or None,
+                "lsn": lsn,
+            },
+            "transaction": {"id": f"{begin.transaction}:{begin.commit_lsn}", "total_order": order},
+            "op": op,
+            "ts_ms": now_ms,
+        }
+        body = _encode({"key": key, "value": value}).encode()
+        said = None if key is None else key_text(list(key.values()))
+        lookup = f"{table.name}-{said}"
+        keys = () if said is None or len(lookup) > _KEY_CHARS_MAX or not lookup.isprintable() else (lookup,)
+        tag = table.name if table.name.isprintable() and "|" not in table.name else None
+        return Event(position, body, message_group_of(table.schema, table.name, said), tag, keys, op)

@@ -1,0 +1,90 @@
+"""What can go wrong with a PostgreSQL, and psycopg's errors in Penstock's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ...log.errors import CallError, InternalError, InvalidArgument, MissingDependency, PenstockError, PermissionDenied, RetryError
+
+
+class SourceUnavailable(RetryError):
+    """The database does not answer, or has ended the connection; a capture goes on where it was once it answers again."""
+
+    kind = "source_unavailable"
+
+
+class SlotInUse(RetryError):
+    """Another process reads from the replication slot."""
+
+    kind = "slot_in_use"
+
+
+class SlotLost(CallError):
+    """The replication slot is gone, or the server has dropped what it was to keep: changes are missing."""
+
+    kind = "slot_lost"
+
+
+def load_psycopg() -> Any:  # noqa: ANN401 - a module
+    """psycopg, which is an extra. Raises `MissingDependency`."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingDependency(
+            "reading PostgreSQL needs psycopg",
+            operation="capture",
+            observed=str(error),
+            hint="pip install 'penstock[postgres]'",
+        ) from error
+    return psycopg
+
+
+@contextmanager
+def translated(operation: str, where: str) -> Iterator[None]:
+    """Raise what psycopg raises inside as `PenstockError`."""
+    psycopg = load_psycopg()
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _ours(error, operation, where, psycopg) from error
+
+
+def _ours(error: Any, operation: str, where: str, psycopg: Any) -> PenstockError:  # noqa: ANN401 - psycopg is an extra
+    said = (getattr(error.diag, "message_primary", None) or str(error)).strip()
+    state = error.sqlstate or ""
+    facts: dict[str, Any] = {
+        "operation": operation,
+        "object": where,
+        "observed": said.splitlines()[0] if said else "no reason given",
+    }
+    if state == "55006":
+        return SlotInUse("another process reads from the slot", hint="end it, or give this capture a slot of its own", **facts)
+    if state in ("55000", "58P01") and "slot" in said:
+        return slot_lost(where, said)
+    if state.startswith("28"):
+        return PermissionDenied("the database refused the login", hint="see user and password: PGUSER, PGPASSWORD", **facts)
+    if state == "42501":
+        return PermissionDenied("the database refused it to this user", **facts)
+    if state == "3D000":
+        return InvalidArgument("there is no such database", **facts)
+    if state == "53400":
+        hint = "raise max_replication_slots and restart the server, or drop a slot that nobody needs"
+        return InvalidArgument("the server has no room for another slot", hint=hint, **facts)
+    if isinstance(error, psycopg.OperationalError):
+        if (state == "" and "authentication" in said) or "no password supplied" in said or "pg_hba" in said:
+            return PermissionDenied("the database refused the login", hint="see user and password: PGUSER, PGPASSWORD", **facts)
+        return SourceUnavailable("the database does not answer", **facts)
+    return InternalError("the database refused what a capture asks of it", expected="success", **facts)
+
+
+def slot_lost(slot: str, observed: str) -> SlotLost:
+    """The changes since are gone for good."""
+    return SlotLost(
+        "the replication slot is lost: changes since it was read last are gone",
+        operation="capture",
+        object=slot,
+        observed=observed,
+        hint="begin again with a new snapshot of the tables: --snapshot again",
+    )

@@ -1,0 +1,113 @@
+"""One connection's worth of following: what the stream says goes into the outbox, what is durable is confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...log.runtime import Clock
+from .envelopes import Envelopes
+from .outbox import Outbox
+from .pgoutput import Begin, Commit, Other, Relation, decode
+from .positions import Positions
+from .stream import Alive, Data, Stream
+
+_CONFIRM_S, _ALIVE_S, _TELL_S = 1.0, 10.0, 1.0
+_IDLE_S, _BUSY_S = 0.25, 0.005
+_LOOK_EVERY = 512
+"""Messages that follow one another without a pause, between two looks at the clock."""
+
+
+class Follower:
+    """Reads a stream from where the slot has it begin."""
+
+    def __init__(
+        self, envelopes: Envelopes, outbox: Outbox, clock: Clock, *, reached: Callable[[str], None], tell: Callable[[], None]
+    ) -> None:
+        self._envelopes, self._outbox, self._clock, self._reached, self._tell = envelopes, outbox, clock, reached, tell
+        self._positions = Positions()
+        self._within = False
+        """Amid a transaction."""
+        self._end_lsn: int | None = None
+        """What may be confirmed once all that has gathered is durable."""
+        self._confirmed_lsn = 0
+        self._confirmed_s = self._told_s = clock.monotonic_s()
+
+    def run(self, stream: Stream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
+        """Until ``stopped()``, or until all before ``until_lsn`` is durable; then everything that was read is. Raises `SourceUnavailable`."""
+        stream.confirm(0, self._now_us(), ask=True)
+        read = 0
+        while not stopped():
+            message = stream.read()
+            if message is None:
+                self._send()
+            elif isinstance(message, Data):
+                self._take(message)
+                read += 1
+                if read % _LOOK_EVERY:
+                    continue
+            else:
+                self._hear(message, stream)
+            self._outbox.settle()
+            self._confirm(stream, until_lsn)
+            if until_lsn is not None and self._outbox.confirmed_lsn >= until_lsn:
+                break
+            if message is None:
+                stream.wait(_BUSY_S if self._outbox.waiting else _IDLE_S)
+        self._send()
+        self._outbox.settle(wait=True)
+        stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+        self._tell()
+
+    def _take(self, data: Data) -> None:
+        match decode(data.body):
+            case Begin() as begin:
+                self._within = True
+                self._positions.begin(begin.commit_lsn)
+                self._envelopes.begin(begin)
+            case Commit(_, end_lsn):
+                self._within = False
+                self._may_confirm(end_lsn)
+            case Relation() as relation:
+                self._envelopes.relation(relation)
+            case Other():
+                pass
+            case change:
+                self._outbox.add(self._envelopes.events(change, data.lsn, self._positions))
+                if self._outbox.full:
+                    self._send()
+
+    def _hear(self, alive: Alive, stream: Stream) -> None:
+        if not self._within:
+            self._may_confirm(alive.end_lsn)
+        if alive.wants_answer:
+            stream.confirm(self._outbox.confirmed_lsn, self._now_us())
+
+    def _may_confirm(self, end_lsn: int) -> None:
+        if self._positions.may_begin_at(end_lsn):
+            self._end_lsn = end_lsn
+
+    def _send(self) -> None:
+        had = self._outbox.gathered
+        self._outbox.send(self._end_lsn)
+        self._end_lsn = None
+        if had:
+            self._reached("batch sent")
+
+    def _confirm(self, stream: Stream, until_lsn: int | None) -> None:
+        now_s = self._clock.monotonic_s()
+        since_s = now_s - self._confirmed_s
+        risen = self._outbox.confirmed_lsn > self._confirmed_lsn
+        asks = until_lsn is not None and since_s >= _IDLE_S and not self._outbox.waiting
+        if since_s >= _ALIVE_S or asks or (risen and since_s >= _CONFIRM_S):
+            if risen:
+                self._reached("batch durable")
+            stream.confirm(self._outbox.confirmed_lsn, self._now_us(), ask=asks)
+            self._confirmed_lsn, self._confirmed_s = self._outbox.confirmed_lsn, now_s
+            if risen:
+                self._reached("confirmed")
+        if now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._tell()
+
+    def _now_us(self) -> int:
+        return 1000 * self._clock.wall_ms()

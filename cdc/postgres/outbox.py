@@ -1,0 +1,118 @@
+"""Events on their way into the topic: gathered, sent as batches in the order of their positions, and what may be confirmed by now."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ...log.messages import SEND_SCHEMA
+from ...log.producer import Producer
+from ...log.receipts import BatchReceipt
+from .envelopes import Event
+
+BATCH_EVENTS_MAX = 5000
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+PENDING_BATCHES_MAX = 8
+_COLUMNS = ("body", "message_group", "tag", "keys", "properties", "sequence")
+_SCHEMA = pa.schema([SEND_SCHEMA.field(name) for name in _COLUMNS])
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    receipt: BatchReceipt | None
+    """None: it waits only for those before it."""
+    end_lsn: int | None
+    """What may be confirmed once it is durable; None: it ends amid a transaction."""
+
+
+class Outbox:
+    """Sends through a named producer; what it has sent before, in this process or an earlier one, is left out."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._sent = producer.last_sequence
+        self._events: list[Event] = []
+        self._bytes = 0
+        self._pending: deque[_Pending] = deque()
+        self.confirmed_lsn = 0
+        """All transactions that end before are durable in the topic."""
+        self.events = 0
+        self.duplicates = 0
+
+    @property
+    def sent(self) -> int:
+        """The position of the last event that was sent, by whomever."""
+        return self._sent
+
+    @property
+    def gathered(self) -> int:
+        """Events that were not sent yet."""
+        return len(self._events)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is not durable yet."""
+        return bool(self._pending or self._events)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much has gathered that it should go."""
+        return len(self._events) >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Take events over, in their order."""
+        for event in events:
+            if event.position <= self._sent:
+                self.duplicates += 1
+                continue
+            self._events.append(event)
+            self._bytes += len(event.body)
+
+    def send(self, end_lsn: int | None = None) -> None:
+        """Send what has gathered as one batch. Raises what `Producer.send_batch` raises, or what became of an earlier batch."""
+        receipt = None
+        if self._events:
+            while len(self._pending) >= PENDING_BATCHES_MAX:
+                self._settle_first()
+            receipt = self._producer.send_batch(table_of(self._events))
+            self._sent = self._events[-1].position
+            self.events += len(self._events)
+            self._events, self._bytes = [], 0
+        if receipt is not None or end_lsn is not None:
+            self._pending.append(_Pending(receipt, end_lsn))
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Look what is durable by now, or wait until all is. Raises what became of a batch that is not."""
+        if wait:
+            self.send()
+        while self._pending and (wait or self._pending[0].receipt is None or self._pending[0].receipt.done()):
+            self._settle_first()
+
+    def forget(self) -> None:
+        """What has gathered comes again: the stream has ended, and begins anew. What was sent stays sent."""
+        self._events, self._bytes = [], 0
+        self.settle(wait=True)
+
+    def _settle_first(self) -> None:
+        first = self._pending[0]
+        if first.receipt is not None:
+            first.receipt.result()
+        self._pending.popleft()
+        if first.end_lsn is not None:
+            self.confirmed_lsn = max(self.confirmed_lsn, first.end_lsn)
+
+
+def table_of(events: Sequence[Event]) -> pa.Table:
+    """The batch of events that a producer takes."""
+    columns = [
+        [event.body for event in events],
+        [event.message_group for event in events],
+        [event.tag for event in events],
+        [event.keys for event in events],
+        [[("op", event.op)] for event in events],
+        [event.position for event in events],
+    ]
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)

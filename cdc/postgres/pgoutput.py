@@ -1,0 +1,243 @@
+"""What PostgreSQL's plugin pgoutput says, protocol version 1, values in text form: bytes to messages, and nothing else.
+
+A transaction comes whole, in the order of commits: `Begin`, its changes in the order they were made, `Commit`. Before the first change of
+a table, and again after the table was altered, a `Relation` says what its columns are.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from ...log.errors import DataDamaged
+
+PROTOCOL_VERSION = 1
+EPOCH_US = 946_684_800_000_000
+"""PostgreSQL counts microseconds from the year 2000; this is where that is in Unix time."""
+
+_BEGIN = struct.Struct(">QqI")
+_COMMIT = struct.Struct(">BQQq")
+_COLUMN = struct.Struct(">Ii")
+_U32 = struct.Struct(">I")
+_U16 = struct.Struct(">H")
+
+
+class Unchanged(Enum):
+    """The value of a large column that an update left alone: the server does not send it."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+Value: TypeAlias = str | Unchanged | None
+"""Of a column: as the type's output function writes it, NULL, or not sent."""
+Row: TypeAlias = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins."""
+
+    commit_lsn: int
+    """Where its commit lies in the write-ahead log: higher than of every transaction that came before."""
+    committed_us: int
+    """Unix time."""
+    transaction: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """It ends."""
+
+    commit_lsn: int
+    end_lsn: int
+    """All later commits lie here or behind."""
+    committed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a relation."""
+
+    name: str
+    type_oid: int
+    is_key: bool
+    """Of the replica identity: with REPLICA IDENTITY FULL that is every column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table as it is from here on."""
+
+    oid: int
+    schema: str
+    table: str
+    identity: str
+    """d(efault: the primary key), i(ndex), f(ull) or n(othing)."""
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A row is new."""
+
+    relation: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A row has changed."""
+
+    relation: int
+    key: Row | None
+    """The columns of the identity as they were, the others NULL; only if one of them changed."""
+    old: Row | None
+    """The whole row as it was; only with REPLICA IDENTITY FULL."""
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A row is gone; one of the two is there."""
+
+    relation: int
+    key: Row | None
+    old: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Tables were emptied."""
+
+    relations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A message that an application wrote into the log (`pg_logical_emit_message`)."""
+
+    transactional: bool
+    lsn: int
+    prefix: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What says nothing about rows: the origin of a transaction, the name of a type."""
+
+    kind: str
+
+
+Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Text | Other
+
+
+def decode(data: bytes) -> Message:
+    """One message of the plugin. Raises `DataDamaged` for what the protocol does not know."""
+    try:
+        return _decode(data)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise DataDamaged(
+            "the source sent what pgoutput's protocol does not know",
+            expected=f"messages of version {PROTOCOL_VERSION}, in UTF-8",
+            observed=f"{data[:16].hex()}… of {len(data)} bytes: {error}",
+        ) from error
+
+
+def _decode(data: bytes) -> Message:
+    match data[:1]:
+        case b"I":
+            return Insert(_u32(data, 1), _row(data, 6)[0])
+        case b"U":
+            return _update(data)
+        case b"D":
+            row = _row(data, 6)[0]
+            return Delete(_u32(data, 1), *((row, None) if data[5:6] == b"K" else (None, row)))
+        case b"B":
+            commit_lsn, committed_us, transaction = _BEGIN.unpack_from(data, 1)
+            return Begin(commit_lsn, committed_us + EPOCH_US, transaction)
+        case b"C":
+            _, commit_lsn, end_lsn, committed_us = _COMMIT.unpack_from(data, 1)
+            return Commit(commit_lsn, end_lsn, committed_us + EPOCH_US)
+        case b"R":
+            return _relation(data)
+        case b"T":
+            return Truncate(struct.unpack_from(f">{_u32(data, 1)}I", data, 6))
+        case b"M":
+            lsn = struct.unpack_from(">Q", data, 2)[0]
+            prefix, place = _text(data, 10)
+            return Text(bool(data[1] & 1), lsn, prefix, data[place + 4 : place + 4 + _u32(data, place)])
+        case b"O":
+            return Other("origin")
+        case b"Y":
+            return Other("type")
+    raise IndexError(f"no message begins with {data[:1]!r}")
+
+
+def _update(data: bytes) -> Update:
+    relation, mark, place = _u32(data, 1), data[5:6], 6
+    key = old = None
+    if mark == b"K":
+        key, place = _row(data, place)
+    elif mark == b"O":
+        old, place = _row(data, place)
+    if mark != b"N":
+        mark, place = data[place : place + 1], place + 1
+    if mark != b"N":
+        raise IndexError(f"an update has no new row, but {mark!r}")
+    return Update(relation, key, old, _row(data, place)[0])
+
+
+def _relation(data: bytes) -> Relation:
+    schema, place = _text(data, 5)
+    table, place = _text(data, place)
+    identity = chr(data[place])
+    count = _U16.unpack_from(data, place + 1)[0]
+    place += 3
+    columns = []
+    for _ in range(count):
+        is_key = bool(data[place] & 1)
+        name, place = _text(data, place + 1)
+        type_oid, _ = _COLUMN.unpack_from(data, place)
+        place += 8
+        columns.append(Column(name, type_oid, is_key))
+    # The namespace pg_catalog is written as nothing.
+    return Relation(_u32(data, 1), schema or "pg_catalog", table, identity, tuple(columns))
+
+
+def _row(data: bytes, place: int) -> tuple[Row, int]:
+    """The values that begin there, and the place behind them."""
+    count = _U16.unpack_from(data, place)[0]
+    place += 2
+    values: list[Value] = []
+    for _ in range(count):
+        kind = data[place]
+        place += 1
+        if kind == 0x74:  # t(ext)
+            end = place + 4 + _U32.unpack_from(data, place)[0]
+            if end > len(data):
+                raise IndexError("a value ends behind its message")
+            values.append(data[place + 4 : end].decode())
+            place = end
+        elif kind == 0x6E:  # n(ull)
+            values.append(None)
+        elif kind == 0x75:  # u(nchanged)
+            values.append(UNCHANGED)
+        else:
+            raise IndexError(f"no value is of kind {kind:#x}")
+    return tuple(values), place
+
+
+def _text(data: bytes, place: int) -> tuple[str, int]:
+    end = data.index(b"\0", place) if b"\0" in data[place:] else len(data) + 1
+    if end > len(data):
+        raise IndexError("a name does not end")
+    return data[place:end].decode(), end + 1
+
+
+def _u32(data: bytes, place: int) -> int:
+    number: int = _U32.unpack_from(data, place)[0]
+    return number

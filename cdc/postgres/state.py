@@ -1,0 +1,109 @@
+"""What a capture keeps beside its topic: whose it is, and how far its snapshot has come. One small object, written by compare-and-set.
+
+Where the stream has come to is not in it: the producer's last sequence tells that, and the slot's confirmed place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from ...log.errors import DataDamaged, FencedError, NewerFormatError
+from ...log.paths import topic_folder
+from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a table that were read together, and sent as one batch; written before it is sent."""
+
+    table: str
+    after: tuple[str, ...] | None
+    """The key behind which it begins; None: with the first row."""
+    last: tuple[str, ...] | None
+    """The key of its last row; None: it is empty."""
+    start: int
+    """The first sequence."""
+    end: int
+    """The last one: the producer's name has it, or nothing of the chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureState:
+    """Of one slot and one topic."""
+
+    life: str
+    """Of the topic, which may be deleted and made anew."""
+    system: str
+    database: str
+    publication: str
+    done: tuple[str, ...] = ()
+    """Tables whose snapshot is whole, or was not wanted."""
+    renewing: bool = False
+    """The snapshot is not the first: tables are emptied before their rows come."""
+    chunk: Chunk | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything may be in the topic."""
+        return bool(self.done) or self.chunk is not None
+
+
+class Run(Protocol):
+    """Runs something asynchronous to its end."""
+
+    def __call__(self, work: Callable[[], Awaitable[Any]], /) -> Any: ...  # noqa: ANN401
+
+
+class StateStore:
+    """Reads and writes the object. Who has read it, or written it, is the only one who may write it next."""
+
+    def __init__(self, store: ObjectStore, run: Run, *, topic: str, slot: str) -> None:
+        self._store, self._run = store, run
+        self.key = f"captures/{topic_folder(topic)}/{slot}.json"
+        self._version: Version | None = None
+
+    def load(self) -> CaptureState | None:
+        """What is there. Raises `DataDamaged`, `NewerFormatError`."""
+        try:
+            found = self._run(lambda: self._store.get(self.key))
+        except ObjectMissing:
+            self._version = None
+            return None
+        self._version = found.version
+        return _parse(found.data, self.key)
+
+    def save(self, state: CaptureState) -> None:
+        """Replace it. Raises `FencedError` when another capture has written it meanwhile."""
+        data = json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode()
+        mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
+        try:
+            self._version = self._run(lambda: self._store.put(self.key, data, mode=mode))
+        except Conflict as error:
+            try:
+                found = self._run(lambda: self._store.get(self.key))
+            except ObjectMissing:
+                raise error from None
+            if found.data != data:  # ours, whose answer was lost, would be the same
+                raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
+            self._version = found.version
+
+
+def _parse(data: bytes, key: str) -> CaptureState:
+    try:
+        fields = json.loads(data)
+        if fields.pop("format") > FORMAT:
+            raise NewerFormatError("a newer Penstock has written this", object=key, hint="use that version, or a newer one")
+        chunk = fields.pop("chunk")
+        if chunk is not None:
+            after, last = (None if key is None else tuple(map(str, key)) for key in (chunk["after"], chunk["last"]))
+            chunk = Chunk(str(chunk["table"]), after, last, int(chunk["start"]), int(chunk["end"]))
+        return CaptureState(**{**fields, "done": tuple(fields["done"]), "chunk": chunk})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataDamaged(
+            "the state of a capture cannot be read", object=key, observed=f"{type(error).__name__}: {error}"
+        ) from error

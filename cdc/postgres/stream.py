@@ -1,0 +1,104 @@
+"""The stream of a replication slot, over psycopg's wrapper of libpq: the replication protocol itself is four messages.
+
+psycopg 3 has no replication connections of its own, and needs none: libpq gives what the server sends, and takes what it is told. psycopg2 has them,
+but they confirm by themselves what the server says it has sent, once the application has confirmed anything behind the last message's own
+place; transactions run side by side, so that place goes back and forth, and what is not stored yet may be confirmed.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import SourceUnavailable, load_psycopg, translated
+from .pgoutput import EPOCH_US, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_DATA = struct.Struct(">QQq")
+_ALIVE = struct.Struct(">QqB")
+_STATUS = struct.Struct(">cQQQqB")
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """One message of the plugin."""
+
+    lsn: int
+    """Where the change lies in the log."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The server has sent every transaction that committed before ``end_lsn``."""
+
+    end_lsn: int
+    wants_answer: bool
+
+
+class Stream:
+    """What a slot tells, from what was confirmed last. Whatever fails raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
+
+    def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
+        self._connection, self._pg, self._where = connection, connection.pgconn, where
+        self._confirmed_lsn = 0
+        names = '"' + publication.replace('"', '""') + '"'
+        options = f"proto_version '{PROTOCOL_VERSION}', publication_names '{names.replace(chr(39), chr(39) * 2)}'"
+        with translated("follow", slot):
+            connection.execute(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 ({options})'.encode())
+
+    def read(self) -> Data | Alive | None:
+        """What has come next; None when nothing has."""
+        with translated("follow", self._where):
+            count, data = self._pg.get_copy_data(1)
+            if count == 0:
+                self._pg.consume_input()
+                count, data = self._pg.get_copy_data(1)
+        if count == 0:
+            return None
+        if count < 0:
+            raise SourceUnavailable("the server has ended the stream", operation="follow", object=self._where)
+        message = bytes(data)
+        if message[:1] == b"w":
+            return Data(_DATA.unpack_from(message, 1)[0], message[25:])
+        end_lsn, _, wants_answer = _ALIVE.unpack_from(message, 1)
+        return Alive(end_lsn, bool(wants_answer))
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when something may have come, or after so long."""
+        select.select([self._pg.socket], [], [], timeout_s)
+
+    def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
+        """Tell the server that all before ``lsn`` is stored: it need not be kept. With ``ask`` the server answers how far it is."""
+        self._confirmed_lsn = lsn = max(lsn, self._confirmed_lsn)
+        status = _STATUS.pack(b"r", lsn, lsn, lsn, now_us - EPOCH_US, ask)
+        with translated("follow", self._where):
+            self._pg.put_copy_data(status)
+            self._pg.flush()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def open_stream(dsn: str, slot: str, publication: str, *, settings: str, where: str) -> Stream:
+    """Begin to follow a slot."""
+    psycopg = load_psycopg()
+    with translated("follow", where):
+        connection = psycopg.connect(
+            dsn,
+            autocommit=True,
+            replication="database",
+            options=settings,
+            client_encoding="UTF8",
+            application_name=f"penstock capture {slot}",
+        )
+    try:
+        return Stream(connection, slot, publication, where)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,170 @@
+"""Values as PostgreSQL writes them, and what they are in an event's JSON: nothing is lost on the way.
+
+| type | in JSON |
+| --- | --- |
+| smallint, integer, bigint, oid | a number |
+| real, double precision | a number; NaN and the infinities are text |
+| numeric, money | text, exactly as the source writes it |
+| boolean | true, false |
+| bytea | text in base64 |
+| timestamp with time zone | ISO 8601 text in UTC, ``2026-11-22T03:04:05.678901Z`` |
+| timestamp | ISO 8601 text without a zone |
+| date, time, interval, uuid, enums, ranges, composites and all others | text |
+| json, jsonb | text, which holds JSON |
+| arrays | arrays of these |
+
+Times before Christ and infinite ones stay as PostgreSQL writes them. A domain is what it is made of.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ...log.errors import DataDamaged
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What stands for a value that the source did not send."""
+UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
+
+Convert: TypeAlias = Callable[[str], Any]
+
+BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16, 17, 20, 21, 23, 26, 700, 701, 1114, 1184
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresType:
+    """What pg_type says of a type."""
+
+    oid: int
+    base: int = 0
+    """Of a domain: what it is made of."""
+    element: int = 0
+    """Of an array: what it holds."""
+    delimiter: str = ","
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How the values of one type are written."""
+
+    convert: Convert
+    unavailable: Any = UNAVAILABLE
+
+
+def _boolean(text: str) -> bool:
+    return text in ("t", "true")
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if number - number == 0 else text
+
+
+def _bytes(text: str) -> str:
+    if not text.startswith("\\x"):
+        raise DataDamaged("bytes are not in hexadecimal", expected="bytea_output = hex", observed=text[:16])
+    return base64.b64encode(bytes.fromhex(text[2:])).decode()
+
+
+def _timestamp(text: str) -> str:
+    # 2026-11-22 03:04:05.678901; with a year of more digits, BC or infinity it is no ISO text.
+    return text[:10] + "T" + text[11:] if text[10:11] == " " and not text.endswith("BC") else text
+
+
+def _zoned(text: str) -> str:
+    return _timestamp(text[:-3]) + "Z" if text.endswith("+00") else text
+
+
+TEXT = Conversion(str)
+_BUILT_IN = {
+    BOOL: Conversion(_boolean),
+    BYTEA: Conversion(_bytes, UNAVAILABLE_BYTES),
+    FLOAT4: Conversion(_float),
+    FLOAT8: Conversion(_float),
+    TIMESTAMP: Conversion(_timestamp),
+    TIMESTAMPTZ: Conversion(_zoned),
+} | dict.fromkeys((INT2, INT4, INT8, OID), Conversion(int))
+
+
+class Conversions:
+    """By type. Of types that are not built in here it asks once, by their number."""
+
+    def __init__(self, describe: Callable[[int], PostgresType | None]) -> None:
+        self._describe = describe
+        self._known: dict[int, Conversion] = dict(_BUILT_IN)
+
+    def of(self, type_oid: int) -> Conversion:
+        """Of one type; one that nobody knows any more is text."""
+        known = self._known.get(type_oid)
+        if known is None:
+            known = self._known[type_oid] = self._found(self._describe(type_oid))
+        return known
+
+    def _found(self, described: PostgresType | None) -> Conversion:
+        if described is None:
+            return TEXT
+        if described.base:
+            return self.of(described.base)
+        if described.element:
+            convert, delimiter = self.of(described.element).convert, described.delimiter
+            return Conversion(lambda text: parse_array(text, convert, delimiter))
+        return TEXT
+
+
+def parse_array(text: str, convert: Convert, delimiter: str = ",") -> list[Any]:
+    """An array as PostgreSQL writes it, ``{1,NULL,"a b",{…}}``, perhaps with bounds before it. Raises `DataDamaged`."""
+    start = text.find("{")
+    if start < 0 or not text.endswith("}"):
+        raise _no_array(text)
+    items, end = _items(text, start + 1, convert, delimiter)
+    if end != len(text):
+        raise _no_array(text)
+    return items
+
+
+def _items(text: str, place: int, convert: Convert, delimiter: str) -> tuple[list[Any], int]:
+    """What stands from there to the closing brace, and the place behind it."""
+    items: list[Any] = []
+    try:
+        while text[place] != "}":
+            if text[place] == "{":
+                item, place = _items(text, place + 1, convert, delimiter)
+                items.append(item)
+            elif text[place] == '"':
+                quoted, place = _quoted(text, place + 1)
+                items.append(convert(quoted))
+            else:
+                start = place
+                while text[place] not in (delimiter, "}"):
+                    place += 1
+                word = text[start:place]
+                items.append(None if word == "NULL" else convert(word))
+            if text[place] == delimiter:
+                place += 1
+            elif text[place] != "}":
+                raise _no_array(text)
+    except IndexError:
+        raise _no_array(text) from None
+    return items, place + 1
+
+
+def _quoted(text: str, place: int) -> tuple[str, int]:
+    parts: list[str] = []
+    while text[place] != '"':
+        if text[place] == "\\":
+            place += 1
+        parts.append(text[place])
+        place += 1
+    return "".join(parts), place + 1
+
+
+def _no_array(text: str) -> DataDamaged:
+    return DataDamaged("this is no array as PostgreSQL writes them", expected="{…}", observed=text[:64])
+
+
+def key_text(values: Sequence[object]) -> str:
+    """The values of a key as one text."""
+    return "-".join(map(str, values))
