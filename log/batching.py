@@ -185,12 +185,14 @@ def rows_of_arrow(
 ) -> BatchRows:
     """Rows for a table that `check_arrow` has passed, or for copies, which have ids and birth times of their own."""
     count = data.num_rows
-    groups = data["message_group"].combine_chunks()
-    routed = router.route(groups)
     chosen = data["queue"].combine_chunks()
-    if chosen.null_count < count:
-        named = chosen.is_valid().to_numpy(zero_copy_only=False)
-        routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
+    if count and chosen.null_count == 0:
+        routed = chosen.to_numpy()
+    else:
+        routed = router.route(data["message_group"].combine_chunks())
+        if chosen.null_count < count:
+            named = chosen.is_valid().to_numpy(zero_copy_only=False)
+            routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
     are_copies = "message_id" in data.column_names
     columns = {"body": data["body"], "born_timestamp": data["born_timestamp"] if are_copies else _times(np.full(count, born_us))}
     columns |= {name: data[name] for name in ("message_group", "tag") if data[name].null_count < count}

@@ -43,9 +43,12 @@ class Staged:
     """In order."""
 
 
-async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str) -> Job:
-    """Begin an upload. Its record comes before its first part, so that the collector can find whatever a crash leaves."""
-    job = runtime.new_id()
+async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str, job: str | None = None) -> Job:
+    """Begin an upload. Its record comes before its first part, so that the collector can find whatever a crash leaves.
+
+    Several processes may begin one ``job`` that they have agreed upon; each then knows that the record is there.
+    """
+    job = job or runtime.new_id()
     link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
     record = {"format": 1, "job": job, "producer": producer, "created_ms": runtime.clock.wall_ms()}
     await store.put(paths.job_record(job), json.dumps(record).encode(), mode=Put.REPLACE)

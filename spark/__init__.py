@@ -1,6 +1,18 @@
 """Spark: the session, ordered writes, the streaming source and change data sync."""
 
+from .produce import OrderedWriter, WriteResult, ordered_writer, write_ordered
 from .session import S3, configure, session
 from .sync.run import SyncRun, SyncStatus, sync
 
-__all__ = ["S3", "SyncRun", "SyncStatus", "configure", "session", "sync"]
+__all__ = [
+    "S3",
+    "OrderedWriter",
+    "SyncRun",
+    "SyncStatus",
+    "WriteResult",
+    "configure",
+    "ordered_writer",
+    "session",
+    "sync",
+    "write_ordered",
+]

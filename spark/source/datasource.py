@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from ...log.errors import InvalidArgument
+from ..produce.sink import BatchSink, StreamSink, batch_sink, stream_sink
 from .batch import BatchReader, batch_reader
 from .legible import Legible
 from .options import SourceOptions, parse
@@ -43,6 +44,16 @@ class PenstockDataSource(DataSource):
         options = parse(self.options, stream=True)
         _check_schema(schema, options)
         return StreamReader(options)
+
+    @Legible()
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """Of a batch."""
+        return batch_sink(self.options, schema, overwrite=overwrite)
+
+    @Legible()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
+        """Of a stream."""
+        return stream_sink(self.options, schema)
 
 
 def _check_schema(schema: StructType, options: SourceOptions) -> None:

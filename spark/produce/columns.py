@@ -1,0 +1,213 @@
+"""From a user's DataFrame to rows that can be staged: named columns found, bodies made, queues computed, each queue's rows in order."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from ...log.errors import InvalidArgument
+from ...log.messages import SEND_SCHEMA, MessageType
+from ...log.settings import TopicSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+ColumnOrName: TypeAlias = Union["Column", str]
+
+_PREFIX = "__penstock_"
+STAGED = tuple(name for name in SEND_SCHEMA.names if name != "sequence")
+"""The columns that are staged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageColumns:
+    """Which columns of a DataFrame become what of a message; names or expressions."""
+
+    message_group: ColumnOrName | None = None
+    order_by: tuple[ColumnOrName, ...] = ()
+    body: ColumnOrName | None = None
+    tag: ColumnOrName | None = None
+    keys: ColumnOrName | None = None
+    properties: ColumnOrName | None = None
+    queue: ColumnOrName | int | None = None
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """What the user calls the column of each field."""
+        for name in ("message_group", "tag", "keys", "properties", "queue", "body"):
+            if (given := getattr(self, name)) is not None:
+                yield name, label(given)
+
+
+def columns_of(given: ColumnOrName | Sequence[ColumnOrName]) -> tuple[ColumnOrName, ...]:
+    """One or several, as a tuple."""
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+
+
+def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> DataFrame:
+    """The columns `STAGED`, each queue's rows in one task and in their order; several queues may share a task, one behind the other.
+
+    Raises `InvalidArgument` for a column that is not there (naming the near one), of a type that does not fit, or that the topic needs.
+    """
+    from pyspark.sql import functions as F
+
+    _check_topic(mapping, settings)
+    found = _found(df, mapping)
+    queues = settings.queues
+    group = found.get("message_group")
+    queue = found.get("queue")
+    if group is not None:
+        routed = F.pmod(F.xxhash64(group), F.lit(queues)).cast("int")
+        queue = routed if queue is None else F.coalesce(queue, routed)
+    fields = {**found, **({} if queue is None else {"queue": queue}), "body": _body(df, mapping)}
+    staged = df.withColumns({_PREFIX + name: column for name, column in fields.items()})
+    if queue is not None:
+        at = F.col(_PREFIX + "queue")
+        tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
+        # By its number each queue goes to one task for sure, while two hashes may meet in one and leave another idle.
+        staged = staged.repartitionById(tasks, F.pmod(at, F.lit(tasks)))
+        staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
+    return staged.select(*(F.col(_PREFIX + name).alias(name) for name in STAGED if name in fields))
+
+
+def _check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
+    if settings.message_type is MessageType.FIFO and mapping.message_group is None:
+        raise InvalidArgument(
+            "the topic takes FIFO messages, so message_group must name a column",
+            operation="write_ordered",
+            expected="message_group=…",
+        )
+    if settings.message_type is not MessageType.FIFO and mapping.message_group is not None:
+        raise InvalidArgument(
+            f"the topic takes {settings.message_type} messages, which have no message group",
+            operation="write_ordered",
+            observed=f"message_group={mapping.message_group}",
+            hint="leave message_group out, or write to a FIFO topic",
+        )
+    if mapping.order_by and mapping.message_group is None and mapping.queue is None:
+        raise InvalidArgument(
+            "without a message group or a queue there is nothing to order within", operation="write_ordered", expected="queue=…"
+        )
+
+
+def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
+    """The columns that were named, of the types that messages have."""
+    from pyspark.sql import functions as F
+
+    types = {
+        "message_group": ("a string or a number", "string"),
+        "tag": ("a string", "string"),
+        "keys": ("an array of strings", "array<string>"),
+        "properties": ("a map of strings", "map<string,string>"),
+        "queue": ("a whole number", "int"),
+    }
+    found: dict[str, Column] = {}
+    for name, (expected, kind) in types.items():
+        given = getattr(mapping, name)
+        if given is None:
+            continue
+        column = F.lit(given) if isinstance(given, int) else _resolved(df, given, name)
+        if not _fits(_type(df, column), kind):
+            raise InvalidArgument(
+                f"{name} is of a type that does not fit",
+                operation="write_ordered",
+                object=label(given),
+                expected=expected,
+                observed=_type(df, column).simpleString(),
+            )
+        found[name] = column.cast(kind)
+    return found
+
+
+def _fits(given: DataType, kind: str) -> bool:
+    text = given.simpleString()
+    match kind:
+        case "string":
+            return not text.startswith(("array", "map", "struct", "binary", "variant"))
+        case "int":
+            return text in {"tinyint", "smallint", "int", "bigint"}
+    return text == kind
+
+
+def _body(df: DataFrame, mapping: MessageColumns) -> Column:
+    """Bytes: binary and text as they are, anything else as JSON; by default all columns that are nothing else of the message."""
+    from pyspark.sql import functions as F
+
+    options = {"ignoreNullFields": "false"}
+    if mapping.body is None:
+        taken = {name for _, name in mapping.named()}
+        rest = [name for name in df.columns if name not in taken]
+        if not rest:
+            raise InvalidArgument(
+                "no column is left for the body", operation="write_ordered", expected="body=…", observed=df.columns
+            )
+        return F.to_json(F.struct(*(F.col(_quoted(name)) for name in rest)), options).cast("binary")
+    column = _resolved(df, mapping.body, "body")
+    text = _type(df, column).simpleString()
+    if text in {"binary", "string"} or text.startswith(("char", "varchar")):
+        return column.cast("binary")
+    if text.startswith(("struct", "array", "map", "variant")):
+        return F.to_json(column, options).cast("binary")
+    # Spark writes a single value as JSON only inside of something.
+    inside = F.to_json(F.array(column), options)
+    return F.when(column.isNotNull(), F.substr(inside, F.lit(2), F.length(inside) - 2)).cast("binary")
+
+
+def _resolved(df: DataFrame, given: ColumnOrName, what: str) -> Column:
+    """The column, if it is there."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    if isinstance(given, str):
+        if given in df.columns:
+            return F.col(_quoted(given))
+        first = given.partition(".")[0].strip("`").lower()
+        if first not in {name.lower() for name in df.columns}:
+            raise _missing(df, given, what)
+    column = F.col(given) if isinstance(given, str) else given
+    try:
+        with _without_sparks_report():
+            df.select(column)
+    except AnalysisException as error:
+        said = str(error).partition(" SQLSTATE")[0].partition("\n")[0]
+        raise InvalidArgument(f"{what}: {said}", operation="write_ordered", object=label(given)) from None
+    return column
+
+
+def _missing(df: DataFrame, given: str, what: str) -> InvalidArgument:
+    near = get_close_matches(given, df.columns, n=1)
+    return InvalidArgument(
+        f"{what}: there is no column {given!r}",
+        operation="write_ordered",
+        expected=", ".join(df.columns),
+        hint=f"Did you mean {near[0]!r}?" if near else None,
+    )
+
+
+@contextmanager
+def _without_sparks_report() -> Iterator[None]:
+    """Spark logs a page of stack for every column that it does not find; ours is told in a line."""
+    reporter = logging.getLogger("DataFrameQueryContextLogger")
+    before, reporter.disabled = reporter.disabled, True
+    try:
+        yield
+    finally:
+        reporter.disabled = before
+
+
+def label(given: ColumnOrName | int) -> str:
+    """What a user may call it."""
+    return re.sub(r"^Column<'(.*)'>$", r"\1", str(given), flags=re.DOTALL)
+
+
+def _type(df: DataFrame, column: Column) -> DataType:
+    return df.select(column).schema[0].dataType
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

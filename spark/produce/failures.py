@@ -1,0 +1,36 @@
+"""What became of a Spark job in words: the error of ours that ended it, without the page of stack that Spark puts before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...log import errors
+from ...log.errors import PenstockError
+
+_OURS = re.compile(r"^penstock\.log\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextmanager
+def told_shortly() -> Iterator[None]:
+    """Raise the error of ours that a task ended with instead of Spark's; what is not ours stays as it is."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        ours = of_spark(error)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def of_spark(error: BaseException) -> PenstockError | None:
+    """The last error of ours in the text of one of Spark's."""
+    found = _OURS.findall(str(error))
+    for name, said in reversed(found):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, PenstockError):
+            return kind(said.strip())
+    return None

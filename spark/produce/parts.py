@@ -1,0 +1,162 @@
+"""On executors: rows become parts of about 16 MiB, which are uploaded while the next ones are read. Nothing here commits anything."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ...log.arrow_checks import check_arrow
+from ...log.backoff import Backoff
+from ...log.batching import MessageIds, rows_of_arrow
+from ...log.errors import CallError, PenstockError, StoreUnavailable
+from ...log.header import Part
+from ...log.limits import MIB
+from ...log.paths import TopicPaths
+from ...log.routing import Router
+from ...log.settings import TopicSettings
+from ...log.staging import upload_part
+from ..lakes import LakePlace, lakes
+
+_UPLOADS_AT_ONCE = 2
+_PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """What a task must know; it travels from the driver, and holds no secret."""
+
+    place: LakePlace
+    paths: TopicPaths
+    settings: TopicSettings
+    producer: str
+    job: str
+    born_us: int
+    """When the write began, by the lake's clock on the driver: all its messages are born then."""
+    part_bytes: int = 16 * MIB
+    """Of the rows in memory; compressed they are less."""
+    named: tuple[tuple[str, str], ...] = ()
+    """What users called the columns, for errors."""
+    before_part: Callable[[int, int, int], None] | None = None
+    """Called with task, attempt and part before each upload: where tests kill a task."""
+
+
+def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Iterator[Part]:
+    """Upload the rows, and give the parts in their order. Raises `CallError` for rows that the topic does not take."""
+    opened = lakes.open(upload.place)
+    store, runtime = opened.lake.store, opened.lake.runtime
+    prefix, router, done_rows = runtime.random.getrandbits(64), Router(upload.settings.queues), 0
+
+    def send(table: pa.Table, number: int, first_row: int) -> Part:
+        ids = MessageIds(prefix, first_row)
+        checked = check_arrow(table, upload.settings.message_type, upload.settings.limits, upload.settings.queues)
+        rows = rows_of_arrow(checked, upload.born_us, router, producer=upload.producer, ids=ids)
+        label = f"{task:05d}-{number:05d}"
+
+        async def patiently() -> Part:
+            """A store that is busy costs no task: in local mode Spark tries none again."""
+            backoff, until_s = Backoff(0.1), runtime.clock.monotonic_s() + _PATIENCE_S
+            while True:
+                try:
+                    return await upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
+                except StoreUnavailable:
+                    if runtime.clock.monotonic_s() >= until_s:
+                        raise
+                    await asyncio.sleep(backoff.next_s())
+
+        return opened.run(patiently)
+
+    waiting: deque[Future[Part]] = deque()
+    with ThreadPoolExecutor(_UPLOADS_AT_ONCE, "penstock-upload") as pool:
+        for number, table in enumerate(_tables(batches, upload.part_bytes)):
+            if upload.before_part is not None:
+                upload.before_part(task, attempt, number)
+            if len(waiting) == _UPLOADS_AT_ONCE:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(send, table, number, done_rows))
+            done_rows += table.num_rows
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _tables(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.Table]:
+    """The rows, in order, so many at a time that they make a part."""
+    gathered: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        for piece in _pieces(batch, part_bytes):
+            if gathered and size_bytes + piece.nbytes > part_bytes:
+                yield pa.Table.from_batches(gathered)
+                gathered, size_bytes = [], 0
+            gathered.append(piece)
+            size_bytes += piece.nbytes
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _pieces(batch: pa.RecordBatch, part_bytes: int) -> Iterator[pa.RecordBatch]:
+    """A batch, in several pieces if it is larger than a part."""
+    if batch.num_rows == 0:
+        return
+    rows = max(1, batch.num_rows * part_bytes // max(1, batch.nbytes))
+    yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+
+# --- What comes back from a task: one row for each part, or for the error that ended it ---------------------------------------------
+
+ANSWER = "task int, number int, answer binary"
+_ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa.binary())])
+
+
+def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`upload_rows` for ``mapInArrow``. What is wrong with the rows is an answer too, as trying the task again would not mend it."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+    number = 0
+    try:
+        for number, part in enumerate(upload_rows(upload, batches, task=task, attempt=attempt)):
+            yield _answer(task, number, part)
+    except CallError as error:
+        yield _answer(task, number + 1, _in_users_words(upload, error))
+        for _ in batches:
+            pass  # Spark waits until somebody has taken them
+
+
+def parts_of(rows: Iterable[tuple[int, int, bytes]]) -> list[Part]:
+    """The parts by task, and in each in their order. Raises the first error."""
+    found = [pickle.loads(answer) for _, _, answer in sorted(rows)]  # noqa: S301 - our own tasks wrote it
+    for one in found:
+        if isinstance(one, PenstockError):
+            raise one
+    return found
+
+
+def _in_users_words(upload: Upload, error: CallError) -> CallError:
+    """The error with the user's name of the column; a row's number in a part says nothing to a user."""
+    words = {
+        "message_group": "message group",
+        "tag": "tag",
+        "keys": "key",
+        "properties": "propert",
+        "body": "body",
+        "queue": "queues",
+    }
+    text = error.message.replace("_", " ")
+    column = next((given for name, given in upload.named if words[name] in text), None)
+    told = type(error)(error.message + (f", in column {column}" if column else ""))
+    told.operation, told.object = "write_ordered", upload.paths.topic
+    told.expected, told.observed, told.hint = error.expected, error.observed, error.hint
+    return told
+
+
+def _answer(task: int, number: int, answer: Part | PenstockError) -> pa.RecordBatch:
+    if isinstance(answer, Part):
+        answer = replace(answer, rows=dict(answer.rows))
+    return pa.record_batch([[task], [number], [pickle.dumps(answer)]], schema=_ANSWER)

@@ -1,0 +1,214 @@
+"""``format("penstock")`` as a sink of streams and batches: each task's rows are staged as they come, the driver links them.
+
+A convenience: a row's queue follows from its message group, but nothing brings the rows of a group into one task. Rows of one task keep
+their order; across tasks only `write_ordered` and `ordered_writer` have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import xxhash
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ...log.errors import InvalidArgument
+from ...log.header import Part
+from ...log.limits import JOB_LINK_MAX_S
+from ...log.linking import Linked, Linker, open_linker
+from ...log.naming import check_producer_name
+from ...log.paths import check_topic_name
+from ...log.staging import Job, begin_job
+from ..lakes import LakePlace, OpenLake, lakes
+from ..source.legible import Legible
+from .columns import STAGED
+from .parts import Upload, upload_rows
+from .write import NAME_PREFIX, other_checkpoint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+OPTIONS = ("lake", "topic", "path", "name", "checkpointLocation", "queryName")
+_TIMEOUT = timedelta(minutes=2)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a user said about the sink."""
+
+    place: LakePlace
+    topic: str
+    name: str | None
+
+
+def parse(given: Mapping[str, str]) -> SinkOptions:
+    """Raises `InvalidArgument` for an unknown option (saying which one is near), and for what is missing."""
+    known = {name.lower(): name for name in OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() not in known:
+            near = get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+            hint = f"Did you mean {known[near[0]]}?" if near else None
+            raise InvalidArgument(f"the sink has no option {name!r}", operation="write", expected="lake, topic, name", hint=hint)
+        found[known[name.lower()]] = value
+    topic = found.get("topic", found.get("path"))
+    if "lake" not in found:
+        raise InvalidArgument("the lake is missing", operation="write", hint='name it: .option("lake", "s3://bucket/lake")')
+    if topic is None:
+        raise InvalidArgument("the topic is missing", operation="write", hint='name it: .option("topic", "orders")')
+    check_topic_name(topic)
+    producer = found.get("name")
+    check_producer_name(None if producer is None else NAME_PREFIX + producer)
+    return SinkOptions(LakePlace.of(found["lake"]), topic, producer)
+
+
+@dataclass(frozen=True)
+class TaskDone(WriterCommitMessage):
+    """What a task staged."""
+
+    query: str | None
+    job: str
+    parts: tuple[Part, ...]
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._sink = _Sink.planned(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        """In a task."""
+        return self._sink.stage(iterator, query=None, job=self._sink.upload.job)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, once all tasks have ended well."""
+        self._sink.link(messages, batch=None)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._sink = _Sink.planned(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
+        """In a task; all tasks of a batch agree on its job without a word."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "Spark runs tasks in a context"
+        query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+        run = context.getLocalProperty("spark.jobGroup.id")
+        # Another run tries the batch under another job: the former one may have been linked, or given up.
+        job = xxhash.xxh3_128_hexdigest(f"{query}/{run}/{batch}".encode())
+        return self._sink.stage(iterator, query=query, job=job)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """On the driver, once all tasks have ended well; again with the same number if the driver died before Spark noted it."""
+        self._sink.link(messages, batch=batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing: Spark calls it after a commit of unknown outcome, too. What was staged for nothing the collector removes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """What both kinds share; small, so that it travels."""
+
+    options: SinkOptions
+    upload: Upload
+    link_until_s: float
+    """By the driver machine's clock, counted from before any task began."""
+
+    @classmethod
+    def planned(cls, options: SinkOptions, schema: StructType) -> _Sink:
+        """On the driver, before the tasks of a batch."""
+        _check_columns(schema)
+        opened = lakes.open(options.place)
+        topic = opened.run(lambda: opened.lake.topic(options.topic, writable=True))
+        runtime = topic.runtime
+        upload = Upload(
+            place=options.place,
+            paths=topic.paths,
+            settings=topic.settings,
+            producer=NAME_PREFIX + (options.name or "sink"),
+            job=runtime.new_id(),
+            born_us=1000 * runtime.clock.wall_ms(),
+            named=tuple((name, name) for name in schema.fieldNames()),
+        )
+        return cls(options, upload, runtime.clock.monotonic_s() + JOB_LINK_MAX_S)
+
+    def stage(self, batches: Iterator[pa.RecordBatch], *, query: str | None, job: str) -> TaskDone:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
+        upload = replace(self.upload, job=job)
+        opened = lakes.open(upload.place)
+        store, runtime = opened.lake.store, opened.lake.runtime
+
+        def recorded() -> Iterator[pa.RecordBatch]:
+            """The rows, behind the job's record if there are any."""
+            first = True
+            for batch in batches:
+                if batch.num_rows and first:
+                    first = False
+                    opened.run(lambda: begin_job(store, upload.paths, runtime, producer=upload.producer, job=job))
+                yield batch
+
+        with Legible():
+            return TaskDone(query, job, tuple(upload_rows(upload, recorded(), task=task, attempt=attempt)))
+
+    def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
+        """Link what the tasks staged, in the order of the tasks. A batch without rows writes nothing."""
+        done = [one for one in messages if isinstance(one, TaskDone)]
+        parts = [part for one in done for part in one.parts]
+        if not parts:
+            return
+        name = None if batch is None else NAME_PREFIX + (self.options.name or str(done[0].query))
+        opened = lakes.open(self.options.place)
+        job = Job(done[0].job, self.link_until_s)
+        with Legible():
+            opened.run(lambda: _linked(opened, self.options.topic, name, job, parts, batch))
+
+
+async def _linked(
+    opened: OpenLake, topic: str, name: str | None, job: Job, parts: Sequence[Part], batch: int | None
+) -> Linked | None:
+    linker: Linker = await open_linker(opened.lake, topic, name=name, timeout=_TIMEOUT)
+    if batch is not None and linker.is_linked(batch):
+        if batch < linker.last_batch:
+            raise other_checkpoint(linker, batch)
+        return None
+    return await linker.link(job, parts, batch=batch)
+
+
+def _check_columns(schema: StructType) -> None:
+    unknown = [name for name in schema.fieldNames() if name not in STAGED]
+    if not unknown and "body" in schema.fieldNames():
+        return
+    near = get_close_matches(unknown[0], STAGED, n=1) if unknown else []
+    raise InvalidArgument(
+        f"messages have no column {unknown[0]!r}" if unknown else "the column body is missing",
+        operation="write",
+        expected=", ".join(STAGED),
+        observed=", ".join(schema.fieldNames()),
+        hint=f"Did you mean {near[0]}?" if near else "select the columns under these names; write_ordered makes a body of any",
+    )
+
+
+def batch_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchSink:
+    """What the data source's ``writer`` gives."""
+    if overwrite:
+        raise InvalidArgument("a topic cannot be overwritten", operation="write", hint='.mode("append")')
+    return BatchSink(parse(options), schema)
+
+
+def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
+    """What the data source's ``streamWriter`` gives."""
+    return StreamSink(parse(options), schema)

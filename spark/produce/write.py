@@ -1,0 +1,256 @@
+"""Ordered writes: batches of a DataFrame, and of a stream by ``foreachBatch``, each in the topic whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...log.errors import InvalidArgument
+from ...log.header import Part
+from ...log.limits import MIB
+from ...log.linking import Linker, check_batch, open_linker
+from ...log.naming import check_producer_name
+from ..lakes import LakeLike, LakePlace, OpenLake, lakes
+from ..source.legible import Legible
+from .columns import ColumnOrName, MessageColumns, columns_of, ordered
+from .failures import told_shortly
+from .parts import ANSWER, Upload, answers, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("penstock.spark")
+
+NAME_PREFIX = "spark/"
+"""What producers' names begin with here, so that they meet no other producer's."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of a batch."""
+
+    rows: int
+    size_bytes: int
+    """Of the Parquet files that hold them."""
+    entry: int | None = None
+    """Of the log, that brought them; None: nothing was written, or only that it is there is known."""
+    queues: Mapping[int, tuple[int, int]] | None = field(default_factory=dict)
+    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    duplicate: bool = False
+    """The batch was written before, so nothing was written now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """Where tests stop a write: each is called right after it happened, on the driver, or (``before_part``) in a task."""
+
+    after: Callable[[str], None] = lambda step: None
+    """With ``begun``, ``staged``, ``linked``."""
+    before_part: Callable[[int, int, int], None] | None = None
+    """With task, attempt and part."""
+
+
+def write_ordered(
+    df: DataFrame,
+    lake: LakeLike,
+    topic: str,
+    *,
+    message_group: ColumnOrName | None,
+    order_by: ColumnOrName | Sequence[ColumnOrName],
+    body: ColumnOrName | None = None,
+    tag: ColumnOrName | None = None,
+    keys: ColumnOrName | None = None,
+    properties: ColumnOrName | None = None,
+    queue: ColumnOrName | int | None = None,
+    name: str | None = None,
+    batch_id: int | None = None,
+    timeout: timedelta = timedelta(minutes=2),
+) -> WriteResult:
+    """Write a DataFrame to a topic: all of its rows become visible at once, or none does; returns when they are durable.
+
+    ``lake`` is a URL, a folder or a `penstock.Lake`; executors must reach it, with credentials from their own environment.
+
+    The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer routes,
+    so that rows of a group have one queue, where they lie in the order of ``order_by``; rows that are equal by it lie in any order, so name
+    columns that tell rows of a group apart. ``body`` is taken as it is if it is binary or text, else as JSON; by default it is a JSON object
+    of all columns that are not named as something else but order. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to
+    text. ``queue`` names the queue where it is not null. A topic of NORMAL messages takes ``message_group=None``.
+
+    ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent: a batch whose number is not
+    above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again after
+    a crash may be there twice. A name belongs to whoever used it last: another process that still writes under it ends with `FencedError`.
+    Names are remembered for 30 days. A batch without rows writes nothing.
+
+    Raises, before anything is visible, `InvalidArgument` for a column that is not there or does not fit, `MessageTypeMismatch` for a null
+    ``message_group``, `LimitExceeded` for a row over a limit of the topic, `TopicNotFound`, `ReadOnlyError`, `PermissionDenied`. Raises
+    `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer for ``timeout``,
+    and Spark's own errors for what goes wrong in ``df``.
+    """
+    if df.isStreaming:
+        raise InvalidArgument(
+            "a stream is written batch by batch",
+            operation="write_ordered",
+            hint="df.writeStream.foreachBatch(penstock.spark.ordered_writer(lake, topic, …))",
+        )
+    if (name is None) != (batch_id is None):
+        raise InvalidArgument(
+            "name and batch_id belong together: they make a write that is tried again harmless",
+            operation="write_ordered",
+            expected="both, or neither",
+            observed=f"name={name!r}, batch_id={batch_id!r}",
+        )
+    mapping = MessageColumns(
+        message_group=message_group,
+        order_by=columns_of(order_by),
+        body=body,
+        tag=tag,
+        keys=keys,
+        properties=properties,
+        queue=queue,
+    )
+    return OrderedWriter(LakePlace.of(lake), topic, mapping, name=name, timeout=timeout).write(df, batch_id)
+
+
+def ordered_writer(
+    lake: LakeLike,
+    topic: str,
+    *,
+    message_group: ColumnOrName | None,
+    order_by: ColumnOrName | Sequence[ColumnOrName],
+    body: ColumnOrName | None = None,
+    tag: ColumnOrName | None = None,
+    keys: ColumnOrName | None = None,
+    properties: ColumnOrName | None = None,
+    queue: ColumnOrName | int | None = None,
+    name: str | None = None,
+    timeout: timedelta = timedelta(minutes=2),
+) -> OrderedWriter:
+    """What ``df.writeStream.foreachBatch(…)`` takes to write a stream to a topic, each micro-batch as `write_ordered` does, exactly once.
+
+    A batch is known by the query's id, which lives in its checkpoint, and by its number; with a ``name`` by that instead. Give a name only
+    to one query, and a new one when you throw its checkpoint away: a new checkpoint numbers batches from 0 again, which a name that has come
+    further does not take (`InvalidArgument`). The other arguments are those of `write_ordered`.
+    """
+    mapping = MessageColumns(
+        message_group=message_group,
+        order_by=columns_of(order_by),
+        body=body,
+        tag=tag,
+        keys=keys,
+        properties=properties,
+        queue=queue,
+    )
+    return OrderedWriter(LakePlace.of(lake), topic, mapping, name=name, timeout=timeout)
+
+
+class OrderedWriter:
+    """Writes batches to one topic, one at a time. Made by `ordered_writer`."""
+
+    def __init__(
+        self,
+        place: LakePlace,
+        topic: str,
+        mapping: MessageColumns,
+        *,
+        name: str | None,
+        timeout: timedelta,
+        part_bytes: int = 16 * MIB,
+        steps: Steps | None = None,
+    ) -> None:
+        if name is not None:
+            check_producer_name(NAME_PREFIX + name)
+        self._place, self._topic, self._mapping = place, topic, mapping
+        self._name, self._timeout, self._part_bytes = name, timeout, part_bytes
+        self._steps = steps or Steps()
+        self._open: tuple[OpenLake, str | None, Linker] | None = None
+        self.last: WriteResult | None = None
+        """Of the last batch that was written."""
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch of a stream. Raises what `write_ordered` raises, which ends the query."""
+        name = self._name or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not name:
+            raise InvalidArgument(
+                "this is not a batch of a stream, so nothing tells which batches were written",
+                operation="write_ordered",
+                expected="name=…",
+                hint="name it, or hand the writer to foreachBatch",
+            )
+        with Legible():  # Spark tells the user the text of the whole traceback
+            self._write(batch, name, batch_id, of_stream=True)
+
+    def write(self, df: DataFrame, batch_id: int | None = None) -> WriteResult:
+        """Write a batch; with a name, under this number."""
+        return self._write(df, self._name, batch_id, of_stream=False)
+
+    def _write(self, df: DataFrame, name: str | None, batch_id: int | None, *, of_stream: bool) -> WriteResult:
+        if batch_id is not None:
+            check_batch(batch_id)
+        opened, linker = self._linker(name)
+        try:
+            with told_shortly():
+                self.last = self._written(opened, linker, df, batch_id, of_stream=of_stream)
+        except BaseException:
+            self._open = None  # what became of it, the next opening of the name tells
+            raise
+        return self.last
+
+    def _linker(self, name: str | None) -> tuple[OpenLake, Linker]:
+        opened = lakes.open(self._place)
+        if self._open is not None and self._open[:2] == (opened, name):
+            return opened, self._open[2]
+        full = None if name is None else NAME_PREFIX + name
+        linker = opened.run(lambda: open_linker(opened.lake, self._topic, name=full, timeout=self._timeout))
+        self._open = (opened, name, linker)
+        return opened, linker
+
+    def _written(self, opened: OpenLake, linker: Linker, df: DataFrame, batch_id: int | None, *, of_stream: bool) -> WriteResult:
+        if batch_id is not None and linker.is_linked(batch_id):
+            if of_stream and batch_id < linker.last_batch:
+                raise other_checkpoint(linker, batch_id)
+            log.info("batch %d of %s is in topic %s already: nothing is written", batch_id, linker.id, self._topic)
+            return WriteResult(0, 0, duplicate=True)
+        rows = ordered(df, self._mapping, linker.settings)  # what is wrong with the call shows here, before anything is uploaded
+        job = opened.run(linker.begin)
+        self._steps.after("begun")
+        upload = Upload(
+            place=self._place,
+            paths=linker.topic.paths,
+            settings=linker.settings,
+            producer=linker.id,
+            job=job.id,
+            born_us=1000 * opened.lake.runtime.clock.wall_ms(),
+            part_bytes=self._part_bytes,
+            named=tuple(self._mapping.named()),
+            before_part=self._steps.before_part,
+        )
+        parts = parts_of(rows.mapInArrow(partial(answers, upload), ANSWER).collect())
+        self._steps.after("staged")
+        if not parts:
+            opened.run(lambda: linker.discard(job))
+            return WriteResult(0, 0)
+        linked = opened.run(lambda: linker.link(job, parts, batch=batch_id))
+        self._steps.after("linked")
+        return WriteResult(linked.rows, _size_bytes(parts), linked.entry, linked.offsets)
+
+
+def _size_bytes(parts: Sequence[Part]) -> int:
+    return sum(part.size_bytes for part in parts)
+
+
+def other_checkpoint(linker: Linker, batch_id: int) -> InvalidArgument:
+    """The error of a stream that begins before what is written: to pass that over would lose what its batches hold."""
+    return InvalidArgument(
+        "under this name later batches are written already, so this checkpoint is not the one they were written with",
+        operation="write_ordered",
+        object=linker.id,
+        expected=f"batch {linker.last_batch}, which was the last, or a later one",
+        observed=f"batch {batch_id}",
+        hint="a query with a new checkpoint needs a new name; what its first batches hold may be in the topic already",
+    )
