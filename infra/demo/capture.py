@@ -62,6 +62,12 @@ def read_events(file: Path) -> Iterator[Event]:
                 yield event_of(stripped)
 
 
+def count_events(file: Path) -> int:
+    """How many events a JSON lines file has."""
+    with _opened(file) as lines:
+        return sum(1 for line in lines if line.strip())
+
+
 def key_columns(events: Iterable[Event]) -> dict[str, tuple[str, ...]]:
     """The key columns of every table that has events."""
     return {table: tuple(json.loads(key)) for table, key in {event.row[0]: event.row[1] for event in events}.items()}

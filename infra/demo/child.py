@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Self
 
@@ -74,6 +74,7 @@ class Parent:
         self._reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._lock = threading.Lock()
+        self._heard = b""
 
     def task(self) -> dict[str, Any]:
         """What to do."""
@@ -81,10 +82,14 @@ class Parent:
 
     def word(self) -> str:
         """The next line."""
-        line = sys.stdin.readline()
-        if not line:
-            os._exit(1)  # the parent is gone
-        return line.strip()
+        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        while b"\n" not in self._heard:
+            more = os.read(0, 65_536)
+            if not more:
+                os._exit(1)  # the parent is gone
+            self._heard += more
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line.decode().strip()
 
     def tell(self, report: Report) -> None:
         """From any thread."""
@@ -95,13 +100,11 @@ class Parent:
             except BrokenPipeError:
                 os._exit(1)  # the parent is gone
 
-    def nothing_more_to_hear(self) -> None:
-        """From now on the end of standard input ends this process, whatever it does."""
-        threading.Thread(target=self._end, daemon=True).start()
+    def hear(self, word: Callable[[str], None] = lambda word: None) -> None:
+        """From now on words are heard in a thread, and the end of standard input ends this process, whatever it does."""
 
-    @staticmethod
-    def _end() -> None:
-        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
-        while os.read(0, 1):
-            pass
-        os._exit(1)
+        def listen() -> None:
+            while True:
+                word(self.word())
+
+        threading.Thread(target=listen, daemon=True).start()

@@ -77,9 +77,11 @@ def compare_tables(
 
 
 def read_target(url: str, storage_options: Mapping[str, str] | None = None) -> list[Row]:
-    """All rows of a Delta table, read without Spark. An absent table has none."""
+    """All rows of a Delta table, read without Spark, without the columns that the sync keeps there for itself. An absent table has none."""
     found = query_table(url, "select * from t", storage_options)
-    return [] if found is None else list(found.to_pylist())
+    if found is None:
+        return []
+    return list(found.select([name for name in found.column_names if not name.startswith("__")]).to_pylist())
 
 
 def same_value(text: str | None, value: object) -> bool:

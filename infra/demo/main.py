@@ -9,6 +9,7 @@ import click
 from ..cli.session import Session, command_options
 
 DEFAULT_LAKE = "penstock-demo"
+RATE = 2500.0
 
 
 @click.command()
@@ -23,15 +24,23 @@ DEFAULT_LAKE = "penstock-demo"
     help="The folder of that capture's dumps, <table>.csv or <table>.csv.gz.",
 )
 @click.option("--producers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that send side by side.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0),
+    default=RATE,
+    show_default=True,
+    help="Events a second of all producers together; 0: as fast as they can.",
+)
 @click.option("--check", metavar="TOPIC", help="Only compare again what an earlier run left: this topic and its tables.")
 @command_options
 @click.pass_obj
-def command(session: Session, events: Path | None, expect: Path | None, producers: int, check: str | None) -> int:
+def command(session: Session, events: Path | None, expect: Path | None, producers: int, rate: float, check: str | None) -> int:
     """Send the change stream of a small shop through a topic into Delta tables, and compare them with the shop's own.
 
-    Several processes produce side by side; one is killed between a write and its acknowledgement, and comes back. Spark fills the
-    tables. The lake is the folder penstock-demo here, unless --lake names another, on local files or S3; every run takes a topic of
-    its own and leaves it there. Exits with 1 if a single event or row differs.
+    Several processes produce side by side, and Spark keeps the tables in step. One producer is killed between a write and its
+    acknowledgement, and Spark's driver between two of its commits; both come back. The lake is the folder penstock-demo here, unless
+    --lake names another, on local files or S3; every run takes a topic of its own and leaves it there. Exits with 1 if a single event
+    or row differs.
     """
     if (events is None) != (expect is None):
         raise click.UsageError("--events and --expect go together.")
@@ -39,6 +48,6 @@ def command(session: Session, events: Path | None, expect: Path | None, producer
 
     # A run makes a topic and tables: not in the lake that the environment names for daily use.
     lake = DEFAULT_LAKE if session.url is None or session.url_is_default else session.url
-    plan = Plan.of(lake, events, expect, producers)
+    plan = Plan.of(lake, events, expect, producers, rate)
     equal = run_check(plan, check, as_json=session.as_json) if check else run_demo(plan, as_json=session.as_json)
     return 0 if equal else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from ...cdc.freshness import Freshness
 from ...log.errors import PenstockError
 from ...log.stores import StoreStatistics, VerbStatistics
 from .check_stream import StreamDifference
@@ -33,8 +34,23 @@ class Crash:
     """Sequences of that batch."""
     acknowledged: int
     """Events whose acknowledgement it had when it was killed."""
+    killed_ms: int
+    """By the wall clock."""
     durable: int = 0
     """Events that it found in the topic when it came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverCrash:
+    """The Spark driver's end between two of its commits, and its return."""
+
+    target: str
+    """The table that had its commit; those that were next did not."""
+    batches: int
+    """Batches that had been applied as a whole."""
+    killed_ms: int
+    """By the wall clock."""
+    returned_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +87,11 @@ class Outcome:
     """The folder of the target tables."""
     producers: int
     produced: Produced
+    driver_crash: DriverCrash | None
+    freshness: Freshness
+    """From an event's append to the commit that shows it in its target table."""
+    picture: Sequence[str]
+    """Lines for a terminal."""
     lag_ms: int
     """The longest time from an event's append to the Delta commit that shows it."""
     requests: StoreStatistics

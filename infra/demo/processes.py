@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from ...log.runtime import Clock
 from ...log.stores import StoreStatistics
 from .child import Child
-from .outcome import Crash, DemoFailed, Produced, total
+from .outcome import Crash, DemoFailed, DriverCrash, Produced, total
 from .reports import Done, Ready, Sent, Share, Stuck
 
 
@@ -22,26 +22,42 @@ class Listener:
     durable: Callable[[int], None] = field(default=lambda events: None)
     """So many events are durable now."""
     killed: Callable[[Crash], None] = field(default=lambda crash: None)
+    driver_killed: Callable[[DriverCrash], None] = field(default=lambda crash: None)
+    driver_returned: Callable[[DriverCrash], None] = field(default=lambda crash: None)
     returned: Callable[[Crash], None] = field(default=lambda crash: None)
     """The killed producer has sent the rest."""
 
 
 async def run_producers(
-    *, lake: str, topic: str, events: str, producers: int, clock: Clock, listener: Listener | None = None
+    *,
+    lake: str,
+    topic: str,
+    events: str,
+    producers: int,
+    clock: Clock,
+    events_per_s: float = 0.0,
+    syncing: asyncio.Event | None = None,
+    listener: Listener | None = None,
 ) -> Produced:
     """Send a capture by so many processes at once. The one with the largest share is killed half-way and started again.
 
+    Together they send ``events_per_s``, or as fast as they can, once ``syncing`` is set.
+
     Raises `DemoFailed` when one of them fails; the others are ended then, as they are when this call is cancelled.
     """
-    shares = [Share(lake=lake, topic=topic, events=events, producers=producers, producer=n) for n in range(producers)]
-    return await _Run(producers, clock, listener or Listener()).run(shares)
+    of_one = events_per_s / producers
+    shares = [
+        Share(lake=lake, topic=topic, events=events, producers=producers, producer=n, events_per_s=of_one) for n in range(producers)
+    ]
+    return await _Run(producers, clock, listener or Listener(), syncing).run(shares)
 
 
 class _Run:
     """All producers of one demo."""
 
-    def __init__(self, producers: int, clock: Clock, listener: Listener) -> None:
+    def __init__(self, producers: int, clock: Clock, listener: Listener, syncing: asyncio.Event | None) -> None:
         self._clock = clock
+        self._syncing = syncing
         self._listener = listener
         self._all_ready = asyncio.Barrier(producers)
         self._children: list[Child] = []
@@ -71,6 +87,8 @@ class _Run:
     async def _produce(self, share: Share) -> None:
         child = await self._start(share)
         await self._all_ready.wait()
+        if self._syncing is not None:
+            await self._syncing.wait()
         self._begin()
         victim = max(self._shares, key=lambda name: self._shares[name])
         child.say("stick" if share.name == victim else "send")
@@ -78,7 +96,7 @@ class _Run:
         if isinstance(end, Done):
             return
         await child.end()
-        crash = _crash(share, end)
+        crash = _crash(share, end, self._clock.wall_ms())
         self._listener.killed(crash)
         child = await self._start(share)
         child.say("send")
@@ -124,7 +142,7 @@ class _Run:
         self._listener.durable(sum(self._durable.values()))
 
 
-def _crash(share: Share, stuck: Stuck) -> Crash:
+def _crash(share: Share, stuck: Stuck, killed_ms: int) -> Crash:
     unheard = stuck.unheard
     return Crash(
         producer=share.name,
@@ -134,4 +152,5 @@ def _crash(share: Share, stuck: Stuck) -> Crash:
         first=stuck.first,
         last=unheard.last,
         acknowledged=stuck.acknowledged,
+        killed_ms=killed_ms,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from bisect import bisect_right
 from functools import partial
 
@@ -28,6 +29,8 @@ _BATCHES_MIN = 8
 """Even a small share is sent in some batches, so that half-way lies between them."""
 _BATCH_BYTES = (4 * KIB, 1 * MIB)
 _PROGRESS_S = 0.2
+_PACED_EVENTS = 50
+"""Between two looks at the clock."""
 
 
 def main() -> int:
@@ -39,7 +42,7 @@ def main() -> int:
             records = list(source.events(file, name=share.events, producers=share.producers, producer=share.producer))
         parent.tell(Ready(len(records)))
         stick = parent.word() == "stick"
-        parent.nothing_more_to_hear()
+        parent.hear()
         parent.tell(_send(share, records, parent, stick=stick))
     except PenstockError as error:
         parent.tell(Failed(str(error)))
@@ -69,7 +72,10 @@ def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -
         done = threading.Event()
         threading.Thread(target=partial(_tell_progress, parent, producer, already, done), daemon=True).start()
         try:
-            for record in records[already:]:
+            begun_s = time.monotonic()
+            for number, record in enumerate(records[already:]):
+                if share.events_per_s and number % _PACED_EVENTS == 0:
+                    time.sleep(max(0.0, begun_s + number / share.events_per_s - time.monotonic()))
                 producer.send(_message(record), sequence=record.sequence)
             producer.close()
         finally:

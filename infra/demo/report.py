@@ -14,9 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from ...log.runtime import Clock
 from ...log.stores import StoreStatistics
 from ..cli import output
-from .outcome import Crash, Findings, Outcome, Produced
+from .outcome import Crash, DriverCrash, Findings, Outcome, Produced
 from .processes import Listener
 from .steps import Capture
+
+KILLED, RETURNED = "✗", "↑"
 
 
 class Screen:
@@ -39,6 +41,8 @@ class Screen:
                 durable=lambda events: bar.update(task, completed=events),
                 killed=lambda crash: self.say(killed_line(crash), mark="[red]✗[/] "),
                 returned=lambda crash: self.done(returned_line(crash)),
+                driver_killed=lambda crash: self.say(driver_killed_line(crash), mark="[red]✗[/] "),
+                driver_returned=lambda crash: self.done(driver_returned_line(crash)),
             )
         self.seconds[name] = self._clock.monotonic_s() - begun_s
 
@@ -67,6 +71,23 @@ def returned_line(crash: Crash) -> str:
     return (
         f"{crash.producer} came back and went on from its last sequence: {crash.durable:,} of its events were durable already, "
         f"{crash.durable - crash.acknowledged:,} of them never acknowledged; those were passed over, not sent twice"
+    )
+
+
+def driver_killed_line(crash: DriverCrash) -> str:
+    """Where Spark's driver was killed."""
+    return (
+        f"Spark's driver is killed (SIGKILL): table {crash.target} had the commit of batch {crash.batches + 1}, "
+        f"and no other table, nor the sync's own record"
+    )
+
+
+def driver_returned_line(crash: DriverCrash) -> str:
+    """How it goes on."""
+    seconds = (crash.returned_ms - crash.killed_ms) / 1000
+    return (
+        f"another driver follows the topic {seconds:.1f} s later, and goes on where each table's last commit says; what that had is "
+        f"passed over, not applied twice"
     )
 
 
@@ -100,6 +121,14 @@ def show_findings(findings: Findings) -> None:
         output.say(click.style("\nThe lake differs from the source.", fg="red"))
 
 
+def show_picture(outcome: Outcome) -> None:
+    """What was sent, visible and waiting over time."""
+    output.say("")
+    for line in outcome.picture:
+        output.say(line)
+    output.say(f"  {KILLED} killed   {RETURNED} Spark's driver is back")
+
+
 def show_figures(outcome: Outcome) -> None:
     """Requests, what they cost, freshness and times."""
     requests, events = outcome.requests, outcome.produced.events
@@ -108,6 +137,11 @@ def show_figures(outcome: Outcome) -> None:
     output.say(
         f"\nProducers and publisher made them, Spark's are not counted; on S3 they cost {requests.cost_usd:.4f} USD, "
         f"{requests.cost_usd / events * 1e6:.2f} USD for a million such events."
+    )
+    fresh = outcome.freshness
+    output.say(
+        f"An event was visible in its target table {fresh.p50_ms / 1000:.1f} s after it was durable (p50), {fresh.p99_ms / 1000:.1f} s "
+        f"(p99), {fresh.max_ms / 1000:.1f} s at most, the driver's death and return included."
     )
     output.say(f"Rows could be read from the topic's Delta table at most {outcome.lag_ms / 1000:.1f} s after they were durable.")
     steps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.seconds.items())
@@ -122,6 +156,7 @@ def show_next_steps(outcome: Outcome, capture: Capture) -> None:
         ("its queues, and the hottest rows", f"topic describe {topic}"),
         ("the life of one row, in order", f"read {topic} --group {shlex.quote(capture.first_group())}"),
         ("every checksum, offset and row, log against table", f"verify {topic}"),
+        ("how far the sync is", f"group describe sync-{topic}"),
         ("this comparison, after changing whatever you like", f"demo --check {topic}{_options(capture)}"),
     ):
         output.say(f"  {output.program()} {command} --lake {lake}" + click.style(f"  # {what}", dim=True))
@@ -140,6 +175,8 @@ def document(outcome: Outcome) -> dict[str, object]:
         "events_per_s": round(rate(produced), 1),
         "produce_s": round(produced.seconds, 3),
         "crash": asdict(produced.crash) if produced.crash else None,
+        "driver_crash": asdict(outcome.driver_crash) if outcome.driver_crash else None,
+        "freshness": asdict(outcome.freshness),
         "lag_ms": outcome.lag_ms,
         "requests": asdict(outcome.requests),
         "cost_usd": round(outcome.requests.cost_usd, 6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -21,6 +22,8 @@ class Share:
     producers: int
     producer: int
     """Which of them it is, from 0."""
+    events_per_s: float = 0.0
+    """As fast as that, at most; 0: as it can."""
 
     @property
     def name(self) -> str:
@@ -62,9 +65,43 @@ class Done:
     requests: StoreStatistics
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverTask:
+    """What the Spark driver is to do."""
+
+    lake: str
+    topic: str
+    into: str
+    """The folder of the target tables."""
+    columns: Mapping[str, Mapping[str, str]]
+    """Types of columns by table."""
+    events_per_batch: int
+    """At most."""
+    s3: Mapping[str, Any] | None = None
+    """The fields of `S3`."""
+    halt: bool = False
+    """Stop between two commits, and wait to be killed."""
+
+
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """The Spark job is done."""
+class Syncing:
+    """The driver has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halted:
+    """It stopped, as it was told, right behind a commit."""
+
+    target: str
+    batches: int
+    """Applied as a whole before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """All of the topic is in the targets, but for these tables."""
+
+    stopped: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +111,8 @@ class Failed:
     message: str
 
 
-Report: TypeAlias = Ready | Sent | Stuck | Done | Applied | Failed
-_REPORTS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Ready, Sent, Stuck, Done, Applied, Failed)}
+Report: TypeAlias = Ready | Sent | Stuck | Done | Syncing | Halted | Synced | Failed
+_REPORTS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Ready, Sent, Stuck, Done, Syncing, Halted, Synced, Failed)}
 
 
 def encode_report(report: Report) -> str:

@@ -9,14 +9,28 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from ...cdc.freshness import freshness
 from ...log.portal import Portal
 from ...log.runtime import SystemClock
 from ..cli import output
 from . import steps
+from .fresh import Times, read_times
 from .outcome import Outcome, total
+from .picture import Mark, picture
 from .place import Place
-from .report import Screen, document, findings_document, produced_line, show_figures, show_findings, show_next_steps
-from .steps import Capture
+from .report import (
+    KILLED,
+    RETURNED,
+    Screen,
+    document,
+    findings_document,
+    produced_line,
+    show_figures,
+    show_findings,
+    show_next_steps,
+    show_picture,
+)
+from .steps import Capture, Streamed
 
 T = TypeVar("T")
 
@@ -30,12 +44,14 @@ class Plan:
     place: Place
     capture: Capture
     producers: int
+    events_per_s: float
+    """Of all producers together; 0: as fast as they can."""
 
     @classmethod
-    def of(cls, lake: str, events: Path | None, expect: Path | None, producers: int) -> Plan:
+    def of(cls, lake: str, events: Path | None, expect: Path | None, producers: int, events_per_s: float) -> Plan:
         """Without ``events`` and ``expect`` the shipped capture. Raises `NotSupported` for a lake that the demo cannot use."""
         capture = Capture(events.resolve(), expect.resolve()) if events and expect else Capture()
-        return cls(lake, Place.of(lake), capture, producers)
+        return cls(lake, Place.of(lake), capture, producers, events_per_s)
 
 
 def run_demo(plan: Plan, *, as_json: bool) -> bool:
@@ -43,22 +59,29 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
     steps.check_installed()
     place, capture, clock = plan.place, plan.capture, SystemClock()
     screen = Screen(Console(stderr=as_json), clock)
-    screen.say(f"Lake {plan.lake}: {plan.producers} processes send {capture.events.name}, and one of them will be killed.")
-    with screen.step("produce and publish") as listener:
-        streamed = _finished(lambda: steps.stream(place, capture, producers=plan.producers, listener=listener))
+    tables = [target.table for target in capture.targets()]
+    screen.say(
+        f"Lake {plan.lake}: {plan.producers} processes send {capture.events.name}, Spark keeps the Delta tables {', '.join(tables)} in "
+        f"step. One producer will be killed, and Spark's driver."
+    )
+    with screen.step("produce, publish and sync") as listener:
+        streamed = _finished(
+            lambda: steps.stream(place, capture, producers=plan.producers, events_per_s=plan.events_per_s, listener=listener)
+        )
     screen.done(produced_line(streamed.produced, plan.producers))
-    with screen.step("apply"):
-        targets = capture.targets()
-        _finished(lambda: steps.apply(place, streamed.topic, streamed.record, targets))
-    screen.done(f"Spark applied them to the Delta tables {', '.join(target.table for target in targets)}")
     with screen.step("compare"):
         findings = steps.compare(place, streamed.topic, streamed.record, capture)
+        topic_table = place.topic_table(streamed.topic, streamed.record)
+        times = read_times(topic_table, place.targets(streamed.topic), tables, place.storage_options)
     outcome = Outcome(
         lake=plan.lake,
         topic=streamed.topic,
         tables=place.targets(streamed.topic),
         producers=plan.producers,
         produced=streamed.produced,
+        driver_crash=streamed.driver_crash,
+        freshness=freshness(times.stored_ms, times.visible_ms),
+        picture=_picture(streamed, times),
         lag_ms=streamed.lag_ms,
         requests=total([streamed.produced.requests, streamed.requests]),
         seconds=screen.seconds,
@@ -67,10 +90,18 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
     if as_json:
         output.emit(document(outcome))
     else:
+        show_picture(outcome)
         show_findings(findings)
         show_figures(outcome)
         show_next_steps(outcome, capture)
     return findings.equal
+
+
+def _picture(streamed: Streamed, times: Times) -> list[str]:
+    crash, driver = streamed.produced.crash, streamed.driver_crash
+    marks = [Mark(crash.killed_ms, KILLED)] if crash else []
+    marks += [Mark(driver.killed_ms, KILLED), Mark(driver.returned_ms, RETURNED)] if driver else []
+    return picture(times.stored_ms, times.visible_ms, marks)
 
 
 def run_check(plan: Plan, topic: str, *, as_json: bool) -> bool:

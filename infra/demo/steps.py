@@ -1,16 +1,13 @@
-"""The steps of the demo, one after another: produce and publish, apply, compare."""
+"""The steps of the demo: produce, publish and sync, all at once; then compare."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import signal
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from penstock import aio
 
@@ -23,13 +20,14 @@ from ...log.stores import CountingStore, StoreStatistics, open_store
 from ...log.table.publisher import Publisher
 from ..files import open_file
 from . import source
-from .capture import key_columns, read_dumps, read_events
+from .capture import count_events, key_columns, read_dumps, read_events
 from .check_stream import compare_stream, read_topic
-from .child import Child
 from .compare import compare_tables
-from .outcome import DemoFailed, Findings, Produced
+from .outcome import DemoFailed, DriverCrash, Findings, Produced
 from .place import TARGETS, Place
 from .processes import Listener, run_producers
+from .reports import DriverTask
+from .syncing import Turns, run_driver
 from .tables import SHOP, Target, infer_targets
 
 TOPIC = "shop"
@@ -61,11 +59,12 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A topic with all events in it, and in its Delta table."""
+    """A topic with all events in it, in its Delta table and in the targets."""
 
     topic: str
     record: TopicRecord
     produced: Produced
+    driver_crash: DriverCrash | None
     lag_ms: int
     requests: StoreStatistics
     """Of creating the topic and publishing."""
@@ -87,8 +86,8 @@ def check_installed(*, spark: bool = True) -> None:
         find_java()
 
 
-async def stream(place: Place, capture: Capture, *, producers: int, listener: Listener) -> Streamed:
-    """Create a topic of a name that is free, produce the capture into it, and publish it meanwhile."""
+async def stream(place: Place, capture: Capture, *, producers: int, events_per_s: float, listener: Listener) -> Streamed:
+    """Create a topic of a name that is free, produce the capture into it, and publish and sync it meanwhile."""
     store = CountingStore(open_store(place.url))
     async with aio.connect(store=store, maintenance=False) as lake:
         # Tables that an earlier run left would hide what this one does not do.
@@ -97,23 +96,49 @@ async def stream(place: Place, capture: Capture, *, producers: int, listener: Li
         settings = TopicSettings(message_type=MessageType.FIFO, queues=_QUEUES, retention=None)
         record = await lake.create_topic(topic, settings)
         publisher = Publisher(store, TopicPaths.of(topic), record, lake.runtime)
-        all_sent = asyncio.Event()
-        publishing = asyncio.create_task(_publish(publisher, all_sent))
-        try:
+        turns = Turns(asyncio.Event(), asyncio.Event())
+
+        async def produce() -> Produced:
             produced = await run_producers(
                 lake=place.url,
                 topic=topic,
                 events=str(capture.events),
                 producers=producers,
                 clock=lake.runtime.clock,
+                events_per_s=events_per_s,
+                syncing=turns.syncing,
                 listener=listener,
             )
-            all_sent.set()
-            lag_ms = await publishing
-        finally:
-            publishing.cancel()
-            await asyncio.gather(publishing, return_exceptions=True)
-    return Streamed(topic, record, produced, lag_ms, store.statistics())
+            turns.all_sent.set()
+            return produced
+
+        sync = run_driver(
+            _driver_task(place, topic, capture),
+            turns,
+            clock=lake.runtime.clock,
+            killed=listener.driver_killed,
+            returned=listener.driver_returned,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                publishing = group.create_task(_publish(publisher, turns.all_sent))
+                syncing = group.create_task(sync)
+                producing = group.create_task(produce())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+    return Streamed(topic, record, producing.result(), syncing.result(), publishing.result(), store.statistics())
+
+
+def _driver_task(place: Place, topic: str, capture: Capture) -> DriverTask:
+    return DriverTask(
+        lake=place.url,
+        topic=topic,
+        into=place.targets(topic),
+        columns={target.table: target.columns for target in capture.targets()},
+        # So that there are two batches, and the driver can be killed in the second.
+        events_per_batch=max(1, -(-count_events(capture.events) // 2)),
+        s3=asdict(place.s3) if place.s3 else None,
+    )
 
 
 async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
@@ -139,28 +164,6 @@ async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
             await asyncio.wait_for(all_sent.wait(), _PUBLISH_S)
         except TimeoutError:
             continue
-
-
-async def apply(place: Place, topic: str, record: TopicRecord, targets: Sequence[Target]) -> None:
-    """Apply the topic's events to the target tables by a Spark job. Raises `DemoFailed` with what Spark says."""
-    task = {
-        "s3": place.s3 and asdict(place.s3),
-        "topic_table": place.topic_table(topic, record),
-        "target_folder": place.targets(topic),
-        "targets": [asdict(target) for target in targets],
-    }
-    with TemporaryFile() as said:
-        job = await Child.start("job", task, name="the Spark job", stderr=said)
-        try:
-            await job.hear()
-            await job.ended()
-        except DemoFailed as error:
-            said.seek(0)
-            if error.observed:  # it did not come to say itself what happened
-                error.observed = f"{error.observed}; {said.read()[-1000:].decode(errors='replace').strip()}"
-            raise
-        finally:
-            await job.end(signal.SIGTERM)  # so that Spark removes its temporary files
 
 
 async def find_topic(place: Place, topic: str) -> TopicRecord:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,6 @@ import penstock
 from penstock import aio
 from penstock.infra.cli import main
 from penstock.infra.demo.capture import event_of
-from penstock.infra.demo.check_stream import read_topic
 from penstock.infra.demo.place import Place
 from penstock.infra.demo.tables import SHOP
 from penstock.log.paths import TopicPaths
@@ -46,11 +45,11 @@ def produce(lake_url: str, stream: Sequence[bytes]) -> None:
     asyncio.run(publish())
 
 
-def apply(topic_table: str, targets: str) -> None:
+def apply(messages: Iterable[penstock.MessageView], targets: str) -> None:
     """The state after the last event of every row, in the order of the topic."""
     rows = {}
-    for message in read_topic(topic_table):
-        rows[message.event.row] = json.loads(message.event.body)["value"]["after"]
+    for message in messages:
+        rows[event_of(message.body).row] = json.loads(message.body)["value"]["after"]
     for target in SHOP:
         alive = [row for (table, _), row in rows.items() if table == target.table and row is not None]
         typed = [{name: _typed(kind, row[name]) for name, kind in target.columns.items()} for row in alive]
@@ -72,7 +71,8 @@ def check(tmp_path: Path) -> Callable[[Sequence[bytes]], Result]:
     def run(stream: Sequence[bytes]) -> Result:
         if not Path(lake).exists():
             produce(lake, stream)
-            apply(f"{lake}/topics/shop/table", Place.of(lake).targets("shop"))
+            with penstock.connect(lake, read_only=True) as opened:
+                apply(opened.reader("shop").messages(), Place.of(lake).targets("shop"))
         arguments = ["demo", "--check", "shop", "--lake", lake, "--events", str(events), "--expect", str(expect), "--json"]
         return CliRunner().invoke(main, arguments)
 
