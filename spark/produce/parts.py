@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -46,7 +46,7 @@ class Upload:
     """Called with task, attempt and part before each upload: where tests kill a task."""
 
 
-def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Iterator[Part]:
+def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Generator[Part, None, None]:
     """Upload the rows, and give the parts in their order. Raises `CallError` for rows that the topic does not take."""
     opened = lakes.open(upload.place)
     store, runtime = opened.lake.store, opened.lake.runtime
