@@ -36,6 +36,7 @@ COMMANDS = {
     "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
     "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
+    "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of the tables they come from."),
     "maintain": _Command("maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("doctor", "Check a store and this machine, with a fix for every problem."),
     "infra": _Command("infra", "Policies, Terraform, the DynamoDB table, and S3 on this machine."),

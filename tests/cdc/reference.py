@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -58,7 +58,7 @@ class CannotBeApplied(Exception):
 
 
 class Reference:
-    """The targets as they have to be after each batch. A batch is taken queue after queue, each in its order."""
+    """The targets as they have to be after each batch. Inside a batch the queues, each in its order, are merged by position."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Reference:
         self.batch += 1
         for state in self.tables.values():
             state.removed.clear()
-        for message in sorted(batch, key=lambda message: (message.queue, message.offset)):
+        for message in merged(batch):
             self._take(message)
 
     def rows(self) -> dict[Table, dict[Key, Values]]:
@@ -170,6 +170,20 @@ class Reference:
                 del state.rows[key]
         if position is not None:
             state.truncated = max(position, state.truncated or 0)
+
+
+def merged(batch: Iterable[Message]) -> Iterator[Message]:
+    """The next is of the queue whose first has the lowest position; what has none holds up nobody."""
+    queues: dict[int, list[tuple[int, Message]]] = {}
+    for message in sorted(batch, key=lambda message: (message.queue, message.offset)):
+        value, _ = unwrapped(unwrapped(json.loads(message.body))[0].get("value"))
+        position = position_of(value["source"], value.get("transaction")) if value and "source" in value else None
+        queues.setdefault(message.queue, []).append((-1 if position is None else position, message))
+    while queues:
+        queue = min(queues, key=lambda queue: (queues[queue][0][0], queue))
+        yield queues[queue].pop(0)[1]
+        if not queues[queue]:
+            del queues[queue]
 
 
 def below(position: int | None, other: int | None) -> bool:
