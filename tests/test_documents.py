@@ -9,14 +9,14 @@ from io import StringIO
 from tests.tree import ROOT
 
 
-def readme(number: int, count: int = 2) -> str:
+def readme(number: int, *, here: str = "./", count: int = 3) -> str:
     """What one of the README's examples prints."""
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(examples) == count
     assert len(examples[number].splitlines()) <= 20
     shown = StringIO()
     with redirect_stdout(shown):
-        exec(compile(examples[number], "README.md", "exec"), {})
+        exec(compile(examples[number].replace('"./', f'"{here}'), "README.md", "exec"), {})
     return shown.getvalue()
 
 
