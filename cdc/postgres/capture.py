@@ -89,6 +89,8 @@ class Checked:
                 expected=f"a publication {options.publication}",
                 hint=f"name the publication it was made for, or drop the slot: SELECT pg_drop_replication_slot('{options.slot}')",
             )
+        if self.slot is not None and self.slot.is_lost and options.snapshot != "again":
+            raise slot_lost(options.slot, "wal_status = lost (see max_slot_wal_keep_size)")
         self.tables = catalog.tables(options.tables or published or ())
         self.unpublished = [table for table in self.tables if table.qualified not in (published or ())]
         self.has_publication = published is not None
@@ -213,7 +215,8 @@ class Capture:
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
             state = replace(fresh, renewing=renewing)
-            if renewing and checked.slot is not None:  # so that there is room for its rows behind what was sent
+            # A new one, so that there is room for its rows behind what was sent.
+            if checked.slot is not None and (renewing or checked.slot.is_lost):
                 catalog.drop_slot(options.slot)
                 checked.slot = None
         if checked.unpublished:

@@ -46,7 +46,7 @@ class SourceTable:
     identity: str
     readable: bool
     key: tuple[str, ...]
-    """The columns by which its changes name rows; of REPLICA IDENTITY FULL, the primary key. Empty: none."""
+    """The columns by which its changes name rows, in the index's order; of REPLICA IDENTITY FULL, the primary key. Empty: none."""
 
     @property
     def qualified(self) -> str:
@@ -59,6 +59,8 @@ class Slot:
     """A replication slot that is there."""
 
     confirmed_lsn: int
+    is_lost: bool = False
+    """The server has dropped log that it was to keep."""
 
 
 class Catalog:
@@ -102,17 +104,21 @@ class Catalog:
 
     def ask(self, query: QueryNoTemplate, *values: object) -> list[tuple[Any, ...]]:
         """The rows of an answer. Raises what became of it."""
-        if self._open is None or self._open.closed or self._open.broken:
-            self._open = self.connect()
+        connection = self._connected()
         with translated("query", self.where):
-            cursor = self._open.execute(query, values or None)
+            cursor = connection.execute(query, values or None)
             return cursor.fetchall() if cursor.description is not None else []
+
+    def _connected(self) -> Connection[Any]:
+        if self._open is not None and self._open.closed:  # broken ones are
+            self.close()
+        if self._open is None:
+            self._open = self.connect()
+        return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
         """The first row of a ``COPY … TO STDOUT``, as the stream writes values; None when there is none."""
-        if self._open is None or self._open.closed or self._open.broken:
-            self._open = self.connect()
-        with translated("read again", self.where), self._open.cursor().copy(query) as copy:
+        with translated("read again", self.where), self._connected().cursor().copy(query) as copy:
             row: tuple[str | None, ...] | None = None
             for found in copy.rows():
                 row = found
@@ -269,7 +275,7 @@ class Catalog:
             raise
 
     def slot(self, name: str) -> Slot | None:
-        """The slot, if it is there. Raises `SlotLost` when it is of no use any more, `InvalidArgument` for another's."""
+        """The slot, if it is there. Raises `InvalidArgument` for another's."""
         rows = self.ask(
             "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text"
             " FROM pg_replication_slots WHERE slot_name = %s",
@@ -287,9 +293,7 @@ class Catalog:
                 observed=f"plugin {plugin}{'' if is_ours else ', another database'}",
                 hint="name another: --slot",
             )
-        if status == "lost":
-            raise slot_lost(name, "wal_status = lost (see max_slot_wal_keep_size)")
-        return Slot(lsn_of(confirmed))
+        return Slot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
     def create_slot(self, name: str) -> Slot:
         """Create it. It waits for transactions that are under way, and tells of all that commit after that."""

@@ -44,7 +44,7 @@ class Table:
     columns: tuple[str, ...]
     conversions: tuple[Conversion, ...]
     key: tuple[int, ...]
-    """Where the columns of the key are."""
+    """Where the columns of the key are, in the table's order, whatever the index's is: the stream does not tell that."""
 
     @property
     def qualified(self) -> str:
@@ -134,7 +134,7 @@ class Envelopes:
             relation.table,
             names,
             tuple(self._conversions.of(column.type_oid) for column in relation.columns),
-            tuple(names.index(name) for name in key),
+            tuple(sorted(names.index(name) for name in key)),
         )
 
     def begin(self, begin: Begin) -> None:

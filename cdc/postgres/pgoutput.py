@@ -169,7 +169,10 @@ def _decode(data: bytes) -> Message:
         case b"M":
             lsn = struct.unpack_from(">Q", data, 2)[0]
             prefix, place = _text(data, 10)
-            return Text(bool(data[1] & 1), lsn, prefix, data[place + 4 : place + 4 + _u32(data, place)])
+            content = data[place + 4 :]
+            if len(content) != _u32(data, place):
+                raise IndexError("a message's content is cut short")
+            return Text(bool(data[1] & 1), lsn, prefix, content)
         case b"O":
             return Other("origin")
         case b"Y":
@@ -232,8 +235,8 @@ def _row(data: bytes, place: int) -> tuple[Row, int]:
 
 
 def _text(data: bytes, place: int) -> tuple[str, int]:
-    end = data.index(b"\0", place) if b"\0" in data[place:] else len(data) + 1
-    if end > len(data):
+    end = data.find(b"\0", place)
+    if end < 0:
         raise IndexError("a name does not end")
     return data[place:end].decode(), end + 1
 

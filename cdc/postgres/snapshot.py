@@ -101,8 +101,9 @@ class Snapshot:
             table.name,
             names,
             tuple(self._conversions.of(oid) for _, oid in columns),
-            tuple(names.index(name) for name in table.key),
+            tuple(sorted(names.index(name) for name in table.key)),
         )
+        ordered_by = [names.index(name) for name in table.key]
         position, limit = max(self._producer.last_sequence + 1, 1), base_of(slot_lsn)
         events = [self._envelopes.truncated(shape, slot_lsn, position)] if truncate else []
         position += len(events)
@@ -118,7 +119,7 @@ class Snapshot:
                         raise _no_room(slot_lsn)
                     event = self._envelopes.read(shape, row, slot_lsn, position)
                     events.append(event)
-                    keys.append(tuple(str(row[place]) for place in shape.key))
+                    keys.append(tuple(str(row[place]) for place in ordered_by))
                     position, size_bytes = position + 1, size_bytes + len(event.body)
                     if len(events) >= CHUNK_ROWS_MAX or size_bytes >= CHUNK_BYTES_MAX:
                         yield keys, events

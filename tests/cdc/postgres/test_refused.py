@@ -1,0 +1,205 @@
+"""What keeps a capture from working is said before anything is made, with what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from penstock.cdc.postgres import CaptureOptions
+from penstock.cdc.postgres.stream import open_stream
+from penstock.log import InvalidArgument
+from tests.cdc.postgres.conftest import Capturing, Database
+from tests.postgres_server import PostgresServer, postgres_server
+
+pytestmark = [pytest.mark.postgres, pytest.mark.slow]
+
+
+def nothing_was_made(database: Database, capture: Capturing) -> bool:
+    return not (
+        database.ask("SELECT count(*) FROM pg_publication")[0]
+        or database.ask("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")[0]
+        or Path(capture.lake, "topics").exists()
+    )
+
+
+def test_a_table_that_is_not_there(database: Database, capture: Capturing) -> None:
+    database.run("CREATE SCHEMA sales; CREATE TABLE sales.orders (id int PRIMARY KEY)")
+    said = capture.error("--table", "sales.order")
+    assert said["message"] == "there is no such table"
+    assert said["hint"] == "did you mean sales.orders?"
+    assert nothing_was_made(database, capture)
+
+
+def test_a_database_without_tables(database: Database, capture: Capturing) -> None:
+    assert capture.error()["message"] == "the database has no tables"
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL", "NOTHING"])
+def test_a_table_without_a_key(database: Database, capture: Capturing, identity: str) -> None:
+    key = "" if identity != "NOTHING" else "PRIMARY KEY"
+    database.run(f"CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int {key}); ALTER TABLE b REPLICA IDENTITY {identity}")
+    said = capture.error()
+    assert said["object"] == "public.b"
+    assert "has no key" in said["message"]
+    assert said["observed"] == f"REPLICA IDENTITY {identity}"
+    assert nothing_was_made(database, capture)
+    capture("--table", "a")
+
+
+def test_a_key_that_goes_on_the_way(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY)")
+    capture()
+    database.run("INSERT INTO a VALUES (1); ALTER TABLE a DROP CONSTRAINT a_pkey; INSERT INTO a VALUES (2)")
+    assert "key" in capture.error()["message"]
+
+
+@pytest.fixture
+def ann(database: Database) -> Iterator[str]:
+    """The DSN of somebody who may do little."""
+    database.run("CREATE TABLE a (id int PRIMARY KEY); CREATE ROLE ann LOGIN")
+    try:
+        yield database.dsn.replace("postgres@", "ann@")
+    finally:
+        database.run("DROP OWNED BY ann; DROP ROLE ann")
+
+
+def test_who_may_not_replicate(database: Database, capture: Capturing, ann: str) -> None:
+    said = capture.error(dsn=ann)
+    assert said["error"] == "permission_denied"
+    assert said["hint"] == 'as a superuser: ALTER ROLE "ann" REPLICATION'
+    assert nothing_was_made(database, capture)
+
+
+def test_who_may_not_read(database: Database, capture: Capturing, ann: str) -> None:
+    database.run("ALTER ROLE ann REPLICATION")
+    said = capture.error(dsn=ann)
+    assert said["message"] == "the user may not read the table"
+    assert said["hint"] == 'GRANT SELECT ON "public"."a" TO the user'
+
+
+def test_who_may_not_publish(database: Database, capture: Capturing, ann: str) -> None:
+    database.run("ALTER ROLE ann REPLICATION; GRANT SELECT ON a TO ann")
+    said = capture.error(dsn=ann)
+    assert said["error"] == "permission_denied"
+    assert said["message"] == "the user may not publish these tables"
+    statement = said["hint"].removeprefix("let their owner run: ")
+    database.run(statement)
+    capture(dsn=ann)
+
+
+def test_a_slot_of_something_else(database: Database, capture: Capturing) -> None:
+    database.run(f"CREATE TABLE a (id int PRIMARY KEY); SELECT pg_create_physical_replication_slot('{database.slot}')")
+    try:
+        assert capture.error()["message"] == "the slot serves something else"
+    finally:
+        database.drop_slot()
+
+
+def test_a_slot_that_is_older_than_the_publication(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY)")
+    database.run(f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')")
+    said = capture.error()
+    assert "older than the publication" in said["message"]
+    assert f"pg_drop_replication_slot('{database.slot}')" in said["hint"]
+
+
+def test_a_publication_that_leaves_changes_out(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY); CREATE PUBLICATION penstock FOR TABLE a WITH (publish = 'insert')")
+    said = capture.error()
+    assert said["message"] == "the publication leaves changes out"
+    database.run(said["hint"])
+    capture()
+
+
+def test_a_topic_of_another_database(database: Database, capture: Capturing, postgres: PostgresServer) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY)")
+    capture()
+    database.drop_slot()
+    database.run("CREATE DATABASE other TEMPLATE template0")
+    other = database.dsn.rpartition("/")[0] + "/other"
+    try:
+        with psycopg.connect(other, autocommit=True) as connection:
+            connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
+        said = capture.error(dsn=other)
+        assert "changes of another database" in said["message"]
+        assert said["observed"].endswith("database other")
+    finally:
+        database.run("DROP DATABASE other WITH (FORCE)")
+
+
+def test_a_slot_that_somebody_reads(database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY)")
+    capture()
+    monkeypatch.setattr("penstock.cdc.postgres.CaptureOptions", partial(CaptureOptions, patience=timedelta(0)))
+    with closing(open_stream(database.dsn, database.slot, "penstock", settings="", where="here")):
+        assert capture.error(code=3)["error"] == "slot_in_use"
+    capture()
+
+
+def test_a_server_that_does_not_write_what_decoding_needs(capture: Capturing) -> None:
+    with postgres_server(wal_level="replica") as server:
+        said = capture.error(dsn=server.dsn)
+    assert (said["expected"], said["observed"]) == ("wal_level = logical", "wal_level = replica")
+    assert "ALTER SYSTEM SET wal_level = logical" in said["hint"]
+
+
+def test_a_slot_whose_log_was_dropped(capture: Capturing) -> None:
+    with (
+        postgres_server(max_slot_wal_keep_size="1MB", max_wal_size="32MB") as server,
+        psycopg.connect(server.dsn, autocommit=True) as connection,
+    ):
+        connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
+        connection.execute("INSERT INTO a VALUES (-1)")
+        capture(dsn=server.dsn)
+        for number in range(4):
+            connection.execute("INSERT INTO a VALUES (%s)", (number,))
+            connection.execute("SELECT pg_switch_wal()")
+        connection.execute("CHECKPOINT")
+        said = capture.error(dsn=server.dsn)
+        assert said["error"] == "slot_lost"
+        assert "max_slot_wal_keep_size" in said["observed"]
+        capture("--snapshot", "again", dsn=server.dsn)
+        assert [event.op for event in capture.events()] == ["r", "t", "r", "r", "r", "r", "r"]
+
+
+@pytest.mark.parametrize("dsn", ["host=127.0.0.1 pasword=secret", "postgresql://[", "no dsn"])
+def test_what_names_no_server(capture: Capturing, dsn: str) -> None:
+    said = capture.error(dsn=dsn)
+    assert said["message"] == "this names no PostgreSQL"
+    assert "secret" not in str(said)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://ann:secret@127.0.0.1/a", "host=127.0.0.1 password=secret", "host=h password = secret"]
+)
+def test_no_password_on_the_command_line(capture: Capturing, dsn: str) -> None:
+    said = capture.error(dsn=dsn)
+    assert "PGPASSWORD" in said["message"]
+    assert "secret" not in str(said)
+
+
+def test_a_password_is_never_printed(database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY)")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    assert "secret" not in capture()
+    assert "secret" not in capture("--table", "b", code=2)
+
+
+def test_without_psycopg(database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    said = capture.error()
+    assert said["error"] == "missing_dependency"
+    assert said["hint"] == "pip install 'penstock[postgres]'"
+
+
+@pytest.mark.parametrize("slot", ["", "Upper", "a-b", "x" * 64])
+def test_bad_slot_names(slot: str) -> None:
+    with pytest.raises(InvalidArgument, match="slot"):
+        CaptureOptions(slot=slot)

@@ -1,0 +1,110 @@
+"""Values as PostgreSQL writes them become JSON without loss."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cdc.postgres import values
+from penstock.cdc.postgres.values import Conversions, PostgresType, parse_array
+from penstock.log import DataDamaged
+
+TYPES = {
+    1007: PostgresType(1007, element=values.INT4),
+    1009: PostgresType(1009, element=25),
+    1001: PostgresType(1001, element=values.BYTEA),
+    1020: PostgresType(1020, element=603, delimiter=";"),
+    90001: PostgresType(90001, base=values.INT8),
+    90002: PostgresType(90002, element=90001),
+}
+
+
+@pytest.mark.parametrize(
+    ("oid", "text", "value"),
+    [
+        (values.BOOL, "t", True),
+        (values.BOOL, "f", False),
+        (values.INT2, "-32768", -32768),
+        (values.INT8, "9223372036854775807", 2**63 - 1),
+        (values.OID, "4294967295", 2**32 - 1),
+        (values.FLOAT8, "0.1", 0.1),
+        (values.FLOAT8, "1e+300", 1e300),
+        (values.FLOAT8, "NaN", "NaN"),
+        (values.FLOAT8, "-Infinity", "-Infinity"),
+        (1700, "12345678901234567890123456789012345678.10", "12345678901234567890123456789012345678.10"),
+        (1700, "NaN", "NaN"),
+        (values.BYTEA, "\\x00ff", "AP8="),
+        (values.TIMESTAMPTZ, "2026-11-22 03:04:05.678901+00", "2026-11-22T03:04:05.678901Z"),
+        (values.TIMESTAMPTZ, "2026-11-22 03:04:05+00", "2026-11-22T03:04:05Z"),
+        (values.TIMESTAMPTZ, "infinity", "infinity"),
+        (values.TIMESTAMPTZ, "0044-03-15 12:00:00+00 BC", "0044-03-15 12:00:00+00 BC"),
+        (values.TIMESTAMP, "2026-11-22 03:04:05", "2026-11-22T03:04:05"),
+        (values.TIMESTAMP, "-infinity", "-infinity"),
+        (1082, "2026-11-22", "2026-11-22"),
+        (3802, '{"a": 1.0}', '{"a": 1.0}'),
+        (2950, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        (1007, "{1,NULL,-3}", [1, None, -3]),
+        (1007, "[0:1]={{1,2},{3,4}}", None),
+        (1009, '{"a b",NULL,"NULL","c\\"d\\\\","",{}}', None),
+        (1001, '{"\\\\x00ff"}', ["AP8="]),
+        (1020, "{(1,1),(0,0);(3,3),(2,2)}", ["(1,1),(0,0)", "(3,3),(2,2)"]),
+        (90001, "7", 7),
+        (90002, "{7}", [7]),
+        (90003, "a type that is gone", "a type that is gone"),
+    ],
+)
+def test_values(oid: int, text: str, value: Any) -> None:
+    expected = {
+        "[0:1]={{1,2},{3,4}}": [[1, 2], [3, 4]],
+        '{"a b",NULL,"NULL","c\\"d\\\\","",{}}': ["a b", None, "NULL", 'c"d\\', "", []],
+    }
+    found = Conversions(TYPES.get).of(oid).convert(text)
+    assert found == expected.get(text, value)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def written(items: list[Any], delimiter: str) -> str:
+    def one(item: Any) -> str:
+        if item is None:
+            return "NULL"
+        if isinstance(item, list):
+            return written(item, delimiter)
+        return '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    return "{" + delimiter.join(map(one, items)) + "}"
+
+
+@given(
+    st.recursive(st.lists(st.text() | st.none()), lambda inner: st.lists(inner, min_size=1), max_leaves=12), st.sampled_from(",;")
+)
+def test_arrays_are_read_as_they_are_written(items: list[Any], delimiter: str) -> None:
+    assert parse_array(written(items, delimiter), str, delimiter) == items
+
+
+@pytest.mark.parametrize("text", ["", "1", "{", "{1", "{1,", '{"a', '{"a\\', "{1}}", "{1}x", "{{1}", '{"a"b}'])
+def test_what_is_no_array(text: str) -> None:
+    with pytest.raises(DataDamaged):
+        parse_array(text, str)
+
+
+def test_bytes_that_are_not_in_hexadecimal_are_refused() -> None:
+    with pytest.raises(DataDamaged, match="hexadecimal"):
+        Conversions(TYPES.get).of(values.BYTEA).convert("abc\\000")
+
+
+def test_a_type_is_asked_for_once() -> None:
+    asked: list[int] = []
+
+    def describe(oid: int) -> PostgresType | None:
+        asked.append(oid)
+        return TYPES.get(oid)
+
+    conversions = Conversions(describe)
+    for _ in range(3):
+        conversions.of(1007)
+        conversions.of(values.INT4)
+    assert asked == [1007]
