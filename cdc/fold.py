@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..log.errors import InvalidArgument
+from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, decode_event, is_control, parse_change
 from .targets import Source, Target, wanted
@@ -27,7 +27,14 @@ class Version:
     position: int | None
     time_us: int
     place: Place
-    moved_to: Key | None = None
+
+
+class Truncate(NamedTuple):
+    """The last truncate of a table; compares by its position."""
+
+    position: int
+    """`ALWAYS` where it had none."""
+    time_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,8 @@ class Folded:
     """Tables of which some rows have only some columns."""
     moved: dict[Source, set[Key]] = field(default_factory=dict)
     """By table, the keys of rows that columns are to be taken from which no event had."""
-    truncates: dict[Source, int] = field(default_factory=dict)
-    """By table, the highest position of a truncate; `ALWAYS` where one had none."""
+    truncates: dict[Source, Truncate] = field(default_factory=dict)
+    """By table, the one of the highest position."""
     seen: dict[Source, Seen] = field(default_factory=dict)
     refused: dict[Source, dict[int, Refused]] = field(default_factory=dict)
     """By table and queue, the first event that cannot be applied."""
@@ -101,10 +108,14 @@ class _Table:
         self.nets: dict[int, dict[Key, Net]] = {}
         self.versions: list[Version] = []
         self.truncate: int | None = target.progress.truncated
-        self.new_truncate: int | None = None
+        self.new_truncate: Truncate | None = None
         self.count = 0
         self.schema: Mapping[str, Any] | None = None
         self.typed = self.columns
+
+    def note(self, truncate: Truncate) -> None:
+        """A truncate came."""
+        self.new_truncate = max(self.new_truncate or truncate, truncate)
 
     def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
         """Its converters for events with this schema."""
@@ -171,7 +182,7 @@ class Fold:
                 return
             change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
-            folded.broken[queue] = Refused((queue, offset), str(error))
+            folded.broken[queue] = Refused((queue, offset), _reason(error))
             return
         if change is None or change.op == "m":
             folded.ignored += 1
@@ -221,7 +232,7 @@ class Fold:
             return
         nets = table.nets.setdefault(place[0], {})
         if change.op == "t":
-            self._truncate(table, nets, position)
+            self._truncate(table, nets, position, time_us)
         elif change.op == "d":
             key = self._key(table, change)
             if (after := remove(nets.get(key), len(table.columns), position, place)) is not None:
@@ -269,10 +280,10 @@ class Fold:
         origin = table.key({name: before.get(name) for name in table.target.key}, change.schema_of_row)
         return origin if origin != key else None
 
-    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None) -> None:
+    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None, time_us: int) -> None:
         for key, net in nets.items():
             nets[key] = truncated(net, position, before_it=True)
-        table.new_truncate = max(table.new_truncate or 0, ALWAYS if position is None else position)
+        table.note(Truncate(ALWAYS if position is None else position, time_us))
         if position is not None:
             table.truncate = max(table.truncate or 0, position)
 
@@ -281,6 +292,7 @@ class Fold:
         table.count += 1
         if change.op == "t":
             table.versions.append(Version((), "t", (), position, at_us, place))
+            table.note(Truncate(ALWAYS if position is None else position, at_us))
             return
         if change.op == "d":
             key = self._key(table, change)
@@ -292,7 +304,7 @@ class Fold:
             key = self._key(table, change)
             values = _with_key(values, table.key_places, key)
         if (origin := self._moved(table, change, key)) is not None:
-            table.versions.append(Version(origin, "d", (None,) * len(values), position, at_us, place, moved_to=key))
+            table.versions.append(Version(origin, "d", (None,) * len(values), position, at_us, place))
         table.versions.append(Version(key, change.op, values, position, at_us, place))
 
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
@@ -324,6 +336,12 @@ class Fold:
                     seen.columns[name] = joined(seen.columns.get(name), None if value is KEEP else infer(value))
 
 
+def _reason(error: Exception) -> str:
+    if isinstance(error, PenstockError):
+        return error.message if error.observed is None else f"{error.message}: {error.observed}"
+    return str(error)
+
+
 def _declared_key(keys: Mapping[str, Sequence[str]], source: Source) -> tuple[str, ...]:
     return tuple(keys.get(f"{source[0]}.{source[1]}", keys.get(source[1], ())))
 
@@ -350,8 +368,8 @@ def combined(parts: list[Folded]) -> Folded:
         whole.partial |= part.partial
         for source, keys in part.moved.items():
             whole.moved.setdefault(source, set()).update(keys)
-        for source, position in part.truncates.items():
-            whole.truncates[source] = max(whole.truncates.get(source, 0), position)
+        for source, truncate in part.truncates.items():
+            whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
         for source, count in part.counts.items():
             whole.counts[source] = whole.counts.get(source, 0) + count
         whole.broken.update(part.broken)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from ...cdc.fold import Folded, Plan, Refused
+from ...cdc.fold import Folded, Plan, Refused, Truncate
 from ...cdc.shape import Shape, key_of, named, new_columns
 from ...cdc.targets import POSITION, Column, Declared, Owner, Source, Target, TargetRefused, check_owner, of_table, target_name
 from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError, ReopenError
@@ -80,6 +80,10 @@ class Engine:
         self._tables = Tables(self._session, options.into, guard=options.guard)
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
+        self._names: dict[Source, str] = {}
+        """The folders of tables, those too of which no event has come in this run: what stands there is read when one comes."""
+        self._empty: set[Source] = set()
+        """Made by this driver, which has written nothing to them yet."""
         self._others: dict[Source, frozenset[str]] = {}
         self._stopped: dict[Source, dict[int, Stop]] = {}
         self._position: dict[int, int] = {}
@@ -123,10 +127,7 @@ class Engine:
                 hint="give this one a name of its own: name=… (--name)",
             )
         self._position = {queue: record.offsets.get(queue, 0) for queue in standing.kept}
-        for name, source in record.tables.items():
-            found = self._tables.find(name)
-            if found is not None:
-                self._know(source, name, found)
+        self._names = {source: name for name, source in record.tables.items()}
         # What stopped is tried again: reading begins where the first of them stands.
         for stops in record.stopped.values():
             for stop in stops:
@@ -272,20 +273,27 @@ class Engine:
             refused = folded.refused.get(source, {})
             ends = {queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()}
             truncate = folded.truncates.get(source)
-            target = self._targets[source].reached(ends, truncate)
+            target = self._targets[source].reached(ends, None if truncate is None else truncate.position)
             self._reached("merge", "before", target.name)
             self._held.check()
             moved = folded.moved.get(source)
             old = self._tables.rows(target, list(moved)) if moved else None
             rows = rows_of(found, scan, target, truncate, old)
-            if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
-                self._check_done(target)
+            self._written(source, target, rows, truncate=truncate, partial=source in folded.partial)
             self._reached("merge", "after", target.name)
             self._targets[source] = target
             merged[target.name] = count
         for source, refused in folded.refused.items():
             self._stop(source, refused.values())
         return merged
+
+    def _written(self, source: Source, target: Target, rows: DataFrame, *, truncate: Truncate | None, partial: bool) -> None:
+        if source in self._empty and not target.history:
+            self._empty.discard(source)
+            self._tables.append(target, rows, self._own)
+            return
+        if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial):
+            self._check_done(target)
 
     def _check_done(self, target: Target) -> None:
         """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's."""
@@ -307,7 +315,7 @@ class Engine:
             life=self._own.life,
             into=self._options.into,
             offsets=self._position,
-            tables={target.name: source for source, target in self._targets.items()},
+            tables={name: source for source, name in self._names.items()},
             stopped=self.stopped,
         )
         lease = self._held
@@ -340,7 +348,7 @@ class Engine:
 
     def _add_table(self, source: Source, shape: Shape) -> None:
         options = self._options
-        name = target_name(source, {target.name: one for one, target in self._targets.items()})
+        name = self._names.get(source) or target_name(source, {name: one for one, name in self._names.items()})
         found = self._tables.find(name)
         if found is not None and found.written is not None and found.written.source != source and source[0] is not None:
             name = f"{source[0]}.{source[1]}"
@@ -354,13 +362,14 @@ class Engine:
         self._reached("create", "before", name)
         self._tables.create(target, self._own)
         self._reached("create", "after", name)
-        self._targets[source] = target
+        self._targets[source], self._names[source] = target, name
+        self._empty.add(source)
 
-    def _know(self, source: Source, name: str, found: Found, shape: Shape | None = None) -> None:
+    def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
         """A target that is there. Raises `TargetRefused`."""
         path = self._tables.path(name)
         written = check_owner(path, found.written, self._own, adopt=self._options.adopt)
-        key = written.key if written is not None else shape.key if shape is not None else ()
+        key = written.key if written is not None else shape.key
         lacking = [column for column in key if column not in {one.name for one in found.columns}]
         if not key or lacking:
             raise TargetRefused(
@@ -376,7 +385,7 @@ class Engine:
         if self._options.guard and not target.history and POSITION not in found.others:
             self._held.check()
             self._tables.add_columns(target, [Column(POSITION, "bigint")], self._own)
-        self._targets[source] = target
+        self._targets[source], self._names[source] = target, name
         self._others[source] = found.others
 
     def _add_columns(self, source: Source, shape: Shape) -> bool:

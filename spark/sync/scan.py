@@ -7,28 +7,31 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, finished, merged
-from ...cdc.fold import Fold, Folded, Plan, combined, without_rows
+from ...cdc.fold import Fold, Folded, Plan, Truncate, combined, without_rows
 from ...cdc.targets import POSITION, Source, Target
 from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read
+from .history import history_rows
+from .names import LEVEL, PUT, SINCE
 from .steps import NO_STEPS, Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
+
 _PIECES = "table int, bucket int, piece binary"
 _SUMMARY = -1
 _ROWS_PER_PIECE = 8_192
 EVENT = ("queue", "offset", "store_timestamp", "body")
-PUT, LEVEL, SINCE = "__put", "__level", "__since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def summary(found: DataFrame) -> Folded:
 
 
 def rows_of(
-    found: DataFrame, scan: Scan, target: Target, truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None
+    found: DataFrame, scan: Scan, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None
 ) -> DataFrame:
     """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
 
@@ -76,9 +79,11 @@ def rows_of(
 
     schema = rows_schema(target, guard=scan.plan.guard)
     mine = found.where(F.col("table") == scan.sources.index(target.source))
+    if target.history:
+        return history_rows(mine, target, scan.steps)
     if old is not None:
         mine = mine.coalesce(1)  # a row may come from one of another partition
-    typed = partial(_typed_rows, target, schema, truncate, old, scan.steps)
+    typed = partial(_typed_rows, target, schema, None if truncate is None else truncate.position, old, scan.steps)
     return mine.mapInArrow(typed, from_arrow_schema(schema))
 
 
@@ -116,13 +121,28 @@ def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
 
 def _written(scan: Scan, folded: Folded) -> Iterator[pa.RecordBatch]:
     for number, source in enumerate(scan.sources):
-        by_bucket: list[list[tuple[Key, Net]]] = [[] for _ in range(scan.buckets)]
-        for one in folded.nets.get(source, ()):
-            by_bucket[zlib.crc32(repr(one[0]).encode()) % scan.buckets if scan.buckets > 1 else 0].append(one)
-        for bucket, rows in enumerate(by_bucket):
-            for start in range(0, len(rows), _ROWS_PER_PIECE):
-                yield _piece(number, bucket, rows[start : start + _ROWS_PER_PIECE])
+        for bucket, rows in enumerate(_by_bucket(scan.buckets, folded.nets.get(source, ()), lambda one: one[0])):
+            yield from _pieces(number, bucket, rows)
+        for bucket, versions in enumerate(_by_bucket(scan.buckets, folded.versions.get(source, ()), lambda one: one.key)):
+            yield from _pieces(number, bucket, versions)
     yield _piece(_SUMMARY, 0, without_rows(folded))
+
+
+def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:
+    """The rows by the hash of their key; what has none, a truncate, is in all of them."""
+    if buckets == 1:
+        return [list(rows)]
+    found: list[list[T]] = [[] for _ in range(buckets)]
+    for row in rows:
+        key = key_of(row)
+        for bucket in [zlib.crc32(repr(key).encode()) % buckets] if key else range(buckets):
+            found[bucket].append(row)
+    return found
+
+
+def _pieces(table: int, bucket: int, rows: Sequence[object]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(rows), _ROWS_PER_PIECE):
+        yield _piece(table, bucket, rows[start : start + _ROWS_PER_PIECE])
 
 
 def _piece(table: int, bucket: int, content: object) -> pa.RecordBatch:

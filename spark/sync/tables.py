@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import ALWAYS
-from ...cdc.targets import POSITION, Column, Owner, Target, Written, decode_metadata, encode_metadata
+from ...cdc.fold import Truncate
+from ...cdc.targets import (
+    CURRENT,
+    OP,
+    POSITION,
+    VALID_FROM,
+    VALID_TO,
+    Column,
+    Owner,
+    Target,
+    Written,
+    decode_metadata,
+    encode_metadata,
+)
 from ...cdc.types import arrow_type, normal_type
 from ...log.errors import InvalidArgument, RetryError
-from .scan import LEVEL, PUT, SINCE
+from .history import history_source, merge_history
+from .names import LEVEL, PUT, SINCE, quoted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -96,8 +110,10 @@ class Tables:
             builder.execute()
 
     def _wanted(self, target: Target) -> list[tuple[str, str]]:
-        guard = [(POSITION, "bigint")] if self._guard else []
-        return [(column.name, column.type) for column in target.columns] + guard
+        own = [(POSITION, "bigint")] if self._guard or target.history else []
+        if target.history:
+            own += [(OP, "string"), (VALID_FROM, "timestamp"), (VALID_TO, "timestamp"), (CURRENT, "boolean")]
+        return [(column.name, column.type) for column in target.columns] + own
 
     def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None:
         """Give a target columns that it lacks."""
@@ -120,7 +136,16 @@ class Tables:
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
         return {tuple(row[place] for place in target.key_places): row for row in values}
 
-    def merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: int | None = None, partial: bool = True) -> bool:
+    def append(self, target: Target, rows: DataFrame, owner: Owner) -> None:
+        """Write a batch's rows to a target that was made just now and has none: what a merge would do, for less."""
+        names = [name for name, _ in self._wanted(target)]
+        with self._once(owner, target):
+            kept = rows.where(PUT).select(*map(quoted, names))
+            kept.write.format("delta").mode("append").save(self.path(target.name))
+
+    def merge(
+        self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
+    ) -> bool:
         """Merge a batch's net changes; ``target`` says how far it is then. False when that had been done before.
 
         ``partial``: some rows have only some columns.
@@ -141,11 +166,14 @@ class Tables:
                     ) from error
         raise AssertionError("the loop returns or raises")
 
-    def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: int | None, partial: bool) -> bool:
+    def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
 
         with self._once(owner, target):
             table = DeltaTable.forPath(self.session, self.path(target.name))
+            if target.history:
+                current = table.toDF().where(CURRENT)
+                return merge_history(table, history_source(rows, current, target), target, truncate)
             on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
             applies = f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if self._guard else "true"
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {applies}")
@@ -154,8 +182,10 @@ class Tables:
             values = {quoted(name): f"s.{quoted(name)}" for name, _ in self._wanted(target)}
             merge = merge.whenNotMatchedInsert(f"s.{PUT}", values=dict(values))
             if truncate is not None:
-                below = truncate != ALWAYS and self._guard
-                merge = merge.whenNotMatchedBySourceDelete(f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate}" if below else None)
+                below = truncate.position != ALWAYS and self._guard
+                merge = merge.whenNotMatchedBySourceDelete(
+                    f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if below else None
+                )
             done = merge.execute()
             return bool(done.collect())
 
@@ -192,8 +222,3 @@ class Tables:
         finally:
             for name in settings:
                 self.session.conf.unset(name)
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it."""
-    return "`" + name.replace("`", "``") + "`"

@@ -75,7 +75,8 @@ class Memory:
         for part in parts:
             for key, net in part.nets.get(source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net
-        truncate = folded.truncates.get(source)
+        last = folded.truncates.get(source)
+        truncate = None if last is None else last.position
         names = [column.name for column in target.columns]
         moved = folded.moved.get(source)
         old = None

@@ -10,6 +10,7 @@ from typing import Any
 from deltalake import DeltaTable, QueryBuilder
 
 import penstock
+from penstock.log.routing import queue_of
 
 TOPIC = "changes"
 Row = dict[str, Any]
@@ -57,3 +58,8 @@ def rows(path: Path | str, *, own: bool = False) -> list[Row]:
     listed = pa.table(found).to_pylist()
     kept = [{name: value for name, value in row.items() if own or not name.startswith("__")} for row in listed]
     return sorted(kept, key=repr)
+
+
+def group_for(queue: int, queues: int) -> str:
+    """A message group that goes to this queue."""
+    return next(group for group in map(str, range(10_000)) if queue_of(group, queues) == queue)

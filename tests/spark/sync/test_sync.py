@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from penstock.spark import sync
-from tests.spark.sync.streams import TOPIC, event, rows, send
+from penstock.spark.sync.engine import PoisonEvent
+from penstock.spark.sync.steps import NO_STEPS
+from tests.cdc import nasty
+from tests.cdc.test_fold import as_text
+from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +55,127 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
     third = sync(spark, lake, TOPIC, into=into, columns=types)
     assert third.await_termination()
     assert third.status.batches == 0
+
+
+def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    for batch in nasty.batches():
+        groups = [group_for(message.queue, 2) for message in batch]
+        send(lake, [message.body for message in batch], groups=groups)
+        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED)
+        assert run.await_termination()
+        assert (run.stopped, run.status.batches) == ({}, 1)
+    for table, wanted in nasty.expected().items():
+        columns = next(iter(wanted.values())).keys()
+        found = [{name: row.get(name) for name in columns} for row in rows(into / table)]
+        assert found == sorted(({name: as_text(value) for name, value in row.items()} for row in wanted.values()), key=repr), table
+
+
+def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    write_deltalake(str(into / "foreign"), pa.table({"id": [1]}))
+    events = [
+        event("c", "bills", {"id": 1}, {"id": 1, "amount": "1.00"}),
+        event("c", "bills", {"id": 2}, {"id": 2, "amount": "1.005"}),
+        event("c", "bills", {"id": 3}, {"id": 3, "amount": "3.00"}),
+        event("c", "keyless", None, {"id": 1}),
+        event("c", "foreign", {"id": 1}, {"id": 1}),
+        event("c", "lines", {"id": 1}, {"id": 1, "count": 2**70}),
+    ]
+    send(lake, events, queues=1)
+    first = sync(spark, lake, TOPIC, into=into, columns={"bills": {"amount": "decimal(12,2)"}})
+    assert first.await_termination()
+    assert rows(into / "bills") == [{"id": 1, "amount": Decimal("1.00")}]
+    assert rows(into / "lines") == [{"id": 1, "count": Decimal(2**70)}]
+    stops = {table: [(stop.queue, stop.offset) for stop in stops] for table, stops in first.stopped.items()}
+    assert stops == {"public.bills": [(0, 1)], "public.keyless": [(0, 3)], "public.foreign": [(0, 0)]}
+    assert first.stopped["public.bills"][0].reason == "column amount: '1.005' does not fit decimal(12,2)"
+    assert first.stopped["public.keyless"][0].reason == "it has no key, and no key is declared for its table"
+    assert "written by someone else" in first.stopped["public.foreign"][0].reason
+    assert "a Delta table that no sync has written" in first.stopped["public.foreign"][0].reason
+
+    second = sync(
+        spark, lake, TOPIC, into=into, columns={"bills": {"amount": "decimal(12,3)"}}, keys={"keyless": ["id"]}, adopt=True
+    )
+    assert second.await_termination()
+    assert set(second.stopped) == {"public.bills"}  # the target is there, and has the say
+    assert rows(into / "keyless") == rows(into / "foreign") == [{"id": 1}]
+
+    send(lake, [b"no json"], queues=1)
+    third = sync(spark, lake, TOPIC, into=into)
+    with pytest.raises(PoisonEvent, match=r"this is no JSON: b'no json' \(operation: sync; object: changes, queue 0, offset 6\)"):
+        third.await_termination()
+
+
+def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def change(op: str, key: int, second: int, **row: object) -> dict[str, object]:
+        ts_ms = int((at + timedelta(seconds=second)).timestamp() * 1000)
+        after = None if op in "dt" else {"id": key, **row}
+        return event(op, "bills", None if op == "t" else {"id": key}, after, at=second, ts_ms=ts_ms)
+
+    first = [change("c", 1, 1, state="new"), change("u", 1, 2, state="paid"), change("c", 2, 3, state="new")]
+    second = [
+        change("u", 1, 2, state="paid"),  # told again
+        change("u", 1, 4, state="__debezium_unavailable_value"),
+        change("d", 2, 5),
+        change("c", 3, 6, state="new"),
+        change("t", 0, 7),
+        change("c", 1, 8, state="again"),
+    ]
+    for part in (first, second):
+        send(lake, part, queues=1)
+        run = sync(spark, lake, TOPIC, into=into, history=True)
+        assert run.await_termination()
+        assert run.stopped == {}
+    found = [
+        (
+            row["id"],
+            row["state"],
+            row["__op"],
+            (row["__valid_from"] - at).seconds,
+            row["__valid_to"] and (row["__valid_to"] - at).seconds,
+            row["__current"],
+        )
+        for row in rows(into / "bills", own=True)
+    ]
+    assert sorted(found, key=lambda row: (row[0], row[3])) == [
+        (1, "new", "c", 1, 2, False),
+        (1, "paid", "u", 2, 4, False),
+        (1, "paid", "u", 4, 7, False),
+        (1, "again", "c", 8, None, True),
+        (2, "new", "c", 3, 5, False),
+        (3, "new", "c", 6, 7, False),
+    ]
+
+
+def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("u", "bills", {"id": n % 7}, {"id": n % 7, "n": n}, at=n) for n in range(60)])
+    compacted: list[str] = []
+
+    class Compacting:
+        """Rewrites the target's files after each merge has been planned, and once while it runs."""
+
+        def reached(self, step: str, moment: str, what: str = "") -> None:
+            if (step, moment) == ("merge", "before") and compacted != []:
+                spark.sql(f"OPTIMIZE delta.`{into / what}`")
+            if (step, moment) == ("merge", "after"):
+                compacted.append(what)
+
+        def __reduce__(self) -> tuple[object, ...]:
+            return _no_steps, ()
+
+    run = sync(spark, lake, TOPIC, into=into, max_events_per_batch=20, steps=Compacting())
+    assert run.await_termination()
+    assert compacted == ["bills"] * 3
+    spark.sql(f"OPTIMIZE delta.`{into / 'bills'}`")
+    again = sync(spark, lake, TOPIC, into=into)
+    assert again.await_termination()
+    assert rows(into / "bills") == [{"id": n % 7, "n": n} for n in sorted(range(53, 60), key=lambda n: n % 7)]
+
+
+def _no_steps() -> object:
+    return NO_STEPS

@@ -1,0 +1,246 @@
+"""`penstock sync`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import click
+
+from ...log import PenstockError, TopicNotFound
+from . import output
+from .endings import OTHER
+from .session import Session, group_options
+from .stored import run_async
+from .values import Duration
+
+if TYPE_CHECKING:
+    from ...aio import Lake
+
+_END_S = 60.0
+_TAIL_BYTES = 4_000
+
+
+@click.command(
+    epilog="The exit code is 1 when a table stands still at an event that cannot be applied; the others went on. It is tried again by "
+    "every start."
+)
+@click.argument("topic")
+@click.option("--into", metavar="URL", help="The folder of the target tables: a path, or s3://bucket/prefix.")
+@click.option("--name", metavar="NAME", help="The sync's name; by default the topic's.")
+@click.option(
+    "--table", "tables", multiple=True, metavar="TABLE", help="Only this table, as table or schema.table; may be repeated."
+)
+@click.option(
+    "--column", "columns", multiple=True, metavar="TABLE.COLUMN=TYPE", help="A column's type, such as orders.amount=decimal(12,2)."
+)
+@click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table whose events have no key.")
+@click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")
+@click.option(
+    "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."
+)
+@click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
+@click.option("--once", is_flag=True, help="End with what is stored now.")
+@click.option(
+    "--interval", type=Duration(), default=timedelta(seconds=5), show_default="5s", help="Between the beginnings of two batches."
+)
+@click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="Of one batch.")
+@click.option("--status", is_flag=True, help="Only show how far the sync is.")
+@group_options
+@click.pass_obj
+def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
+    """Apply the change events of a topic to Delta tables, each exactly once, until Ctrl-C or SIGTERM.
+
+    Events are Debezium's envelopes as JSON. A table that does not exist is made, and gets columns that appear on the way. The batch under way is
+    ended in order; whatever ends it otherwise, the next start goes on from what the tables have.
+    """
+    topic, name = given["topic"], given["name"] or given["topic"].replace("%", "")
+    if given["status"]:
+        return _show_status(session, topic, name)
+    if not given["into"]:
+        raise click.UsageError("Where to? Give --into URL.")
+    task = {
+        "lake": session.lake_url,
+        "topic": topic,
+        "s3": _s3(given["into"]),
+        "interval_s": None if given["once"] else given["interval"].total_seconds(),
+        "options": {
+            "into": given["into"].partition("?")[0],
+            "name": name,
+            "coordination": session.coordination,
+            "tables": list(given["tables"]) or None,
+            "columns": _columns(given["columns"]),
+            "keys": _keys(given["keys"]),
+            "history": True if "all" in given["history"] else list(given["history"]),
+            "guard": given["guard"],
+            "adopt": given["adopt"],
+            "max_events_per_batch": given["max_events"],
+        },
+    }
+    with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):
+        return _follow(session, job, session.signals.interruptible)
+
+
+class _Job:
+    """The Spark process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], noise: IO[bytes]) -> None:
+        self.process = process
+        self._noise = noise
+
+    def stop(self) -> None:
+        """Ask it to end after the batch under way. May be called by a signal handler."""
+        assert self.process.stdin is not None
+        try:
+            os.write(self.process.stdin.fileno(), b"stop\n")
+        except OSError:
+            return  # it has ended
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    def tail(self) -> str:
+        """The last that Spark had to say."""
+        size = self._noise.seek(0, os.SEEK_END)
+        self._noise.seek(max(0, size - _TAIL_BYTES))
+        return self._noise.read().decode(errors="replace").strip()
+
+
+@contextmanager
+def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
+    program = sys.executable, "-P", "-m", f"{__package__}.sync_job"
+    # A session of its own, so that Ctrl-C in a terminal reaches this process only.
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True)
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(task).encode() + b"\n")
+        process.stdin.flush()
+        yield _Job(process, noise)
+        process.stdin.close()
+        process.wait(_END_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: ANN401 - Signals.interruptible
+    for report in job.reports():
+        match report.pop("report"):
+            case "batch":
+                _show_batch(session, report)
+            case "error":
+                error = pickle.loads(base64.b64decode(report["error"]))  # noqa: S301 - our own process wrote it
+                assert isinstance(error, PenstockError)
+                raise error
+            case "end":
+                return _show_end(session, report)
+    raise click.ClickException(f"Spark ended before its work.\n{job.tail()}")
+
+
+def _show_batch(session: Session, batch: Mapping[str, Any]) -> None:
+    if session.as_json:
+        output.emit({"kind": "batch", **batch})
+        return
+    rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
+    tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
+    click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)
+
+
+def _show_end(session: Session, end: Mapping[str, Any]) -> int:
+    if session.as_json:
+        output.emit({"kind": "end", **end})
+    else:
+        click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
+        _show_stopped(end["stopped"])
+    return OTHER if end["stopped"] else 0
+
+
+def _show_stopped(stopped: Mapping[str, Any]) -> None:
+    for table, stops in stopped.items():
+        for stop in stops:
+            click.echo(f"{table} stands still at queue {stop['queue']}, offset {stop['offset']}: {stop['reason']}", err=True)
+
+
+def _show_status(session: Session, topic: str, name: str) -> int:
+    from ...spark.sync.lease import SyncRecord, read_record
+
+    found: list[tuple[SyncRecord, dict[int, tuple[int, int]]]] = []
+
+    async def look(lake: Lake) -> None:
+        record = await read_record(lake.coordination.cells, topic, name)
+        if record is None:
+            raise TopicNotFound(
+                "there is no such sync of this topic", object=name, hint="has it run, with this --name and --coordination?"
+            )
+        reader = await lake.reader(topic)
+        found.append((record, await reader.offsets()))
+
+    run_async(session, look)
+    ((record, kept),) = found
+    lag = {queue: end - record.offsets.get(queue, 0) for queue, (_, end) in kept.items()}
+    if session.as_json:
+        stopped = {table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()}
+        offsets = {str(queue): offset for queue, offset in record.offsets.items()}
+        output.emit(
+            {
+                "kind": "status",
+                "name": name,
+                "into": record.into,
+                "offsets": offsets,
+                "lag": sum(lag.values()),
+                "tables": sorted(record.tables),
+                "stopped": stopped,
+            }
+        )
+    else:
+        click.echo(f"{name}: {topic} into {record.into}, {len(record.tables)} tables, {sum(lag.values()):,} events to come.")
+        _show_stopped({table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()})
+    return OTHER if record.stopped else 0
+
+
+def _columns(given: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    columns: dict[str, dict[str, str]] = {}
+    for one in given:
+        place, equals, kind = one.partition("=")
+        table, dot, column = place.rpartition(".")
+        if not equals or not dot or not table or not column:
+            raise click.UsageError(f"--column is TABLE.COLUMN=TYPE, not {one!r}.")
+        columns.setdefault(table, {})[column] = kind
+    return columns
+
+
+def _keys(given: tuple[str, ...]) -> dict[str, list[str]]:
+    keys = {}
+    for one in given:
+        table, equals, columns = one.partition("=")
+        if not equals or not table or not columns:
+            raise click.UsageError(f"--key is TABLE=COLUMN,COLUMN,…, not {one!r}.")
+        keys[table] = [column.strip() for column in columns.split(",")]
+    return keys
+
+
+def _s3(into: str) -> dict[str, Any] | None:
+    """What Spark is told of S3, when the targets lie there."""
+    parts = urlsplit(into)
+    if parts.scheme not in ("s3", "s3a"):
+        return None
+    given = {name: unquote(values[0]) for name, values in parse_qs(parts.query).items()}
+    return {"endpoint": given.get("endpoint"), "region": given.get("region")}

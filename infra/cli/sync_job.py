@@ -1,0 +1,113 @@
+"""The Spark side of `penstock sync`: a process of its own, told its task and when to stop by lines on standard input.
+
+Of its own, because Spark takes over the signals of the process it runs in, and what it has to say at length. Its standard output is for
+reports, one JSON object a line; what Spark prints goes to standard error. It ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import timedelta
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ...log.errors import PenstockError, RetryError
+from ...spark import S3, SyncRun, session, sync
+
+# What is over soon is over sooner without the second compiler; what runs on needs it.
+_QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+class SparkFailed(RetryError):
+    """Spark ended a job; what was committed stands."""
+
+    kind = "spark_failed"
+
+
+def main() -> int:
+    """Sync, and tell the parent."""
+    reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    lock = threading.Lock()
+
+    def tell(kind: str, **what: Any) -> None:  # noqa: ANN401 - JSON
+        with lock:
+            try:
+                reports.write(json.dumps({"report": kind, **what}) + "\n")
+                reports.flush()
+            except BrokenPipeError:
+                os._exit(1)  # the parent is gone
+
+    task = json.loads(sys.stdin.readline())
+    words = _Words()
+    try:
+        with TemporaryDirectory(prefix="penstock-sync-") as scratch:
+            # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
+            conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if task["interval_s"] is None else {})}
+            spark = session("penstock-sync", s3=S3(**task["s3"]) if task["s3"] is not None else None, conf=conf)
+            interval_s = task["interval_s"]
+            run = sync(
+                spark,
+                task["lake"],
+                task["topic"],
+                trigger="available_now" if interval_s is None else timedelta(seconds=interval_s),
+                listener=lambda batch: tell("batch", **asdict(batch)),
+                **task["options"],
+            )
+            words.follow(run)
+            tell("running")
+            run.await_termination()
+            status = run.status
+            stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
+            tell("end", batches=status.batches, events=status.events, stopped=stopped)
+            spark.stop()
+    except Exception as error:  # noqa: BLE001 - the parent tells the user
+        tell("error", error=base64.b64encode(pickle.dumps(_ours(error))).decode())
+        return 1
+    return 0
+
+
+class _Words:
+    """What the parent says: ``stop``, or nothing more, when it is gone."""
+
+    def __init__(self) -> None:
+        self._stopping = threading.Event()
+        self._run: SyncRun | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def follow(self, run: SyncRun) -> None:
+        self._run = run
+        if self._stopping.is_set():
+            run.stop()
+
+    def _listen(self) -> None:
+        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        while os.read(0, 64):
+            self._stopping.set()
+            if self._run is not None:
+                self._run.stop()
+        os._exit(1)
+
+
+def _ours(error: Exception) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    told = next((line for line in reversed(lines) if not line.startswith((" ", "\t", "at "))), repr(error))
+    failed = SparkFailed(
+        "Spark failed", operation="sync", observed=told.strip()[:500], hint="run it again: it goes on from what the targets have"
+    )
+    with suppress(AttributeError):
+        failed.observed = f"{error.getCondition()}: {told.strip()[:400]}"  # type: ignore[attr-defined]
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

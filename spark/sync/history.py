@@ -1,0 +1,138 @@
+"""Targets with history: the typed rows of a batch's chains, and the one MERGE that closes current versions and adds new ones."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ...cdc.changes import ALWAYS
+from ...cdc.fold import Truncate
+from ...cdc.history import Link, chains
+from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
+from ...cdc.types import arrow_type
+from .names import KEPT, KIND, LEVEL, NUMBER, quoted
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS = 8_192
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CLOSE, _ADD = "close", "add"
+
+
+def history_schema(target: Target) -> pa.Schema:
+    own = {
+        OP: pa.string(),
+        VALID_FROM: pa.timestamp("us", "UTC"),
+        VALID_TO: pa.timestamp("us", "UTC"),
+        CURRENT: pa.bool_(),
+        POSITION: pa.int64(),
+        LEVEL: pa.int64(),
+        NUMBER: pa.int64(),
+        KEPT: pa.list_(pa.int32()),
+    }
+    columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+    return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
+
+
+def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
+    """The versions of one table in a batch, typed."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = history_schema(target)
+    return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema))
+
+
+def history_source(rows: DataFrame, current: DataFrame, target: Target) -> DataFrame:
+    """What to merge: a row that closes each current version that has a newer one, and the new versions.
+
+    ``current``: the target's current versions.
+    """
+    from pyspark.sql import functions as F
+
+    keys = [quoted(key) for key in target.key]
+    s, c = rows.alias("s"), current.alias("c")
+    same = " AND ".join(f"s.{key} <=> c.{key}" for key in keys)
+    newer = f"c.{POSITION} IS NULL OR s.{LEVEL} > c.{POSITION}"
+    alive = s.join(c, F.expr(same), "left").where(newer)
+    kept = [
+        F.expr(f"CASE WHEN array_contains(s.{KEPT}, {place}) THEN c.{quoted(column.name)} ELSE s.{quoted(column.name)} END").alias(
+            column.name
+        )
+        if column.name not in target.key
+        else F.expr(f"s.{quoted(column.name)}").alias(column.name)
+        for place, column in enumerate(target.columns)
+    ]
+    rest = [F.expr(f"s.{name}").alias(name) for name in (OP, VALID_FROM, VALID_TO, CURRENT, POSITION, NUMBER)]
+    alive = alive.select(*kept, *rest)
+    names = alive.columns
+    first = alive.groupBy(*keys).agg(
+        *(F.expr(f"min_by({quoted(name)}, {NUMBER})").alias(name) for name in names if name not in target.key)
+    )
+    closes = first.select(*map(quoted, names)).withColumn(KIND, F.lit(_CLOSE))
+    return closes.unionByName(alive.where(f"{OP} <> 'd'").withColumn(KIND, F.lit(_ADD)))
+
+
+def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None) -> bool:
+    """Close and add, in one commit. ``truncate``: position and time of the last one, which closes every row below it."""
+    from delta.tables import DeltaTable
+    from pyspark.sql import functions as F
+
+    assert isinstance(table, DeltaTable)
+    on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
+    names = [*(column.name for column in target.columns), OP, VALID_FROM, VALID_TO, CURRENT, POSITION]
+    merge = (
+        table.alias("t")
+        .merge(source.alias("s"), f"{on} AND t.{CURRENT} AND s.{KIND} = '{_CLOSE}'")
+        .whenMatchedUpdate(set={CURRENT: F.lit(False), VALID_TO: F.expr(f"s.{VALID_FROM}")})
+        .whenNotMatchedInsert(f"s.{KIND} = '{_ADD}'", values={quoted(name): f"s.{quoted(name)}" for name in names})
+    )
+    if truncate is not None:
+        position, time_us = truncate
+        below = "true" if position == ALWAYS else f"(t.{POSITION} IS NULL OR t.{POSITION} < {position})"
+        merge = merge.whenNotMatchedBySourceUpdate(
+            f"t.{CURRENT} AND {below}", set={CURRENT: F.lit(False), VALID_TO: F.expr(f"timestamp_micros({time_us})")}
+        )
+    return bool(merge.execute().collect())
+
+
+def _typed(target: Target, schema: pa.Schema, steps: Steps, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    steps.reached("merge", "in", target.name)
+    versions = [
+        version
+        for batch in batches
+        for piece in batch.column("piece").to_pylist()
+        for version in pickle.loads(piece)  # noqa: S301 - our own tasks wrote it
+    ]
+    links = chains(versions)
+    for start in range(0, len(links), _ROWS):
+        yield _batch(target, schema, links[start : start + _ROWS])
+
+
+def _batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.RecordBatch:
+    columns: dict[str, list[object]] = {
+        column.name: [link.values[place] for link in links] for place, column in enumerate(target.columns)
+    }
+    for place, name in enumerate(target.key):
+        columns[name] = [link.key[place] for link in links]
+    columns |= {
+        OP: [link.op for link in links],
+        VALID_FROM: [_at(link.valid_from_us) for link in links],
+        VALID_TO: [None if link.valid_to_us is None else _at(link.valid_to_us) for link in links],
+        CURRENT: [link.valid_to_us is None and link.op != "d" for link in links],
+        POSITION: [link.position for link in links],
+        LEVEL: [link.level for link in links],
+        NUMBER: [link.number for link in links],
+        KEPT: [list(link.kept) for link in links],
+    }
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _at(time_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=time_us)

@@ -1,0 +1,11 @@
+"""Names of columns that only travel from tasks to a MERGE, and names as SQL takes them."""
+
+from __future__ import annotations
+
+PUT, LEVEL, SINCE = "__put", "__level", "__since"
+NUMBER, KEPT, KIND = "__number", "__kept", "__kind"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.coordinator.worker import LeaseLost
+from penstock.spark.lakes import LakePlace, OpenLake
+from penstock.spark.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record
+
+
+def lease_of(opened: OpenLake) -> SyncLease:
+    async def made() -> SyncLease:
+        return SyncLease(await opened.coordination(), opened.lake.runtime, "changes", "s")
+
+    return opened.run(made)
+
+
+def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Path) -> None:
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    try:
+        one, other = lease_of(first), lease_of(second)
+        first.run(one.take)
+        one.check()
+        with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
+            second.run(lambda: other.take(patience_s=0.5))
+        record = SyncRecord(3, "/into", {0: 7}, {"t": ("public", "t")}, {"public.t": (Stop(0, 4, "why"),)})
+        first.run(lambda: one.save(record))
+        first.run(one.give_up)
+        with pytest.raises(LeaseLost):
+            one.check()
+        second.run(other.take)
+        assert other.record is not None
+        assert decode_record(other.record, where="here") == record
+        second.run(other.give_up)
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.slow
+def test_one_that_died_is_replaced_after_its_lease_and_may_keep_nothing(tmp_path: Path) -> None:
+    place = LakePlace.of(tmp_path / "lake")
+    first, second = OpenLake(place), OpenLake(place)
+    try:
+        one, other = lease_of(first), lease_of(second)
+        first.run(one.take)
+        first._portal.stop()  # its heart stands still, and it knows nothing of it
+        second.run(lambda: other.take(patience_s=60.0))
+        other.check()
+        second.run(other.give_up)
+    finally:
+        second.close()
