@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
+from .backoff import until_answered
 from .errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, StoreUnavailable, TopicDeleted, UnknownOutcome
 from .header import Batch, Epoch, Part
 from .lake import Lake
@@ -91,7 +92,12 @@ class Linker:
 
     async def begin(self) -> Job:
         """Begin a batch: returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
-        return await begin_job(self._topic.store, self._topic.paths, self._topic.runtime, producer=self.id)
+        topic = self._topic
+        return await until_answered(
+            lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
+            topic.runtime.clock,
+            timeout_s=self._timeout_s,
+        )
 
     async def discard(self, job: Job) -> None:
         """Give up a job for which nothing was uploaded, so that it does not wait for the collector."""

@@ -30,6 +30,11 @@ class GroupOperations:
         self._groups = lake
         self._portal = portal
 
+    @property
+    def coordination_url(self) -> str | None:
+        """What the table of consumer groups was named by; None: the lake's default."""
+        return self._groups.coordination_url
+
     # --- Consumer groups --------------------------------------------------------------------------------------------------------
 
     def create_group(

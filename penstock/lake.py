@@ -95,9 +95,9 @@ class Lake(GroupOperations):
         return self._lake.url
 
     @property
-    def coordination_url(self) -> str | None:
-        """What the table of consumer groups was named by; None: the lake's default."""
-        return self._lake.coordination_url
+    def read_only(self) -> bool:
+        """Whether it was opened never to be written to."""
+        return self._lake.read_only
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 

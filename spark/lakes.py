@@ -50,7 +50,8 @@ class LakePlace:
 
     @classmethod
     def of(cls, lake: LakeLike, *, coordination: str | None = None, read_only: bool = False) -> LakePlace:
-        """The place of a lake by its URL or folder, or of one that is open: then with its coordination, unless another is named.
+        """The place of a lake by its URL or folder, or of one that is open: then with its coordination, unless another is named, and read
+        only if that is.
 
         A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, and what is none.
         """
@@ -59,6 +60,7 @@ class LakePlace:
         else:
             url = getattr(lake, "url", "")
             coordination = coordination or getattr(lake, "coordination_url", None)
+            read_only = read_only or getattr(lake, "read_only", False)
         if not isinstance(url, str) or not url:
             raise InvalidArgument("not a lake", expected="a URL, a folder or a penstock.Lake", observed=repr(lake))
         for what, named in (("the lake", url), ("its coordination", coordination)):

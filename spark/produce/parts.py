@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ...log.arrow_checks import check_arrow
-from ...log.backoff import Backoff
+from ...log.backoff import until_answered
 from ...log.batching import MessageIds, rows_of_arrow
-from ...log.errors import CallError, PenstockError, StoreUnavailable
+from ...log.errors import CallError, PenstockError
 from ...log.header import Part
 from ...log.limits import MIB
 from ...log.paths import TopicPaths
@@ -24,7 +23,7 @@ from ...log.staging import upload_part
 from ..lakes import LakePlace, lakes
 
 _UPLOADS_AT_ONCE = 2
-_PATIENCE_S = 120.0
+STORE_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +57,11 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
         rows = rows_of_arrow(checked, upload.born_us, router, producer=upload.producer, ids=ids)
         label = f"{task:05d}-{number:05d}"
 
-        async def patiently() -> Part:
-            """A store that is busy costs no task: in local mode Spark tries none again."""
-            backoff, until_s = Backoff(0.1), runtime.clock.monotonic_s() + _PATIENCE_S
-            while True:
-                try:
-                    return await upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
-                except StoreUnavailable:
-                    if runtime.clock.monotonic_s() >= until_s:
-                        raise
-                    await asyncio.sleep(backoff.next_s())
+        def work() -> Awaitable[Part]:
+            return upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
 
-        return opened.run(patiently)
+        # A store that is busy costs no task: in local mode Spark tries none again.
+        return opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S))
 
     waiting: deque[Future[Part]] = deque()
     with ThreadPoolExecutor(_UPLOADS_AT_ONCE, "penstock-upload") as pool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import xxhash
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ...log.backoff import until_answered
 from ...log.errors import InvalidArgument
 from ...log.header import Part
 from ...log.limits import JOB_LINK_MAX_S
@@ -25,7 +26,7 @@ from ...log.staging import Job, begin_job
 from ..lakes import LakePlace, OpenLake, lakes
 from ..source.legible import Legible
 from .columns import STAGED
-from .parts import Upload, upload_rows
+from .parts import STORE_PATIENCE_S, Upload, upload_rows
 from .write import NAME_PREFIX, other_checkpoint
 
 if TYPE_CHECKING:
@@ -152,13 +153,20 @@ class _Sink:
         opened = lakes.open(upload.place)
         store, runtime = opened.lake.store, opened.lake.runtime
 
+        async def begun() -> Job:
+            return await until_answered(
+                lambda: begin_job(store, upload.paths, runtime, producer=upload.producer, job=job),
+                runtime.clock,
+                timeout_s=STORE_PATIENCE_S,
+            )
+
         def recorded() -> Iterator[pa.RecordBatch]:
             """The rows, behind the job's record if there are any."""
             first = True
             for batch in batches:
                 if batch.num_rows and first:
                     first = False
-                    opened.run(lambda: begin_job(store, upload.paths, runtime, producer=upload.producer, job=job))
+                    opened.run(begun)
                 yield batch
 
         with Legible():

@@ -23,6 +23,8 @@ def test_a_folder_an_url_and_an_open_lake_are_one_place(tmp_path: Path, monkeypa
         assert LakePlace.of(lake) == place
     with penstock.connect("lake", coordination=f"sqlite://{tmp_path}/groups") as lake:
         assert LakePlace.of(lake).coordination == f"sqlite://{tmp_path}/groups"
+    with penstock.connect("lake", read_only=True) as lake:
+        assert LakePlace.of(lake) == place.reading
     assert pickle.loads(pickle.dumps(place)) == place
 
 

@@ -14,7 +14,15 @@ import pytest
 
 import penstock
 from penstock.log import queue_of
-from penstock.log.errors import FencedError, InvalidArgument, LimitExceeded, MessageTypeMismatch, PenstockError, TopicNotFound
+from penstock.log.errors import (
+    FencedError,
+    InvalidArgument,
+    LimitExceeded,
+    MessageTypeMismatch,
+    PenstockError,
+    ReadOnlyError,
+    TopicNotFound,
+)
 from penstock.spark import WriteResult, ordered_writer, write_ordered
 from penstock.spark.lakes import LakePlace, lakes
 from penstock.spark.produce.columns import MessageColumns
@@ -239,6 +247,11 @@ def test_a_bad_call_is_told_in_a_line(
         write_ordered(orders(spark, 3), **call)
     assert len(str(raised.value)) < 400
     assert not read(lake)
+
+
+def test_a_lake_that_is_read_only_is_not_written_to(spark: SparkSession, lake: penstock.Lake) -> None:
+    with penstock.connect(lake.url, read_only=True) as reading, pytest.raises(ReadOnlyError):
+        write_ordered(orders(spark, 3), reading, "orders", message_group="user", order_by="seq")
 
 
 def test_bad_rows_are_told_in_a_line_and_nothing_of_the_batch_is_there(spark: SparkSession, lake: penstock.Lake) -> None:
