@@ -117,12 +117,15 @@ class Catalog:
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
-        """The first row of a ``COPY … TO STDOUT``, as the stream writes values; None when there is none."""
-        with translated("read again", self.where), self._connected().cursor().copy(query) as copy:
-            row: tuple[str | None, ...] | None = None
-            for found in copy.rows():
-                row = found
-            return row
+        """The only row of a ``COPY … TO STDOUT``, as the stream writes values; None when there is none, or no such table or column any more."""
+        errors = load_psycopg().errors
+        with translated("read again", self.where):
+            try:
+                with self._connected().cursor().copy(query) as copy:
+                    rows = list(copy.rows())
+            except (errors.UndefinedTable, errors.UndefinedColumn):
+                return None
+        return rows[0] if rows else None
 
     # --- Can it be captured? ----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ CREATE TYPE pair AS (a int, b text);
 CREATE DOMAIN positive AS int CHECK (value > 0);
 CREATE TABLE "odd ""table"" ü" (
     "a key" bigint PRIMARY KEY, n numeric(40, 10), n2 numeric, r real, d double precision, m money, ok boolean, b bytea, c char(5), v varchar,
-    t timestamp, tz timestamptz, date date, time time, timetz timetz, i interval, j json, jb jsonb, u uuid, net inet, x xml, bits bit(3),
+    t timestamp, tz timestamptz, date date, time time, timetz timetz, i interval, j json, jb jsonb, u uuid, net inet, bits bit(3),
     range int4range, mood mood, pair pair, positive positive, ints int[], texts text[][], moods mood[], positives positive[], zones timestamptz[],
     twice bigint GENERATED ALWAYS AS ("a key" * 2) STORED
 );
@@ -25,14 +25,14 @@ CREATE TABLE "odd ""table"" ü" (
 ROW = """
     '1234567890123456789012345678.0123456789', 'NaN', 0.1, 'Infinity', 12.5, true, '\\x00ff27', 'ab', E'\\t\\n''"\\\\ 日本',
     '2026-11-22 03:04:05.678901', '2026-11-22 03:04:05.678901+05:30', 'infinity', '24:00:00', '12:00:00+02', '1 year 2 days -3.5 seconds',
-    '{"a":  1.0}', '{"a":  1.0}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '10.0.0.1/8', '<a>b</a>', B'101', '[1,5)', 'so-so', ROW(1, 'x,"y'),
+    '{"a":  1.0}', '{"a":  1.0}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '10.0.0.1/8', B'101', '[1,5)', 'so-so', ROW(1, 'x,"y'),
     7, ARRAY[1, NULL, 3], ARRAY[['a b', NULL], ['"', 'NULL']], ARRAY['sad']::mood[], ARRAY[7]::positive[], ARRAY['2026-01-01 00:00+00']::timestamptz[]
 """
 EXPECTED: dict[str, Any] = {
     "n": "1234567890123456789012345678.0123456789", "n2": "NaN", "r": 0.1, "d": "Infinity", "m": "$12.50", "ok": True, "b": "AP8n", "c": "ab   ",
     "v": "\t\n'\"\\ 日本", "t": "2026-11-22T03:04:05.678901", "tz": "2026-11-21T21:34:05.678901Z", "date": "infinity", "time": "24:00:00",
     "timetz": "12:00:00+02", "i": "1 year 2 days -00:00:03.5", "j": '{"a":  1.0}', "jb": '{"a": 1.0}', "u": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
-    "net": "10.0.0.1/8", "x": "<a>b</a>", "bits": "101", "range": "[1,5)", "mood": "so-so", "pair": '(1,"x,""y")', "positive": 7,
+    "net": "10.0.0.1/8", "bits": "101", "range": "[1,5)", "mood": "so-so", "pair": '(1,"x,""y")', "positive": 7,
     "ints": [1, None, 3], "texts": [["a b", None], ['"', "NULL"]], "moods": ["sad"], "positives": [7], "zones": ["2026-01-01T00:00:00Z"],
 }  # fmt: skip
 
@@ -97,6 +97,16 @@ def test_a_large_value_moves_along_with_its_key(database: Database, capture: Cap
     database.run("UPDATE a SET id = 2; UPDATE a SET id = 3")
     capture()
     assert folded(capture.events(), batches=1)["public.a"] == {(3,): {"id": 3, "big": "x" * 3000, "b": "/" * 4000}}
+
+
+def test_what_cannot_be_read_again_is_left_out(database: Database, capture: Capturing) -> None:
+    database.run("CREATE TABLE a (id int PRIMARY KEY, big text); ALTER TABLE a ALTER big SET STORAGE EXTERNAL")
+    database.run("CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1, repeat('x', 3000))")
+    capture()
+    database.run("UPDATE a SET id = 2; ALTER TABLE a DROP big; UPDATE a SET id = 3; INSERT INTO b VALUES (1)")
+    capture()
+    afters = [one["after"] for one in capture.values()]
+    assert afters[1:] == [None, {"id": 2, "big": "__debezium_unavailable_value"}, None, {"id": 3}, {"id": 1}]
 
 
 def test_run_again_it_goes_on_where_it_ended(database: Database, capture: Capturing) -> None:

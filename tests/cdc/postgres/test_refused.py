@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -167,6 +170,27 @@ def test_a_slot_whose_log_was_dropped(capture: Capturing) -> None:
         assert "max_slot_wal_keep_size" in said["observed"]
         capture("--snapshot", "again", dsn=server.dsn)
         assert [event.op for event in capture.events()] == ["r", "t", "r", "r", "r", "r", "r"]
+
+
+def test_a_server_that_was_set_back(capture: Capturing) -> None:
+    with postgres_server() as server:
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE a (id int PRIMARY KEY)")
+        capture(dsn=server.dsn)
+        server.stop(signal.SIGINT)
+        before = server.folder / "before"
+        subprocess.run(["cp", "-a", server.folder / "data", before], check=True)
+        server.start()
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute("INSERT INTO a SELECT generate_series(1, 1000)")
+        capture(dsn=server.dsn)
+        server.stop(signal.SIGINT)
+        shutil.rmtree(server.folder / "data")
+        before.rename(server.folder / "data")
+        server.start()
+        said = capture.error(dsn=server.dsn)
+    assert said["error"] == "slot_lost"
+    assert "the topic has changes up to" in said["observed"]
 
 
 @pytest.mark.parametrize("dsn", ["host=127.0.0.1 pasword=secret", "postgresql://[", "no dsn"])

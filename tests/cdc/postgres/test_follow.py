@@ -1,0 +1,205 @@
+"""What is confirmed to the server, and when: only what is durable, only where the stream may begin again. Without a server."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from penstock.cdc.postgres import follow, outbox, positions
+from penstock.cdc.postgres.envelopes import Envelopes, Source
+from penstock.cdc.postgres.follow import Follower
+from penstock.cdc.postgres.outbox import Outbox
+from penstock.cdc.postgres.stream import Alive, Data
+from penstock.cdc.postgres.values import Conversions
+from penstock.log import UnknownOutcome
+
+RELATION = bytes.fromhex("520000000170007400640001016964000000001700000000")
+
+
+class Sent:
+    """A batch that becomes durable when the test says so."""
+
+    def __init__(self, sequences: list[int]) -> None:
+        self.sequences = sequences
+        self.future: Future[None] = Future()
+
+    def done(self) -> bool:
+        return self.future.done()
+
+    def result(self) -> None:
+        self.future.result(0)
+
+
+class Producer:
+    def __init__(self, last_sequence: int = -1, *, at_once: bool = False) -> None:
+        self.last_sequence = last_sequence
+        self.at_once = at_once
+        self.batches: list[Sent] = []
+
+    def send_batch(self, table: Any) -> Sent:
+        sent = Sent(table["sequence"].to_pylist())
+        if self.at_once:
+            sent.future.set_result(None)
+        self.batches.append(sent)
+        return sent
+
+    @property
+    def sequences(self) -> list[int]:
+        return [number for batch in self.batches for number in batch.sequences]
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(1000 * self.now_s)
+
+
+@dataclass
+class Stream:
+    """Says what the test has it say; time passes where nothing comes."""
+
+    clock: Clock
+    said: list[Data | Alive | None]
+    confirmed: list[int] = field(default_factory=list)
+
+    def read(self) -> Data | Alive | None:
+        return self.said.pop(0)
+
+    def wait(self, timeout_s: float) -> None:
+        self.clock.now_s += 2
+
+    def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
+        self.confirmed.append(lsn)
+
+
+def transaction(commit: int, end: int, rows: Iterable[int]) -> list[Data | Alive | None]:
+    begin = struct.pack(">cQqI", b"B", commit, 0, 7)
+    texts = [str(row).encode() for row in rows]
+    inserts = [b"I\0\0\0\1N\0\1t" + struct.pack(">I", len(text)) + text for text in texts]
+    return [Data(commit, body) for body in (begin, RELATION, *inserts, struct.pack(">cBQQq", b"C", 0, commit, end, 0))]
+
+
+def following(
+    producer: Producer, said: list[Data | Alive | None], clock: Clock, out: Outbox | None = None
+) -> tuple[list[int], Outbox]:
+    """What was confirmed, and the outbox. It is stopped when there is nothing more to say."""
+    envelopes = Envelopes(
+        Source("db", "slot"),
+        Conversions(lambda oid: None),
+        keys=lambda relation: ("id",),
+        reread=lambda *asked: None,
+        now_ms=clock.wall_ms,
+    )
+    out = out or Outbox(producer)  # type: ignore[arg-type]
+    stream = Stream(clock, said)
+    follower = Follower(envelopes, out, clock, reached=lambda point: None, tell=lambda: None)
+    follower.run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
+    return stream.confirmed, out
+
+
+def test_only_what_is_durable_is_confirmed() -> None:
+    producer, clock = Producer(), Clock()
+    confirmed: list[int] = []
+
+    class Slow(Stream):
+        def wait(self, timeout_s: float) -> None:
+            super().wait(timeout_s)
+            confirmed.append(self.confirmed[-1])
+            if len(confirmed) == 3:
+                producer.batches[0].future.set_result(None)
+
+    envelopes = Envelopes(
+        Source("db", "slot"),
+        Conversions(lambda oid: None),
+        keys=lambda relation: ("id",),
+        reread=lambda *asked: None,
+        now_ms=clock.wall_ms,
+    )
+    said = [*transaction(800, 880, [1, 2]), None, None, None, None, None]
+    stream = Slow(clock, said)
+    out = Outbox(producer)  # type: ignore[arg-type]
+    Follower(envelopes, out, clock, reached=lambda point: None, tell=lambda: None).run(
+        stream,  # type: ignore[arg-type]
+        lambda: not stream.said,
+        None,
+    )
+    assert confirmed == [0, 0, 0, 880, 880]
+
+
+def test_amid_a_transaction_nothing_of_it_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 2)
+    first, second = transaction(800, 880, [1]), transaction(960, 1000, range(5))
+    confirmed, _ = following(Producer(at_once=True), [*first, *second[:-1], Alive(2000, False), None, None], Clock())
+    assert max(confirmed) == 880
+
+
+def test_an_idle_stream_confirms_what_the_server_has_passed() -> None:
+    confirmed, _ = following(Producer(at_once=True), [*transaction(800, 880, []), None, Alive(5000, True), None, None], Clock())
+    assert confirmed[-1] == 5000
+
+
+def test_a_keepalive_waits_for_what_came_before_it() -> None:
+    producer = Producer()
+    with pytest.raises(TimeoutError):  # in the end it waits for the batch
+        following(producer, [*transaction(800, 880, [1]), Alive(5000, True), None], Clock())
+    [batch] = producer.batches
+    assert len(batch.sequences) == 1
+
+
+def test_nothing_is_confirmed_behind_a_transaction_that_runs_into_later_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "ORDER_BITS", 2)
+    producer = Producer(at_once=True)
+    large, small = transaction(800, 808, range(20)), transaction(808, 816, [1])
+    confirmed, _ = following(producer, [*large, None, *small, None, Alive(832, True), None], Clock())
+    assert max(confirmed) == 0
+    assert producer.sequences == sorted(set(producer.sequences))
+    again = Producer(at_once=True)
+    confirmed, _ = following(again, [*large, *small, None, Alive(848, True), None, None], Clock())
+    assert confirmed[-1] == 848
+    assert again.sequences == producer.sequences
+
+
+def test_what_comes_again_is_left_out() -> None:
+    producer, clock = Producer(at_once=True), Clock()
+    both = [*transaction(800, 880, [1, 2]), *transaction(960, 1000, [3])]
+    _, out = following(producer, [*both, None], clock)
+    following(producer, [*both, *transaction(1040, 1080, [4]), None], clock, out)
+    assert len(producer.sequences) == len(set(producer.sequences)) == 4
+    assert out.duplicates == 3
+    later = Producer(last_sequence=producer.sequences[1], at_once=True)
+    following(later, [*both, None], clock)
+    assert later.sequences == producer.sequences[2:3]
+
+
+def test_a_batch_that_is_not_durable_ends_it_unconfirmed() -> None:
+    producer = Producer()
+    send = producer.send_batch
+
+    def failing(table: Any) -> Sent:
+        sent = send(table)
+        sent.future.set_exception(UnknownOutcome("who knows", operation="append"))
+        return sent
+
+    producer.send_batch = failing  # type: ignore[method-assign]
+    clock = Clock()
+    with pytest.raises(UnknownOutcome):
+        following(producer, [*transaction(800, 880, [1]), None, None], clock)
+
+
+def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 3)
+    producer = Producer(at_once=True)
+    confirmed, _ = following(producer, [*transaction(800, 880, range(8)), None], Clock())
+    assert [len(batch.sequences) for batch in producer.batches] == [3, 3, 2]
+    assert confirmed[-1] == 880
+    assert follow._CONFIRM_S > 0
