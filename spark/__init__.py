@@ -2,6 +2,7 @@
 
 from .produce import OrderedWriter, WriteResult, ordered_writer, write_ordered
 from .session import S3, configure, session
+from .source.register import register
 from .sync.run import SyncRun, SyncStatus, sync
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "WriteResult",
     "configure",
     "ordered_writer",
+    "register",
     "session",
     "sync",
     "write_ordered",

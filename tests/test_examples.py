@@ -12,7 +12,8 @@ import pytest
 
 from tests.tree import ROOT
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.stem.startswith("spark_"))
+"""Those of Spark run in its tests, in their session."""
 SAID = {
     "database_sync": "rows equal to the source",
     "order_matching": "all first come, first served",

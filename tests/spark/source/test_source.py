@@ -80,7 +80,9 @@ def test_the_schema_is_that_of_messages() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    schema = to_arrow_schema(StructType.fromDDL(ddl(MESSAGE_SCHEMA.names)), timezone="UTC")
+    named = StructType.fromDDL(ddl(MESSAGE_SCHEMA.names))
+    assert isinstance(named, StructType)
+    schema = to_arrow_schema(named, timezone="UTC")
     assert schema.equals(MESSAGE_SCHEMA)
 
 

@@ -1,0 +1,201 @@
+"""Spark's source beside Spark's own reader of Parquet on the same files, per batch and per trigger; and what a trigger costs at least.
+
+Each pair is measured in turns. Processor time, of the JVM and all its Python workers, is what neighbours on the machine change least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+import pyarrow as pa
+
+from benchmarks.figures import Figure, Options
+from benchmarks.topics import TOPIC, create, fill, publish, table_files
+from penstock.log import MESSAGE_SCHEMA, Lake
+from penstock.log.stores.local import LocalStore
+from penstock.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+QUEUES = 8
+CORES = 2
+LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    with _spark() as spark:
+        for body_bytes, rows in ((100, 2_000),) if options.small else ((100, 1_600_000), (1000, 400_000)):
+            yield from _throughput(spark, body_bytes, rows, options.repeats)
+        for queues in (8,) if options.small else (8, 64, 256):
+            yield _floor(spark, queues, options.scaled(20, 2))
+
+
+# --- Throughput ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Runs:
+    """One way to read, run after run."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    def run(self, work: Callable[[], float | None]) -> None:
+        """``work`` returns how long the part that counts took, when that is not all of it."""
+        before, start_s = _cpu_s(), time.perf_counter()
+        counted_s = work()
+        self.seconds.append(counted_s if counted_s is not None else time.perf_counter() - start_s)
+        self.cpu_s.append(_cpu_s() - before)
+
+
+def _throughput(spark: SparkSession, body_bytes: int, rows: int, repeats: int) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        root = Path(folder) / "lake"
+        asyncio.run(_fill(root, rows, body_bytes))
+        files = [str(path) for path in table_files(root)]
+        table = str(root / "topics" / TOPIC / "table")
+        names = MESSAGE_SCHEMA.names
+        ways: dict[str, Callable[[], float | None]] = {
+            "parquet": lambda: _drain(spark.read.parquet(*files).select(*names)),
+            "delta": lambda: _drain(spark.read.format("delta").load(table).select(*names)),
+            "ours": lambda: _drain(_ours(spark, root)),
+            "no rows": lambda: _drain(_ours(spark, root, startingOffsets="latest")),
+            "no rows of parquet": lambda: _drain(spark.read.parquet(*files).select(*names).where("offset < 0")),
+            "parquet stream": lambda: _trigger(spark, "parquet", table, Path(folder)),
+            "delta stream": lambda: _trigger(spark, "delta", table, Path(folder)),
+            "our stream": lambda: _trigger(spark, "penstock", str(root), Path(folder)),
+        }
+        runs = {name: _Runs() for name in ways}
+        for repeat in range(repeats + 1):
+            for name, way in ways.items():
+                (runs[name] if repeat else _Runs()).run(way)  # the first round warms up
+    what = f"{rows:,} rows of {body_bytes} B in {len(files)} files, {CORES} tasks"
+    for name, label in {
+        "parquet": "spark.read.parquet",
+        "delta": "Delta batch",
+        "ours": "our batch",
+        "parquet stream": "Parquet stream, one trigger",
+        "delta stream": "Delta stream, one trigger",
+        "our stream": "our stream, one trigger",
+    }.items():
+        values = [rows / seconds for seconds in runs[name].seconds]
+        yield Figure(name=f"{label}, {body_bytes} B", unit="rows/s", better="higher", values=values, note=what)
+    yield Figure(name=f"our batch of no rows, {body_bytes} B", unit="s", values=runs["no rows"].seconds)
+    yield Figure(name=f"spark.read.parquet of no rows, {body_bytes} B", unit="s", values=runs["no rows of parquet"].seconds)
+    name = f"our batch beside spark.read.parquet, {body_bytes} B"
+    yield _ratio(name, runs["parquet"].seconds, runs["ours"].seconds)
+    yield _ratio(f"{name}, by processor time", runs["parquet"].cpu_s, runs["ours"].cpu_s)
+    theirs = _without(runs["parquet"].cpu_s, runs["no rows of parquet"].cpu_s)
+    yield _ratio(f"{name}, by processor time without start-up", theirs, _without(runs["ours"].cpu_s, runs["no rows"].cpu_s))
+    yield _ratio(
+        f"our trigger beside a Parquet stream's, {body_bytes} B", runs["parquet stream"].seconds, runs["our stream"].seconds
+    )
+    yield _ratio(f"our trigger beside a Delta stream's, {body_bytes} B", runs["delta stream"].seconds, runs["our stream"].seconds)
+
+
+def _ratio(name: str, theirs: list[float], ours: list[float]) -> Figure:
+    """Theirs by ours, run by run."""
+    values = [100 * their / our for their, our in zip(theirs, ours, strict=True)]
+    return Figure(name=name, unit="%", better="higher", values=values, target=70)
+
+
+def _without(costs: list[float], none: list[float]) -> list[float]:
+    """What the rows cost alone; at a tiny scale nothing that could be measured."""
+    return [max(cost - float(np.median(none)), 0.01) for cost in costs]
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _ours(spark: SparkSession, root: Path, **options: str) -> DataFrame:
+    return spark.read.format("penstock").options(lake=str(root), numTasks=str(CORES), **options).load(TOPIC)
+
+
+def _trigger(spark: SparkSession, kind: str, path: str, folder: Path) -> float:
+    """Read all in one trigger; how long its batch took, without planning, checkpoint and the query's start."""
+    reader = spark.readStream.format(kind)
+    if kind == "penstock":
+        frame = reader.options(lake=path, startingOffsets="earliest", numTasks=str(CORES)).load(TOPIC)
+    elif kind == "parquet":
+        schema = spark.read.option("recursiveFileLookup", "true").parquet(path).schema
+        frame = reader.schema(schema).option("recursiveFileLookup", "true").load(path)
+    else:
+        frame = reader.load(path)
+    with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+        writer = frame.select(*MESSAGE_SCHEMA.names).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sum(progress.durationMs.get("addBatch", 0) for progress in query.recentProgress) / 1000
+
+
+# --- The floor of a trigger ------------------------------------------------------------------------------------------------------
+
+
+def _floor(spark: SparkSession, queues: int, triggers: int) -> Figure:
+    """Triggers of 10 rows a queue, one after the other."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        root = Path(folder) / "lake"
+        asyncio.run(_fill(root, 10 * queues * (triggers + 2), 100, queues=queues))
+        reader = spark.readStream.format("penstock").options(
+            lake=str(root), startingOffsets="earliest", maxOffsetsPerTrigger=str(10 * queues), numTasks=str(CORES)
+        )
+        writer = reader.load(TOPIC).writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint")
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        durations = [progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows]
+    return Figure(name=f"a trigger of 10 rows a queue, {queues} queues", unit="ms", values=durations[2:] or durations)
+
+
+# --- The stage -------------------------------------------------------------------------------------------------------------------
+
+
+async def _fill(root: Path, rows: int, body_bytes: int, *, queues: int = QUEUES) -> None:
+    async with Lake(LocalStore(root)) as lake:
+        topic = await create(lake, queues)
+        await fill(lake, _rows(max(rows // 4, 1), body_bytes), 4)
+        await publish(topic)
+
+
+def _rows(count: int, body_bytes: int) -> pa.Table:
+    """Bodies of random letters: what compresses to nothing costs a reader of Parquet nothing, and no application has it."""
+    letters = LETTERS[np.random.default_rng(1).integers(0, len(LETTERS), count * body_bytes, np.uint8)]
+    ends = np.arange(count + 1, dtype=np.int32) * body_bytes
+    bodies = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
+    groups = pa.array([f"group-{number}" for number in range(10_000)]).take(pa.array(np.arange(count) % 10_000))
+    return pa.table({"body": bodies, "message_group": groups})
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    """A session of two cores; the running one where there is one."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    spark = running or session("penstock-bench", master=f"local[{CORES}]")
+    yield spark
+    if running is None:
+        spark.stop()
+
+
+def _cpu_s() -> float:
+    """Of this process and all below it: the JVM and the Python workers."""
+    total = 0.0
+    for process in [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue  # it ended meanwhile
+        total += times.user + times.system
+    return total
