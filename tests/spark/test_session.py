@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_s3_of_aws_needs_no_endpoint() -> None:
 def test_the_lists_are_the_few_jars_that_were_tried() -> None:
     assert (len(jars.listed()), len(jars.listed(s3=True))) == (4, 40)
     assert "io.delta_delta-spark_4.2_2.13-4.4.0.jar" in {jar.file_name for jar in jars.listed()}
+
+
+def test_what_other_programs_left_in_maven_s_folder_is_never_asked() -> None:
+    # Half-filled ones are common: a POM without its JAR there ends Ivy's search, if the folder is one of its resolvers.
+    settings = ET.parse(Path(jars.__file__).parent / "ivysettings.xml").getroot()
+    resolvers = settings.findall("resolvers//*")
+    assert [(one.tag, one.attrib) for one in resolvers] == [("ibiblio", {"name": "central", "m2compatible": "true"})]
 
 
 def fill(cache: Path, names: list[str]) -> None:
