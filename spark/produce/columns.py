@@ -58,21 +58,25 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
 
     _check_topic(mapping, settings)
     found = _found(df, mapping)
-    queues = settings.queues
-    group = found.get("message_group")
-    queue = found.get("queue")
-    if group is not None:
-        routed = F.pmod(F.xxhash64(group), F.lit(queues)).cast("int")
-        queue = routed if queue is None else F.coalesce(queue, routed)
-    fields = {**found, **({} if queue is None else {"queue": queue}), "body": _body(df, mapping)}
+    queues, body = settings.queues, _body(df, mapping)
+    if is_routed(mapping):
+        # Without a group by what the row says: a task that is tried again must send it the same way.
+        routed = F.pmod(F.xxhash64(found.get("message_group", body)), F.lit(queues)).cast("int")
+        found["queue"] = F.coalesce(found["queue"], routed) if "queue" in found else routed
+    fields = {**found, "body": body}
     staged = df.withColumns({_PREFIX + name: column for name, column in fields.items()})
-    if queue is not None:
+    if is_routed(mapping):
         at = F.col(_PREFIX + "queue")
         tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
         # By its number each queue goes to one task for sure, while two hashes may meet in one and leave another idle.
         staged = staged.repartitionById(tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
     return staged.select(*(F.col(_PREFIX + name).alias(name) for name in STAGED if name in fields))
+
+
+def is_routed(mapping: MessageColumns) -> bool:
+    """Whether each row has a queue before it is staged, so that all rows of a queue come from one task; else they take the queues in turn."""
+    return mapping.message_group is not None or mapping.queue is not None
 
 
 def _check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
@@ -89,7 +93,7 @@ def _check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
             observed=f"message_group={mapping.message_group}",
             hint="leave message_group out, or write to a FIFO topic",
         )
-    if mapping.order_by and mapping.message_group is None and mapping.queue is None:
+    if mapping.order_by and not is_routed(mapping):
         raise InvalidArgument(
             "without a message group or a queue there is nothing to order within", operation="write_ordered", expected="queue=…"
         )

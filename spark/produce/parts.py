@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...log.arrow_checks import check_arrow
 from ...log.backoff import until_answered
 from ...log.batching import MessageIds, rows_of_arrow
-from ...log.errors import CallError, PenstockError
+from ...log.errors import CallError, InternalError, PenstockError
 from ...log.header import Part
 from ...log.limits import MIB
 from ...log.paths import TopicPaths
@@ -121,13 +121,21 @@ def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             pass  # Spark waits until somebody has taken them
 
 
-def parts_of(rows: Iterable[tuple[int, int, bytes]]) -> list[Part]:
-    """The parts by task, and in each in their order. Raises the first error."""
-    found = [pickle.loads(answer) for _, _, answer in sorted(rows)]  # noqa: S301 - our own tasks wrote it
-    for one in found:
-        if isinstance(one, PenstockError):
-            raise one
-    return found
+def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[Part]:
+    """The parts by task, and in each in their order. Raises the first error.
+
+    ``routed`` rows are in order only if each queue's came from one task: raises `InternalError` otherwise.
+    """
+    parts: list[Part] = []
+    task_of: dict[int, int] = {}
+    for task, _, answer in sorted(rows):
+        found: Part | PenstockError = pickle.loads(answer)  # noqa: S301 - our own tasks wrote it
+        if isinstance(found, PenstockError):
+            raise found
+        if routed and any(task_of.setdefault(queue, task) != task for queue in found.rows):
+            raise InternalError("the rows of one queue came from several tasks", operation="write_ordered", observed=task_of)
+        parts.append(found)
+    return parts
 
 
 def _in_users_words(upload: Upload, error: CallError) -> CallError:

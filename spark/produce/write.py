@@ -16,7 +16,7 @@ from ...log.linking import Linker, check_batch, open_linker
 from ...log.naming import check_producer_name
 from ..lakes import LakeLike, LakePlace, OpenLake, lakes
 from ..source.legible import Legible
-from .columns import ColumnOrName, MessageColumns, columns_of, ordered
+from .columns import ColumnOrName, MessageColumns, columns_of, is_routed, ordered
 from .failures import told_shortly
 from .parts import ANSWER, Upload, answers, parts_of
 
@@ -230,7 +230,8 @@ class OrderedWriter:
             named=tuple(self._mapping.named()),
             before_part=self._steps.before_part,
         )
-        parts = parts_of(rows.mapInArrow(partial(answers, upload), ANSWER).collect())
+        given = rows.mapInArrow(partial(answers, upload), ANSWER).collect()
+        parts = parts_of(((one.task, one.number, one.answer) for one in given), routed=is_routed(self._mapping))
         self._steps.after("staged")
         if not parts:
             opened.run(lambda: linker.discard(job))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log.errors import MessageTypeMismatch, StoreUnavailable
+from penstock.log.errors import InternalError, MessageTypeMismatch, StoreUnavailable
+from penstock.log.header import Part
 from penstock.log.linking import Linker, open_linker
 from penstock.log.paths import TopicPaths
 from penstock.log.staging import Job
@@ -98,6 +100,17 @@ def test_what_is_wrong_with_the_rows_is_an_answer_in_the_users_words(staging: St
     with pytest.raises(MessageTypeMismatch, match="message_group is null, in column user") as raised:
         parts_of(told)
     assert raised.value.object == "orders"
+
+
+def test_a_queue_from_two_tasks_has_no_order_and_is_noticed() -> None:
+    def answer(task: int, queue: int) -> tuple[int, int, bytes]:
+        return task, 0, pickle.dumps(Part(f"{task}", 0, {queue: 1}, 1, ""))
+
+    given = [answer(1, 3), answer(0, 2), answer(1, 1)]
+    assert [part.key for part in parts_of(given, routed=True)] == ["0", "1", "1"]
+    assert len(parts_of([*given, answer(2, 1)])) == 4
+    with pytest.raises(InternalError, match="several tasks"):
+        parts_of([*given, answer(2, 1)], routed=True)
 
 
 def test_a_store_that_does_not_answer_for_a_moment_costs_no_task(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:

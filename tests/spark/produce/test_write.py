@@ -285,5 +285,8 @@ def test_a_topic_without_groups_takes_rows_in_turn_or_by_queue(spark: SparkSessi
     for queue in (0, 1):
         mine = [seq for at, seq in found if at == queue][-20:]
         assert mine == list(range(queue, 40, 2))
+    write_ordered(rows, lake, "plain", message_group=None, order_by="seq", queue=F.when(F.col("seq") < 5, F.lit(1)))
+    found = [(message.queue, message.json()["seq"]) for message in read(lake, "plain")][-40:]
+    assert {at for at, seq in found if seq < 5} == {1}
     with pytest.raises(InvalidArgument, match="nothing to order within"):
         write_ordered(rows, lake, "plain", message_group=None, order_by="seq")
