@@ -6,35 +6,31 @@ Each pair is measured in turns. Processor time, of the JVM and all its Python wo
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 import pyarrow as pa
 
 from benchmarks.figures import Figure, Options
+from benchmarks.sessions import CORES, cpu_s, spark_session
 from benchmarks.topics import TOPIC, create, fill, publish, table_files
 from penstock.log import MESSAGE_SCHEMA, Lake
 from penstock.log.stores.local import LocalStore
-from penstock.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUEUES = 8
-CORES = 2
 LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    with _spark() as spark:
+    with spark_session() as spark:
         for body_bytes, rows in ((100, 2_000),) if options.small else ((100, 1_600_000), (1000, 400_000)):
             yield from _throughput(spark, body_bytes, rows, options.repeats)
         for queues in (8,) if options.small else (8, 64, 256):
@@ -53,10 +49,10 @@ class _Runs:
 
     def run(self, work: Callable[[], float | None]) -> None:
         """``work`` returns how long the part that counts took, when that is not all of it."""
-        before, start_s = _cpu_s(), time.perf_counter()
+        before, start_s = cpu_s(), time.perf_counter()
         counted_s = work()
         self.seconds.append(counted_s if counted_s is not None else time.perf_counter() - start_s)
-        self.cpu_s.append(_cpu_s() - before)
+        self.cpu_s.append(cpu_s() - before)
 
 
 def _throughput(spark: SparkSession, body_bytes: int, rows: int, repeats: int) -> Iterator[Figure]:
@@ -175,27 +171,3 @@ def _rows(count: int, body_bytes: int) -> pa.Table:
     bodies = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
     groups = pa.array([f"group-{number}" for number in range(10_000)]).take(pa.array(np.arange(count) % 10_000))
     return pa.table({"body": bodies, "message_group": groups})
-
-
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    """A session of two cores; the running one where there is one."""
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    spark = running or session("penstock-bench", master=f"local[{CORES}]")
-    yield spark
-    if running is None:
-        spark.stop()
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it: the JVM and the Python workers."""
-    total = 0.0
-    for process in [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue  # it ended meanwhile
-        total += times.user + times.system
-    return total

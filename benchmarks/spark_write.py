@@ -6,36 +6,33 @@ the log. Measured in turns; processor time is what neighbours on the machine cha
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock
 from benchmarks.figures import Figure, Options
-from penstock.spark import session, write_ordered
+from benchmarks.sessions import CORES, cpu_s, spark_session
+from penstock.spark import write_ordered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUEUES = 8
-CORES = 2
 GROUPS = 10_000
 LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    with _spark() as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with spark_session() as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         for body_bytes, rows in ((100, 2_000),) if options.small else ((100, 1_000_000), (1000, 200_000)):
             yield from _beside_parquet(spark, Path(folder), body_bytes, rows, options.repeats)
         yield _small_batches(spark, Path(folder), options.scaled(20, 2))
@@ -44,7 +41,7 @@ def measure(options: Options) -> Iterator[Figure]:
 def _beside_parquet(spark: SparkSession, folder: Path, body_bytes: int, rows: int, repeats: int) -> Iterator[Figure]:
     source = folder / f"source-{body_bytes}.parquet"
     pq.write_table(_rows(rows, body_bytes), source, row_group_size=rows // 8 or 1)
-    seconds, cpu_s = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    seconds, cpu = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     with penstock.connect(folder / f"lake-{body_bytes}", maintenance=False) as lake:
         ways: dict[str, Callable[[DataFrame, int], object]] = {
             "Spark's ordered write of Parquet": lambda df, _: _native(df, folder / "native"),
@@ -52,18 +49,18 @@ def _beside_parquet(spark: SparkSession, folder: Path, body_bytes: int, rows: in
         }
         for run in range(repeats + 1):
             for name, way in ways.items():
-                before_s, started = _cpu_s(), time.perf_counter()
+                before_s, started = cpu_s(), time.perf_counter()
                 way(spark.read.parquet(str(source)), run)
                 if run:  # the first round warms up
                     seconds[name].append(time.perf_counter() - started)
-                    cpu_s[name].append(_cpu_s() - before_s)
+                    cpu[name].append(cpu_s() - before_s)
             shutil.rmtree(folder / f"lake-{body_bytes}" / "topics" / f"topic-{run}", ignore_errors=True)
     what = f"{rows:,} rows of {body_bytes} B in {QUEUES} queues, {CORES} cores"
     for name in ways:
         values = [rows / one for one in seconds[name]]
         yield Figure(name=f"{name}, {body_bytes} B", unit="rows/s", better="higher", values=values, note=what)
     native, ours = ways
-    for label, of in (("", seconds), (", by processor time", cpu_s)):
+    for label, of in (("", seconds), (", by processor time", cpu)):
         values = [100 * theirs / our for theirs, our in zip(of[native], of[ours], strict=True)]
         name = f"write_ordered beside Spark's ordered write, {body_bytes} B{label}"
         yield Figure(name=name, unit="%", better="higher", values=values, target=80)
@@ -105,27 +102,3 @@ def _rows(count: int, body_bytes: int) -> pa.Table:
     bodies = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(letters)])
     groups = pa.array([f"group-{number}" for number in range(GROUPS)]).take(pa.array(numbers % GROUPS))
     return pa.table({"message_group": groups, "seq": numbers, "body": bodies})
-
-
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    """A session of two cores; the running one where there is one."""
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    spark = running or session("penstock-bench", master=f"local[{CORES}]")
-    yield spark
-    if running is None:
-        spark.stop()
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it: the JVM and the Python workers."""
-    total = 0.0
-    for process in [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue  # it ended meanwhile
-        total += times.user + times.system
-    return total

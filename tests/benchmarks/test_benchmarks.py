@@ -15,7 +15,7 @@ def marked(name: str) -> object:
     return pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow]) if name.startswith("spark") else name
 
 
-@pytest.mark.parametrize("name", map(marked, sorted(BENCHMARKS)))
+@pytest.mark.parametrize("name", [*map(marked, sorted(BENCHMARKS))])
 def test_a_benchmark_runs(name: str) -> None:
     figures = list(BENCHMARKS[name](Options(repeats=1, small=True)))
     assert figures
