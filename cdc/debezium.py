@@ -130,7 +130,7 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
     """
     try:
         if "sequence" in source and isinstance(transaction, dict):
-            commit_lsn = int(json.loads(source["sequence"])[0] or 0)
+            commit_lsn = _first_of(source["sequence"])
             # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
             return _packed((commit_lsn >> 3, 63 - _TOTAL_ORDER_BITS), (int(transaction["total_order"]), _TOTAL_ORDER_BITS))
         if (file := re.search(r"(\d+)$", source.get("file") or "")) and source.get("pos") is not None:
@@ -142,6 +142,16 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
     except (KeyError, IndexError, TypeError, ValueError):
         return None
     return None
+
+
+def _first_of(sequence: object) -> int:
+    """Of ``["<commit LSN>", "<LSN>"]``, null for 0. Read by eye where it is written so, as it is for every event."""
+    if not isinstance(sequence, str):
+        raise TypeError
+    end = sequence.find('"', 2)
+    if sequence.startswith('["') and end > 2 and sequence[2:end].isdecimal():
+        return int(sequence[2:end])
+    return int(json.loads(sequence)[0] or 0)
 
 
 def _packed(*parts: tuple[int, int]) -> int | None:

@@ -59,6 +59,8 @@ class Seen:
     key: tuple[str, ...] = ()
     connect: set[str] = field(default_factory=set)
     """Columns whose type the events themselves say."""
+    kinds: set[tuple[object, ...]] = field(default_factory=set)
+    """Names and kinds of value of the rows that were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +177,15 @@ class Fold:
         folded = self._folded
         if queue in folded.broken:
             return
+        event: object = None
         try:
             event = decode_event(body)
-            if is_control(event):
-                folded.ignored += 1
-                return
             change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
-            folded.broken[queue] = Refused((queue, offset), _reason(error))
+            if is_control(event):
+                folded.ignored += 1
+            else:
+                folded.broken[queue] = Refused((queue, offset), _reason(error))
             return
         if change is None or change.op == "m":
             folded.ignored += 1
@@ -325,6 +328,12 @@ class Fold:
                 reason = "it has no key, and no key is declared for its table"
                 self._folded.refused.setdefault(source, {}).setdefault(queue, Refused((queue, offset), reason))
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
+            if schema is None:
+                # Most rows are as others were: of those nothing new is to be learned.
+                kinds = (*row, *map(_kind, row.values()))
+                if kinds in seen.kinds:
+                    continue
+                seen.kinds.add(kinds)
             said = {one["field"]: one for one in (schema or {}).get("fields") or [] if isinstance(one, dict) and "field" in one}
             for name, value in row.items():
                 if name in known:
@@ -334,6 +343,11 @@ class Fold:
                     seen.connect.add(name)
                 elif name not in seen.connect:
                     seen.columns[name] = joined(seen.columns.get(name), None if value is KEEP else infer(value))
+
+
+def _kind(value: object) -> object:
+    """The class of a value, and of a number that needs more than 64 bits that it does."""
+    return "large" if value.__class__ is int and not -(2**63) <= value < 2**63 else value.__class__
 
 
 def _reason(error: Exception) -> str:
@@ -380,4 +394,5 @@ def combined(parts: list[Folded]) -> Folded:
 
 def without_rows(folded: Folded) -> Folded:
     """Small enough for the driver."""
-    return replace(folded, nets={}, versions={})
+    seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
+    return replace(folded, nets={}, versions={}, seen=seen)

@@ -5,9 +5,11 @@ Tasks read the topic themselves, so no event crosses into the JVM; what crosses 
 
 from __future__ import annotations
 
+import gc
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,7 +103,21 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     for batch in batches:
         for number in batch.column(0).to_pylist():
             scan.steps.reached("fold", "in", str(number))
-            yield from _written(scan, _folded(scan, scan.tasks[number]))
+            with _no_collector():
+                written = list(_written(scan, _folded(scan, scan.tasks[number])))
+            yield from written
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without the garbage collector, which would look at hundreds of thousands of values again and again, none of which is in a cycle."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _folded(scan: Scan, task: ReadTask) -> Folded:
@@ -162,13 +178,14 @@ def _typed_rows(
 ) -> Iterator[pa.RecordBatch]:
     steps.reached("merge", "in", target.name)
     nets: dict[Key, Net] = {}
-    for batch in batches:
-        for piece in batch.column("piece").to_pylist():
-            for key, net in pickle.loads(piece):  # noqa: S301 - our own tasks wrote it
-                before = nets.get(key)
-                nets[key] = net if before is None else merged(before, net)
-    finished(nets, truncate, old)
-    items = list(nets.items())
+    with _no_collector():
+        for batch in batches:
+            for piece in batch.column("piece").to_pylist():
+                for key, net in pickle.loads(piece):  # noqa: S301 - our own tasks wrote it
+                    before = nets.get(key)
+                    nets[key] = net if before is None else merged(before, net)
+        finished(nets, truncate, old)
+        items = list(nets.items())
     for start in range(0, len(items), _ROWS_PER_PIECE):
         yield _batch(target, schema, items[start : start + _ROWS_PER_PIECE])
 

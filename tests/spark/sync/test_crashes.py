@@ -65,8 +65,6 @@ KILLED: list[tuple[str, str, int]] = [
     ("fold", "in", 1),
     ("merge", "in", 1),
     ("merge", "after", 1),
-    ("merge", "before", 2),
-    ("progress", "before", 1),
 ]
 """Steps at which the whole driver is killed, JVM and all; the others are tried by `test_a_driver_that_ends_at_any_step…`."""
 
