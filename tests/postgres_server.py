@@ -162,8 +162,12 @@ def _reachable(programs: Path, folder: Path, as_user: dict[str, Any]) -> Path:
     try:
         subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, **as_user)
     except PermissionError:
-        copied = folder / "programs"
-        shutil.copytree(programs.parent, copied)
+        installed = programs.parent
+        package, copied = installed.parent, folder / "programs" / installed.parent.name / installed.name
+        shutil.copytree(installed, copied)
+        libraries = package.with_name(f"{package.name}.libs")  # where a wheel has them, beside its package
+        if libraries.exists():
+            shutil.copytree(libraries, folder / "programs" / libraries.name)
         return copied / programs.name
     return programs
 

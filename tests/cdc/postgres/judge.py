@@ -50,6 +50,8 @@ def check_stream(events: list[Seen], expected: list[tuple[int, str, str]]) -> No
     """Every change once, and of a message group in the order of positions; the whole in the order of commits."""
     positions = [event.position for event in events]
     assert len(set(positions)) == len(positions), "an event is there twice"
+    reads = [event.group for event in events if event.op == "r"]
+    assert len(set(reads)) == len(reads), "a row was read twice"
     last: dict[str, int] = defaultdict(int)
     for event in events:
         assert event.position > last[event.group], event

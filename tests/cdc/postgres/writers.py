@@ -72,7 +72,7 @@ class Writers:
 
     def _write(self, chance: random.Random) -> None:
         connection: psycopg.Connection[Any] | None = None
-        while not self._stop.wait(0.01):
+        while not self._stop.wait(0.02):
             try:
                 if connection is None or connection.broken or connection.closed:
                     connection = psycopg.connect(self._dsn, connect_timeout=5)
