@@ -95,6 +95,17 @@ def test_spark_reads_the_rows_that_we_read(spark: SparkSession, tmp_path: Path, 
         topic.checkpoint()  # and once more through it
 
 
+def test_rows_of_a_file_come_in_the_order_of_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Topic("orders", tmp_path)
+    topic.publish(5)
+    files: dict[str, list[int]] = {}
+    for row in spark.read.format("delta").load(topic.table).selectExpr("_metadata.file_path AS file", "offset").collect():
+        files.setdefault(row["file"], []).append(row["offset"])
+    assert len(files) > 4, "several of a queue"
+    for offsets in files.values():
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+
+
 def test_a_native_stream_goes_on_through_compaction_and_retention(spark: SparkSession, tmp_path: Path) -> None:
     topic = Topic("orders", tmp_path / "lake")
     seen: list[tuple[int, int]] = []
