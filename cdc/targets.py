@@ -147,6 +147,18 @@ class Written:
     progress: Progress
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A Delta table that is there."""
+
+    columns: tuple[Column, ...]
+    """Those that a sync can write."""
+    others: frozenset[str]
+    """Of types that it cannot, and those that begin with ``__``."""
+    written: Written | None
+    """What the newest commit of a sync says."""
+
+
 def decode_metadata(text: str | None) -> Written | None:
     """Read it; None for commits that no sync made."""
     try:

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Literal
 
 from ...cdc.fold import Folded, Plan, Refused, Truncate
 from ...cdc.shape import Shape, key_of, named, new_columns
-from ...cdc.targets import POSITION, Column, Declared, Owner, Source, Target, TargetRefused, check_owner, of_table, target_name
+from ...cdc.targets import (
+    POSITION,
+    Column,
+    Declared,
+    Found,
+    Owner,
+    Source,
+    Target,
+    TargetRefused,
+    check_owner,
+    of_table,
+    target_name,
+)
 from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError, ReopenError
 from ..lakes import LakePlace, OpenLake, lakes
 from ..source.admission import Ranges, admitted, packed
@@ -21,13 +33,13 @@ from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
+from .backends import Backend, LocalBackend, SparkBackend, TargetTables
 from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key
-from .scan import EVENT, Scan, pieces, rows_of, summary
+from .scan import EVENT, Scan
 from .steps import NO_STEPS, Steps
-from .tables import Found, Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class PoisonEvent(PenstockError):
@@ -70,14 +82,19 @@ class Batch:
 class Engine:
     """One sync in one driver. Every method is for one thread at a time."""
 
-    def __init__(self, spark: SparkSession, options: Options) -> None:
+    def __init__(self, spark: SparkSession | None, options: Options) -> None:
+        """By this Spark; or without one, in this process and by deltalake."""
         self._options = options
         self._plan = Plan({}, options.tables, options.declared.keys, options.guard)
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
-        self._session = spark.newSession()
-        self._tables = Tables(self._session, options.into, guard=options.guard)
+        self._backend: Backend = (
+            LocalBackend(options.into, guard=options.guard)
+            if spark is None
+            else SparkBackend(spark, options.into, guard=options.guard)
+        )
+        self._tables: TargetTables = self._backend.tables
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
@@ -238,9 +255,9 @@ class Engine:
         while ranges:
             self._reached("fold", "before")
             scan = self._scan(ranges)
-            found = pieces(self._session, scan).persist()
+            found = self._backend.fold(scan)
             try:
-                folded = summary(found)
+                folded = self._backend.summary(found)
                 self._reached("fold", "after")
                 if folded.broken:
                     broken |= folded.broken
@@ -254,7 +271,7 @@ class Engine:
                     continue
                 return self._merged(found, scan, folded, ranges), broken
             finally:
-                found.unpersist()
+                self._backend.drop(found)
         return {}, broken
 
     def _scan(self, ranges: Ranges) -> Scan:
@@ -267,7 +284,7 @@ class Engine:
         plan = replace(self._plan, targets=targets)
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
 
-    def _merged(self, found: DataFrame, scan: Scan, folded: Folded, ranges: Ranges) -> dict[str, int]:
+    def _merged(self, found: object, scan: Scan, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
         for source, count in folded.counts.items():
             refused = folded.refused.get(source, {})
@@ -278,7 +295,7 @@ class Engine:
             self._held.check()
             moved = folded.moved.get(source)
             old = self._tables.rows(target, list(moved)) if moved else None
-            rows = rows_of(found, scan, target, truncate, old)
+            rows = self._backend.rows(found, scan, target, truncate, old)
             self._written(source, target, rows, truncate=truncate, partial=source in folded.partial)
             self._reached("merge", "after", target.name)
             self._targets[source] = target
@@ -287,7 +304,7 @@ class Engine:
             self._stop(source, refused.values())
         return merged
 
-    def _written(self, source: Source, target: Target, rows: DataFrame, *, truncate: Truncate | None, partial: bool) -> None:
+    def _written(self, source: Source, target: Target, rows: object, *, truncate: Truncate | None, partial: bool) -> None:
         if source in self._empty and not target.history:
             self._empty.discard(source)
             self._tables.append(target, rows, self._own)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from ...cdc.targets import (
     VALID_FROM,
     VALID_TO,
     Column,
+    Found,
     Owner,
     Target,
     Written,
@@ -41,18 +41,6 @@ _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _NEWEST = 20
 _ATTEMPTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A Delta table that is there."""
-
-    columns: tuple[Column, ...]
-    """Those that a sync can write."""
-    others: frozenset[str]
-    """Of types that it cannot, and those that begin with ``__``."""
-    written: Written | None
-    """What the newest commit of a sync says."""
 
 
 class Tables:

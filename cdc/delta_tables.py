@@ -1,0 +1,265 @@
+"""Target tables by deltalake, without Spark: what they have, making them, giving them columns, and one MERGE a batch, carried out once.
+
+Every commit names the sync and how far the target is with it (``userMetadata``, as Spark's commits do, so that either goes on where the other
+ended), and carries Delta's ``txn`` with a number that grows with that. Commits are put if absent, on S3 too: of two writers one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..log.errors import InvalidArgument, MissingDependency, NotSupported, RetryError
+from .changes import ALWAYS, Key
+from .fold import Truncate
+from .location import Location
+from .targets import POSITION, Column, Found, Owner, Target, Written, decode_metadata, encode_metadata
+from .types import arrow_type, normal_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+
+PUT, LEVEL, SINCE = "__put", "__level", "__since"
+"""Columns of the rows to merge: whether there is a row then, the level up to which the row they meet gives way, and the levels from which
+on each column counts."""
+_METADATA = "userMetadata"
+_NEWEST = 20
+_ATTEMPTS = 10
+Values: TypeAlias = tuple[Any, ...]
+
+
+class DeltaTables:
+    """The targets in one folder."""
+
+    def __init__(self, into: str, *, guard: bool) -> None:
+        """Raises `MissingDependency` without deltalake, `InvalidArgument` for a place that it does not know."""
+        try:
+            import deltalake  # noqa: F401 - only whether it is there
+        except ImportError as error:
+            raise MissingDependency(
+                "this engine writes tables with deltalake, which is missing",
+                operation="sync",
+                hint="Install it with `pip install 'penstock[delta]'`",
+            ) from error
+        self._into = Location.of(into)
+        self._options = dict(self._into.options) or None
+        self._guard = guard
+
+    def path(self, name: str) -> str:
+        return self._into.inside(name).root
+
+    def find(self, name: str) -> Found | None:
+        """What is there of a target."""
+        table = self._open(name)
+        if table is None:
+            return None
+        import pyarrow as pa
+
+        columns, others = [], []
+        for one in pa.schema(table.schema().to_arrow()):
+            kind = _type_name(one.type)
+            if kind is None or one.name.startswith("__"):
+                others.append(one.name)
+            else:
+                columns.append(Column(one.name, kind))
+        return Found(tuple(columns), frozenset(others), _written(table))
+
+    def written(self, name: str) -> Written | None:
+        """What the newest commit of a sync says."""
+        table = self._open(name)
+        return None if table is None else _written(table)
+
+    def create(self, target: Target, owner: Owner) -> None:
+        """Make a target; fine when it is there."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        if target.history:
+            raise NotSupported(
+                "this engine keeps no history", operation="sync", object=self.path(target.name), hint="engine='spark' does"
+            )
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+        position = [pa.field(POSITION, pa.int64())] if self._guard else []
+        DeltaTable.create(
+            self.path(target.name),
+            pa.schema([*fields, *position]),
+            mode="ignore",
+            storage_options=self._options,
+            commit_properties=_properties(owner, target),
+        )
+
+    def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None:
+        """Give a target columns that it lacks."""
+        import pyarrow as pa
+        from deltalake import Schema
+
+        fields = Schema.from_arrow(pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])).fields
+        self._table(target).alter.add_columns(fields, commit_properties=_properties(owner, target))
+
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Values]:
+        """Of a target, the rows with these keys."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from deltalake import QueryBuilder
+
+        wanted, found = set(keys), dict[Key, Values]()
+        names = ", ".join(quoted(column.name) for column in target.columns)
+        first = pa.array([key[0] for key in wanted], arrow_type(target.columns[target.key_places[0]].type))
+        query = f"select {names} from t"  # noqa: S608 - names are quoted
+        for read in QueryBuilder().register("t", self._table(target)).execute(query):
+            batch = pa.table(pa.record_batch(read))
+            near = batch.filter(pc.is_in(batch.column(target.key_places[0]).cast(first.type), first))
+            for row in zip(*(column.to_pylist() for column in near.columns), strict=True):
+                key = tuple(row[place] for place in target.key_places)
+                if key in wanted:
+                    found[key] = row
+        return found
+
+    def append(self, target: Target, rows: pa.Table, owner: Owner) -> None:
+        """Write a batch's rows to a target that was made just now and has none: what a merge would do, for less."""
+        import pyarrow.compute as pc
+        from deltalake import write_deltalake
+
+        kept = rows.filter(pc.field(PUT)).drop_columns([PUT, LEVEL, SINCE])
+
+        def append() -> bool:
+            table = self._table(target)
+            if _done(table, owner, target):
+                return False
+            write_deltalake(table, kept, mode="append", commit_properties=_properties(owner, target, once=True))
+            return True
+
+        self._again(target, append)
+
+    def merge(
+        self, target: Target, rows: pa.Table, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
+    ) -> bool:
+        """Merge a batch's net changes; ``target`` says how far it is then. False when that had been done before.
+
+        ``partial``: some rows have only some columns.
+        """
+        source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
+        on = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)
+        applies = f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if self._guard else "true"
+        least = f"coalesce(t.{POSITION}, 0)" if self._guard else "0"
+        changed, inserted = {}, {}
+        for column in target.columns:
+            name = quoted(column.name)
+            inserted[name] = f"s.{name}"
+            if column.name not in target.key:
+                level = since.get(column.name)
+                kept = (
+                    None
+                    if level is None
+                    else f"CASE WHEN s.{level} IS NULL OR s.{level} >= {least} THEN s.{name} ELSE t.{name} END"
+                )
+                changed[name] = kept or f"s.{name}"
+        if self._guard:
+            changed[POSITION] = inserted[POSITION] = f"s.{POSITION}"
+
+        def merge() -> bool:
+            table = self._table(target)
+            if _done(table, owner, target):
+                return False
+            merging = table.merge(
+                source, on, source_alias="s", target_alias="t", commit_properties=_properties(owner, target, once=True)
+            ).when_matched_delete(f"NOT s.{PUT} AND {applies}")
+            if changed:
+                merging = merging.when_matched_update(changed, f"s.{PUT} AND {applies}")
+            merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
+            if truncate is not None:
+                below = truncate.position != ALWAYS and self._guard
+                merging = merging.when_not_matched_by_source_delete(
+                    f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if below else None
+                )
+            merging.execute()
+            return True
+
+        return self._again(target, merge)
+
+    def _again(self, target: Target, commit: Callable[[], bool]) -> bool:
+        """Do it, again when another commit came between: nothing was committed then."""
+        from deltalake.exceptions import CommitFailedError
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return commit()
+            except CommitFailedError as error:
+                if attempt == _ATTEMPTS:
+                    raise RetryError(
+                        "other commits kept the merge from being committed",
+                        operation="sync",
+                        object=self.path(target.name),
+                        observed=f"{attempt} attempts, the last one: {str(error)[:200]}",
+                        hint="do others change rows of this table? Only compaction may run beside a sync",
+                    ) from error
+        raise AssertionError("the loop returns or raises")
+
+    def _open(self, name: str) -> DeltaTable | None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.path(name), storage_options=self._options)
+        except TableNotFoundError:
+            return None
+
+    def _table(self, target: Target) -> DeltaTable:
+        table = self._open(target.name)
+        if table is None:
+            raise InvalidArgument("the target has gone", operation="sync", object=self.path(target.name))
+        return table
+
+
+def quoted(name: str) -> str:
+    """A name as deltalake's SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
+    """The levels as a column each, and those columns by the names of what they are of."""
+    import pyarrow.compute as pc
+
+    spread, names = rows.drop_columns([SINCE]), {}
+    lists = rows.column(SINCE).combine_chunks()
+    for place, column in enumerate(target.columns):
+        if column.name not in target.key:
+            names[column.name] = f"{SINCE}_{place}"
+            spread = spread.append_column(names[column.name], pc.list_element(lists, place))
+    return spread, names
+
+
+def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    transactions = [Transaction(owner.app_id, target.progress.version)] if once else None
+    # Losing against another commit, the merge has to look at the rows again: deltalake's own retries would be too late for that.
+    return CommitProperties(custom_metadata={_METADATA: encode_metadata(owner, target)}, app_transactions=transactions)
+
+
+def _done(table: DeltaTable, owner: Owner, target: Target) -> bool:
+    version = table.transaction_version(owner.app_id)
+    return version is not None and version >= target.progress.version
+
+
+def _written(table: DeltaTable) -> Written | None:
+    for limit in (_NEWEST, None):  # other commits, as compaction's, may stand before it
+        for commit in table.history(limit):
+            if (found := decode_metadata(commit.get(_METADATA))) is not None:
+                return found
+    return None
+
+
+def _type_name(kind: pa.DataType) -> str | None:
+    """The `normal_type` of a column; None for what a sync cannot write."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_decimal(kind):
+        return normal_type(f"decimal({kind.precision},{kind.scale})")
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    simple = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date")
+    kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.large_string(): pa.string()}.get(kind, kind)
+    return next((name for name in simple if arrow_type(name) == kind), None)
