@@ -14,9 +14,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from penstock.cdc.postgres import CaptureOptions
 from penstock.cdc.postgres.stream import open_stream
+from penstock.infra.cli import main
 from penstock.log import InvalidArgument
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.postgres_server import PostgresServer, postgres_server
@@ -214,6 +216,14 @@ def test_a_password_is_never_printed(database: Database, capture: Capturing, mon
     monkeypatch.setenv("PGPASSWORD", "secret")
     assert "secret" not in capture()
     assert "secret" not in capture("--table", "b", code=2)
+
+
+def test_a_dsn_with_its_password_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_POSTGRES", "postgresql://ann:secret@127.0.0.1:1/shop")
+    result = CliRunner().invoke(main, ["--lake", str(tmp_path), "capture", "postgres", "--topic", "changes"])
+    assert result.exit_code == 3
+    assert "127.0.0.1:1/shop" in result.output
+    assert "secret" not in result.output
 
 
 def test_without_psycopg(database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch) -> None:
