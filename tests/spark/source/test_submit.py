@@ -64,14 +64,17 @@ def test_a_submitted_job_brings_penstock_to_the_executors(java: Java, tmp_path: 
 
     with topic_folder(tmp_path / "lake") as topic:
         topic.send(100)
-    home = Path(pyspark.__file__).parent
+    # A home of links: executors of a local cluster work below it, whatever SPARK_WORKER_DIR says.
+    home = tmp_path / "spark"
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (home / entry.name).symlink_to(entry)
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYSPARK_DRIVER_PYTHON"}}
     environment |= {
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": str(python_without_penstock(tmp_path / "venv")),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(tmp_path / "work"),
     }
     options = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.ui.enabled=false", "--py-files", str(build_wheel(tmp_path))]
     job = Path(__file__).parent / "jobs" / "read_orders.py"
