@@ -106,10 +106,11 @@ class DeltaTables:
         wanted, found = set(keys), dict[Key, Values]()
         names = ", ".join(quoted(column.name) for column in target.columns)
         first = pa.array([key[0] for key in wanted], arrow_type(target.columns[target.key_places[0]].type))
+        schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in target.columns])
         query = f"select {names} from t"  # noqa: S608 - names are quoted
         for read in QueryBuilder().register("t", self._table(target)).execute(query):
-            batch = pa.table(pa.record_batch(read))
-            near = batch.filter(pc.is_in(batch.column(target.key_places[0]).cast(first.type), first))
+            batch = pa.table(pa.record_batch(read)).cast(schema)
+            near = batch.filter(pc.is_in(batch.column(target.key_places[0]), first))
             for row in zip(*(column.to_pylist() for column in near.columns), strict=True):
                 key = tuple(row[place] for place in target.key_places)
                 if key in wanted:

@@ -119,3 +119,8 @@ class LocalBackend:
 
     def drop(self, found: list[Folded]) -> None:
         pass
+
+
+def backend_of(spark: SparkSession | None, into: str, *, guard: bool) -> Backend:
+    """This Spark's; this process's without one."""
+    return LocalBackend(into, guard=guard) if spark is None else SparkBackend(spark, into, guard=guard)

@@ -8,7 +8,7 @@ What stands in the targets' commits decides what is applied; the sync's own reco
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from ...cdc.fold import Folded, Plan, Refused, Truncate
@@ -16,7 +16,6 @@ from ...cdc.shape import Shape, key_of, named, new_columns
 from ...cdc.targets import (
     POSITION,
     Column,
-    Declared,
     Found,
     Owner,
     Source,
@@ -26,57 +25,22 @@ from ...cdc.targets import (
     of_table,
     target_name,
 )
-from ...log.errors import InvalidArgument, OffsetOutOfRange, PenstockError, ReopenError
-from ..lakes import LakePlace, OpenLake, lakes
+from ...log.errors import InvalidArgument, ReopenError
+from ..lakes import OpenLake, lakes
 from ..source.admission import Ranges, admitted, packed
 from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
-from .backends import Backend, LocalBackend, SparkBackend, TargetTables
-from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key
+from .backends import backend_of
+from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key, where_to_begin
+from .options import Batch, Options, PoisonEvent
 from .scan import EVENT, Scan
-from .steps import NO_STEPS, Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-class PoisonEvent(PenstockError):
-    """An event of which it cannot be told which table it is of."""
-
-    kind = "poison_event"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a sync is to do."""
-
-    place: LakePlace
-    topic: str
-    into: str
-    name: str
-    tables: frozenset[str] | None = None
-    history: frozenset[str] | bool = False
-    declared: Declared = field(default_factory=Declared)
-    max_events_per_batch: int = 100_000
-    guard: bool = True
-    adopt: bool = False
-    tasks: int = 1
-    steps: Steps = NO_STEPS
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one batch did."""
-
-    number: int
-    events: int
-    seconds: float
-    merged: Mapping[str, int] = field(default_factory=dict)
-    """Events by target that was written."""
-    lag: int = 0
-    """Events of the topic that are still to come, as far as it was known at the batch's beginning."""
+__all__ = ["Batch", "Engine", "Options", "PoisonEvent"]
 
 
 class Engine:
@@ -89,12 +53,8 @@ class Engine:
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
-        self._backend: Backend = (
-            LocalBackend(options.into, guard=options.guard)
-            if spark is None
-            else SparkBackend(spark, options.into, guard=options.guard)
-        )
-        self._tables: TargetTables = self._backend.tables
+        self._backend = backend_of(spark, options.into, guard=options.guard)
+        self._tables = self._backend.tables
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
@@ -143,22 +103,12 @@ class Engine:
                 observed=self._options.into,
                 hint="give this one a name of its own: name=… (--name)",
             )
-        self._position = {queue: record.offsets.get(queue, 0) for queue in standing.kept}
         self._names = {source: name for name, source in record.tables.items()}
-        # What stopped is tried again: reading begins where the first of them stands.
-        for stops in record.stopped.values():
-            for stop in stops:
-                self._position[stop.queue] = min(self._position.get(stop.queue, 0), stop.offset)
-        for queue, (earliest, _) in standing.kept.items():
-            if self._position[queue] < earliest:
-                raise OffsetOutOfRange(
-                    "events were removed by retention before this sync applied them",
-                    operation="sync",
-                    object=f"{self._options.topic}, queue {queue}",
-                    expected=f"offset {self._position[queue]}",
-                    observed=f"the earliest kept is {earliest}",
-                    hint="the targets lack changes: let the source send a new snapshot, and sync it under a new name into a new folder",
-                )
+        self._position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        sources = {named(source): source for source in self._names}
+        for table, stops in lost.items():
+            schema, dot, name = table.partition(".")
+            self._stopped[sources.get(table, (schema, name) if dot else (None, table))] = {stop.queue: stop for stop in stops}
 
     def _record(self) -> SyncRecord | None:
         data = self._held.record

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from ...cdc.targets import Declared
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, NotSupported
 from ..lakes import LakeLike, LakePlace
-from .engine import Batch, Engine, Options
+from .engine import Engine
 from .lease import Stop
+from .options import Batch, Options
 from .steps import NO_STEPS, Steps
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _POLL_S = 0.1
 
 
 def sync(
-    spark: SparkSession,
+    spark: SparkSession | None,
     lake: LakeLike,
     topic: str,
     *,
@@ -52,6 +53,8 @@ def sync(
     Events are Debezium's envelopes as JSON. Tables that do not exist are made, and get columns that appear on the way; whatever ends the
     driver, and where, another one with the same ``name`` (default: the topic's) goes on from what the targets have.
 
+    - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
+      targets: a batch costs little, and one core does all the work. History needs Spark. Either goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON.
     - ``keys``: key columns by table, for events that have no key.
@@ -78,6 +81,8 @@ def sync(
         raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
     if max_events_per_batch < 1:
         raise InvalidArgument("a batch has at least one event", operation="sync", observed=max_events_per_batch)
+    if spark is None and history:
+        raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
     options = Options(
         place=place,
         topic=topic,
@@ -89,7 +94,7 @@ def sync(
         max_events_per_batch=max_events_per_batch,
         guard=guard == "position",
         adopt=adopt,
-        tasks=max(1, spark.sparkContext.defaultParallelism),
+        tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )
     engine = Engine(spark, options)

@@ -8,7 +8,8 @@ from typing import cast
 
 from penstock.spark import session
 from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.engine import Engine, Options
+from penstock.spark.sync.engine import Engine
+from penstock.spark.sync.options import Options
 from penstock.spark.sync.steps import NO_STEPS, Moment
 from tests.spark.sync.crashes import BATCH, CrashAt
 from tests.spark.sync.streams import TOPIC

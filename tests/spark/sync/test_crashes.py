@@ -12,7 +12,8 @@ import pytest
 
 import penstock
 from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.engine import Engine, Options
+from penstock.spark.sync.engine import Engine
+from penstock.spark.sync.options import Options
 from penstock.spark.sync.steps import NO_STEPS, Steps
 from tests.cdc.reference import Message
 from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stream

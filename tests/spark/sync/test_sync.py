@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from penstock.spark import sync
-from penstock.spark.sync.engine import PoisonEvent
+from penstock.spark.sync.options import PoisonEvent
 from penstock.spark.sync.steps import NO_STEPS
 from tests.cdc import nasty
 from tests.cdc.test_fold import as_text
