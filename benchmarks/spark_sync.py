@@ -10,22 +10,20 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import reduce
 from operator import and_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 import penstock
 from benchmarks.figures import Figure, Options
-from penstock.spark import session, sync
+from benchmarks.sessions import CORES, cpu_s, spark_session
+from penstock.spark import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-TOPIC, QUEUES, CORES = "shop", 8, 2
+TOPIC, QUEUES = "shop", 8
 EVENTS = Path(__file__).parent.parent / "infra" / "demo" / "data" / "events.jsonl.gz"
 TABLES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "customers": (
@@ -61,7 +59,7 @@ _EVENT = "key map<string,string>, value struct<op: string, source: struct<table:
 
 def measure(options: Options) -> Iterator[Figure]:
     lines = gzip.decompress(EVENTS.read_bytes()).splitlines()
-    with _spark() as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with spark_session() as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         if options.small:
             lines = lines[:400]
         lake = str(Path(folder) / "lake")
@@ -76,16 +74,16 @@ def _compare(spark: SparkSession, lake: str, folder: Path, total: int, events: i
         "by hand": lambda into: _by_hand(spark, lake, into, events),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    cpu_s: dict[str, list[float]] = {name: [] for name in ways}
+    processor_s: dict[str, list[float]] = {name: [] for name in ways}
     for repeat in range(repeats + 1):
         for name, way in ways.items():
-            before_s, begun_s = _cpu_s(), time.perf_counter()
+            before_s, begun_s = cpu_s(), time.perf_counter()
             way(folder / f"{events}-{repeat}-{name}")
             if repeat:
                 seconds[name].append(time.perf_counter() - begun_s)
-                cpu_s[name].append(_cpu_s() - before_s)
+                processor_s[name].append(cpu_s() - before_s)
         _check_equal(spark, *(folder / f"{events}-{repeat}-{name}" for name in ways))
-    note = f"{total:,} events of three tables, {events:,} a batch"
+    note = f"{total:,} events of three tables, {events:,} a batch, {CORES} cores"
     target = 6_000 if events > 50_000 else None
     for name in ways:
         rates = [total / one for one in seconds[name]]
@@ -97,10 +95,10 @@ def _compare(spark: SparkSession, lake: str, folder: Path, total: int, events: i
             note=note,
             target=target if name == "sync" else None,
         )
-        yield Figure(name=f"{name}, {events:,} a batch: processor time", unit="s", values=cpu_s[name], note=note)
+        yield Figure(name=f"{name}, {events:,} a batch: processor time", unit="s", values=processor_s[name], note=note)
     ratio = [100 * theirs / ours for theirs, ours in zip(seconds["by hand"], seconds["sync"], strict=True)]
     yield Figure(name=f"sync beside the one by hand, {events:,} a batch", unit="%", better="higher", values=ratio, target=100)
-    ratio = [100 * theirs / ours for theirs, ours in zip(cpu_s["by hand"], cpu_s["sync"], strict=True)]
+    ratio = [100 * theirs / ours for theirs, ours in zip(processor_s["by hand"], processor_s["sync"], strict=True)]
     yield Figure(
         name=f"sync beside the one by hand, {events:,} a batch: processor time", unit="%", better="higher", values=ratio, target=100
     )
@@ -114,7 +112,13 @@ def _ours(spark: SparkSession, lake: str, into: Path, events: int) -> None:
 
 
 def _by_hand(spark: SparkSession, lake: str, into: Path, events: int) -> None:
-    stream = spark.readStream.format("penstock").option("lake", lake).option("maxOffsetsPerTrigger", events).load(TOPIC)
+    stream = (
+        spark.readStream.format("penstock")
+        .option("lake", lake)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", events)
+        .load(TOPIC)
+    )
     query = stream.writeStream.trigger(availableNow=True).option("checkpointLocation", f"{into}-checkpoint")
     query.foreachBatch(lambda batch, _: _merge_all(batch, into)).start().awaitTermination()
 
@@ -172,24 +176,3 @@ def _fill(lake: str, lines: Sequence[bytes]) -> None:
             events = ((line, json.loads(line)) for line in lines)
             groups = ((line, f"{event['value']['source']['table']} {json.dumps(event['key'])}") for line, event in events)
             producer.send_batch([penstock.Message(body=line, message_group=group) for line, group in groups])
-
-
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    spark = session("penstock-benchmarks", master=f"local[{CORES}]")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it."""
-    total = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ...coordinator.cell import QueueCell
@@ -16,13 +16,14 @@ from ...coordinator.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.keys import role_key
 from ...coordinator.lease import MARGIN
 from ...coordinator.worker import LeaseLost, Member
-from ...log.errors import CallError, DataDamaged
+from ...log.errors import CallError, DataDamaged, OffsetOutOfRange
 from ...log.paths import topic_folder
 from ...log.runtime import Runtime
 
 _LOOK_S = 0.3
 _WRITE_S = 10.0
 _FORMAT = 1
+_GONE = "retention has removed events that the table lacks, since it stopped"
 
 
 class SyncInUse(CallError):
@@ -95,6 +96,39 @@ async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
     key = record_key(topic, name)
     stored = await cells.read(key)
     return None if stored is None else decode_record(stored.data, where=key)
+
+
+def where_to_begin(
+    record: SyncRecord, kept: Mapping[int, tuple[int, int]], topic: str
+) -> tuple[dict[int, int], dict[str, tuple[Stop, ...]]]:
+    """Where reading goes on, by queue: what stopped is tried again, so at the first of these places. And the tables that cannot be tried
+    again, as retention took events that they lack.
+
+    ``kept``: by queue, the earliest offset and the one after the last. Raises `OffsetOutOfRange` when all tables lack some.
+    """
+    position = {queue: record.offsets.get(queue, 0) for queue in kept}
+    for queue, (earliest, _) in kept.items():
+        if position[queue] < earliest:
+            raise OffsetOutOfRange(
+                "events were removed by retention before this sync applied them",
+                operation="sync",
+                object=f"{topic}, queue {queue}",
+                expected=f"offset {position[queue]}",
+                observed=f"the earliest kept is {earliest}",
+                hint="the targets lack changes: let the source send a new snapshot, and sync it under a new name into a new folder",
+            )
+    lost: dict[str, tuple[Stop, ...]] = {}
+    for table, stops in record.stopped.items():
+        if gone := tuple(stop for stop in stops if stop.offset < kept[stop.queue][0]):
+            lost[table] = tuple(replace(stop, reason=_gone(stop.reason)) for stop in gone)
+            continue
+        for stop in stops:
+            position[stop.queue] = min(position[stop.queue], stop.offset)
+    return position, lost
+
+
+def _gone(reason: str) -> str:
+    return reason if reason.startswith(_GONE) else f"{_GONE}: {reason}"
 
 
 class SyncLease:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.coordinator.worker import LeaseLost
+from penstock.log.errors import OffsetOutOfRange
 from penstock.spark.lakes import LakePlace, OpenLake
-from penstock.spark.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record
+from penstock.spark.sync.lease import Stop, SyncInUse, SyncLease, SyncRecord, decode_record, where_to_begin
 
 
 def lease_of(opened: OpenLake) -> SyncLease:
@@ -37,6 +38,18 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Pat
     finally:
         first.close()
         second.close()
+
+
+def test_reading_begins_where_the_first_table_stands_still() -> None:
+    record = SyncRecord(
+        3, "/into", {0: 7, 1: 9}, {}, {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
+    )
+    assert where_to_begin(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 8}, {})
+    position, lost = where_to_begin(record, {0: (2, 20), 1: (5, 20)}, "changes")
+    assert position == {0: 4, 1: 9}
+    assert lost == {"public.u": (Stop(0, 1, "retention has removed events that the table lacks, since it stopped: why"),)}
+    with pytest.raises(OffsetOutOfRange, match=r"changes, queue 0; expected: offset 7; observed: the earliest kept is 8"):
+        where_to_begin(record, {0: (8, 20), 1: (0, 20)}, "changes")
 
 
 @pytest.mark.slow
