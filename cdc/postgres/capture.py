@@ -17,7 +17,7 @@ from ...log.producer import Producer
 from ...log.runtime import Clock
 from .catalog import SETTINGS, Catalog, Slot, check_history
 from .envelopes import Envelopes, Source, Table
-from .errors import SlotInUse, SourceUnavailable, load_psycopg, slot_lost
+from .errors import SlotInUse, SlotLost, SourceUnavailable, load_psycopg, slot_lost
 from .follow import Follower
 from .outbox import Outbox
 from .pgoutput import Row
@@ -175,7 +175,7 @@ class Capture:
 
     def _run(self, stopped: Callable[[], bool]) -> None:
         checked = Checked(self._catalog, self._options)
-        state, slot = self._prepared(checked)
+        state, slot = self._prepared(checked, stopped)
         self._answered_s = self._clock.monotonic_s()
         if self._envelopes is None or self._snapshot is None:
             source = Source(checked.database, self._options.slot)
@@ -203,7 +203,7 @@ class Capture:
 
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
-    def _prepared(self, checked: Checked) -> tuple[CaptureState, Slot]:
+    def _prepared(self, checked: Checked, stopped: Callable[[], bool]) -> tuple[CaptureState, Slot]:
         """What there must be, made where it is not there."""
         options, catalog = self._options, self._catalog
         state = self._states.load()
@@ -215,6 +215,8 @@ class Capture:
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
             state = replace(fresh, renewing=renewing)
+            self._states.save(state)  # before the old slot goes: a new one must never pass for it
+            self._reached("renewed")
             # A new one, so that there is room for its rows behind what was sent.
             if checked.slot is not None and (renewing or checked.slot.is_lost):
                 catalog.drop_slot(options.slot)
@@ -222,8 +224,8 @@ class Capture:
         if checked.unpublished:
             catalog.publish(options.publication, checked.unpublished, add=checked.has_publication)
             self._reached("published")
-            if checked.slot is not None:
-                self._await_transactions()
+        if checked.slot is not None and any(table.qualified not in state.done for table in checked.tables):
+            self._await_transactions(stopped)
         slot = checked.slot or catalog.create_slot(options.slot)
         self._reached("slot created")
         if options.snapshot == "never":
@@ -233,7 +235,13 @@ class Capture:
         return state, slot
 
     def _check_known(self, checked: Checked, state: CaptureState | None) -> None:
+        last = self._producer.last_sequence
         if state is None:
+            try:
+                self._check_history(last)
+            except SlotLost as error:
+                error.hint = "changes of this server would seem to be there already: capture into a new topic"
+                raise
             return
         here, there = (checked.system, checked.database), (state.system, state.database)
         if here != there:
@@ -247,14 +255,15 @@ class Capture:
             )
         if checked.slot is None and state.has_begun:
             raise slot_lost(self._options.slot, "there is no such slot")
-        if state.has_begun:
-            last = self._producer.last_sequence
-            check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
+        self._check_history(last)
 
-    def _await_transactions(self) -> None:
+    def _check_history(self, last: int) -> None:
+        check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
+
+    def _await_transactions(self, stopped: Callable[[], bool]) -> None:
         """Those that were under way may have changed a table before it was published: the stream does not tell, so the snapshot must."""
         _, following = self._catalog.running_transactions()
-        while self._catalog.running_transactions()[0] < following:
+        while not stopped() and self._catalog.running_transactions()[0] < following:
             self._pause(_LOOK_S)
 
     # --- The stream -------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from penstock.cdc.postgres import Capture
 from tests.cdc.postgres.conftest import Capturing, Database
 from tests.cdc.postgres.judge import folded
 
@@ -157,6 +159,30 @@ def test_a_lost_slot_is_told_and_a_new_snapshot_makes_it_good(database: Database
     capture()
     assert [event.op for event in capture.events()] == ["r", "r", "c", "t", "r", "r", "r", "c"]
     assert folded(capture.events(), batches=1)["public.a"].keys() == {(2,), (3,), (4,), (5,)}
+
+
+@pytest.mark.parametrize("point", ["renewed", "published", "slot created"])
+def test_a_snapshot_again_that_ends_on_the_way_is_not_forgotten(
+    database: Database, capture: Capturing, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    database.run(
+        "CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1)"
+    )
+    capture("--table", "a")
+    database.drop_slot()
+    database.run("INSERT INTO a VALUES (2)")
+
+    def end(reached: str) -> None:
+        if reached == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.cdc.postgres.Capture", partial(Capture, reached=end))
+        capture("--snapshot", "again", "--table", "a", "--table", "b", code=1)
+    capture()
+    tables = folded(capture.events(), batches=1)
+    assert tables["public.a"].keys() == {(1,), (2,)}
+    assert set(tables) == ({"public.a"} if point == "renewed" else {"public.a", "public.b"})
 
 
 def test_a_snapshot_again_empties_tables_that_have_no_rows_any_more(database: Database, capture: Capturing) -> None:

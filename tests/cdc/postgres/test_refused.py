@@ -191,8 +191,11 @@ def test_a_server_that_was_set_back(capture: Capturing) -> None:
         before.rename(server.folder / "data")
         server.start()
         said = capture.error(dsn=server.dsn)
-    assert said["error"] == "slot_lost"
+        again = capture.error("--snapshot", "again", dsn=server.dsn)
+    assert said["error"] == again["error"] == "slot_lost"
     assert "the topic has changes up to" in said["observed"]
+    assert "--snapshot again" in said["hint"]
+    assert "new topic" in again["hint"]
 
 
 @pytest.mark.parametrize("dsn", ["host=127.0.0.1 pasword=secret", "postgresql://[", "no dsn"])
