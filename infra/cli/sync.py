@@ -52,6 +52,13 @@ _TAIL_BYTES = 4_000
     "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."
 )
 @click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
+@click.option(
+    "--engine",
+    type=click.Choice(["spark", "deltalake"]),
+    default="spark",
+    show_default=True,
+    help="What does the work: Spark, or one process without it, for small tables; no history then.",
+)
 @click.option("--once", is_flag=True, help="End with what is stored now.")
 @click.option(
     "--interval", type=Duration(), default=timedelta(seconds=5), show_default="5s", help="Between the beginnings of two batches."
@@ -74,6 +81,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
     task = {
         "lake": session.lake_url,
         "topic": topic,
+        "engine": given["engine"],
         "s3": _s3(given["into"]),
         "interval_s": None if given["once"] else given["interval"].total_seconds(),
         "options": {
@@ -152,7 +160,7 @@ def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: AN
                 raise error
             case "end":
                 return _show_end(session, report)
-    raise click.ClickException(f"Spark ended before its work.\n{job.tail()}")
+    raise click.ClickException(f"The sync's process ended before its work.\n{job.tail()}")
 
 
 def _show_batch(session: Session, batch: Mapping[str, Any]) -> None:

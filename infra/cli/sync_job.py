@@ -1,4 +1,4 @@
-"""The Spark side of `penstock sync`: a process of its own, told its task and when to stop by lines on standard input.
+"""The side of `penstock sync` that does the work, mostly by Spark: a process of its own, told its task and when to stop by lines on standard input.
 
 Of its own, because Spark takes over the signals of the process it runs in, and what it has to say at length. Its standard output is for
 reports, one JSON object a line; what Spark prints goes to standard error. It ends when its parent does.
@@ -49,10 +49,16 @@ def main() -> int:
     words = _Words()
     try:
         with TemporaryDirectory(prefix="penstock-sync-") as scratch:
-            # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
-            conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if task["interval_s"] is None else {})}
-            spark = session("penstock-sync", s3=S3(**task["s3"]) if task["s3"] is not None else None, conf=conf)
             interval_s = task["interval_s"]
+            s3 = S3(**task["s3"]) if task["s3"] is not None else None
+            spark = None
+            if task["engine"] == "spark":
+                # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
+                conf = {"spark.sql.warehouse.dir": scratch, **(_QUICK_START if interval_s is None else {})}
+                spark = session("penstock-sync", s3=s3, conf=conf)
+            elif s3 is not None:
+                told = {"AWS_ENDPOINT_URL_S3": s3.endpoint, "AWS_REGION": s3.region}
+                os.environ |= {name: value for name, value in told.items() if value}
             run = sync(
                 spark,
                 task["lake"],
@@ -67,7 +73,8 @@ def main() -> int:
             status = run.status
             stopped = {table: [asdict(stop) for stop in stops] for table, stops in status.stopped.items()}
             tell("end", batches=status.batches, events=status.events, stopped=stopped)
-            spark.stop()
+            if spark is not None:
+                spark.stop()
     except Exception as error:  # noqa: BLE001 - the parent tells the user
         tell("error", error=base64.b64encode(pickle.dumps(_ours(error))).decode())
         return 1

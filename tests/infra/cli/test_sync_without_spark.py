@@ -1,0 +1,55 @@
+"""`penstock sync --engine deltalake`: one process without Spark; its targets are verified against a dump by what it wrote down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.infra.cli.conftest import Penstock
+from tests.servers import S3Server
+from tests.spark.sync.streams import TOPIC, event, rows, send
+
+pytestmark = pytest.mark.processes
+
+EVENTS = [
+    event("c", "bills", {"id": 1}, {"id": 1, "amount": "1.00"}, at=1),
+    event("u", "bills", {"id": 1}, {"id": 1, "amount": "2.50"}, at=2),
+    event("c", "bills", {"id": 2}, {"id": 2, "amount": None}, at=3),
+]
+OPTIONS = ["--engine", "deltalake", "--once", "--column", "bills.amount=decimal(12,2)"]
+
+
+def test_it_ends_with_what_is_stored_and_goes_on_from_there(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    into, dump = tmp_path / "targets", tmp_path / "bills.csv"
+    send(str(lake), EVENTS)
+    assert penstock("sync", TOPIC, "--into", into, *OPTIONS).out == "3 events in 1 batches.\n"
+    dump.write_text("id,amount\n1,2.5\n2,\n")
+    assert penstock("verify-sync", dump, into).out == "bills: equal (2 rows in the source, 2 in the target)\n"
+    send(str(lake), [event("d", "bills", {"id": 2}, before={"id": 2}, at=4)])
+    assert penstock("sync", TOPIC, "--into", into, *OPTIONS).out == "1 events in 1 batches.\n"
+    assert "1 missing" in penstock("verify-sync", dump, into, code=1).out
+    assert len(rows(into / "bills")) == 1
+    assert "0 events to come" in penstock("sync", TOPIC, "--status").out
+
+
+def test_an_event_that_cannot_be_applied_is_named(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), [*EVENTS, event("c", "bills", {"id": 3}, {"id": 3, "amount": "much"}, at=4)], queues=1)
+    said = penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS, code=1)
+    assert "public.bills stands still at queue 0, offset 3: column amount: 'much' does not fit decimal(12,2)" in said.err
+    assert len(rows(tmp_path / "targets" / "bills")) == 2
+
+
+@pytest.mark.versitygw
+def test_targets_on_s3(
+    penstock: Penstock, lake: Path, tmp_path: Path, versitygw: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in versitygw.environment.items():
+        if name != "AWS_ENDPOINT_URL_S3":
+            monkeypatch.setenv(name, value)
+    send(str(lake), EVENTS)
+    into = versitygw.url("sync-without-spark")
+    assert penstock("sync", TOPIC, "--into", into, *OPTIONS).out == "3 events in 1 batches.\n"
+    dump = tmp_path / "bills.csv"
+    dump.write_text("id,amount\n1,2.5\n2,\n")
+    assert "equal" in penstock("verify-sync", dump, into).out
