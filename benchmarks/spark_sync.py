@@ -72,6 +72,7 @@ def _compare(spark: SparkSession, lake: str, folder: Path, total: int, events: i
     ways: dict[str, Callable[[Path], object]] = {
         "sync": lambda into: _ours(spark, lake, into, events),
         "by hand": lambda into: _by_hand(spark, lake, into, events),
+        "sync without Spark": lambda into: _ours(None, lake, into, events),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     processor_s: dict[str, list[float]] = {name: [] for name in ways}
@@ -104,7 +105,7 @@ def _compare(spark: SparkSession, lake: str, folder: Path, total: int, events: i
     )
 
 
-def _ours(spark: SparkSession, lake: str, into: Path, events: int) -> None:
+def _ours(spark: SparkSession | None, lake: str, into: Path, events: int) -> None:
     columns = {table: types for table, (_, types) in TABLES.items()}
     run = sync(spark, lake, TOPIC, into=into, name=into.name.replace(" ", "-"), columns=columns, max_events_per_batch=events)
     run.await_termination()
@@ -162,11 +163,12 @@ def _merge(events: DataFrame, path: str, key: Sequence[str], types: dict[str, st
     )
 
 
-def _check_equal(spark: SparkSession, one: Path, other: Path) -> None:
+def _check_equal(spark: SparkSession, first: Path, *others: Path) -> None:
     for table, (_, types) in TABLES.items():
-        rows = [spark.read.format("delta").load(f"{into}/{table}").select(*types) for into in (one, other)]
-        assert rows[0].exceptAll(rows[1]).isEmpty(), table
-        assert rows[1].exceptAll(rows[0]).isEmpty(), table
+        wanted, *found = [spark.read.format("delta").load(f"{into}/{table}").select(*types) for into in (first, *others)]
+        for rows in found:
+            assert rows.exceptAll(wanted).isEmpty(), table
+            assert wanted.exceptAll(rows).isEmpty(), table
 
 
 def _fill(lake: str, lines: Sequence[bytes]) -> None:
