@@ -1,0 +1,46 @@
+"""Sends a stream of change events at a pace, from where an earlier instance came to: ``… producer LAKE BLOCKS EVENTS_PER_S``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import penstock
+from tests.spark.sync.streams import TOPIC, Row, event
+
+_PACED_EVENTS = 10
+
+
+def changes(blocks: int) -> Iterator[Row]:
+    """Blocks of events that update, insert, delete and truncate, now and then bring a column or a table, and keep their size."""
+    for block in range(blocks):
+        at = 100 + block * 20
+        for number in range(3):
+            key = (block + number) % 5
+            yield event("u", "a", {"id": key}, {"id": key, "n": block * 10 + number, f"c{block // 20}": f"{block}"}, at=at + number)
+        yield event("c", "b", {"id": block}, {"id": block, "large": "x" * 10 + str(block)}, at=at + 4)
+        yield event("u", "b", {"id": block}, {"id": block, "large": "__debezium_unavailable_value"}, at=at + 5)
+        if block:
+            yield event("d", "b", {"id": block - 1}, before={"id": block - 1}, at=at + 6)
+        if block % 40 == 39:
+            yield event("t", "b", None, at=at + 7)
+        if block % 5 == 4:
+            yield event("c", f"new{block // 100}", {"id": block}, {"id": block, "v": True}, at=at + 8)
+
+
+def main(lake_url: str, blocks: str, events_per_s: str) -> None:
+    with penstock.connect(lake_url, maintenance=False) as lake, lake.producer(TOPIC, name="source") as producer:
+        begun_s, first = time.monotonic(), producer.last_sequence + 1
+        for number, one in enumerate(changes(int(blocks))):
+            if number < first:
+                continue
+            if number % _PACED_EVENTS == 0:
+                time.sleep(max(0.0, begun_s + (number - first) / float(events_per_s) - time.monotonic()))
+            group = json.dumps(one["key"]) if one.get("key") else "-"
+            producer.send(penstock.Message(json.dumps(one).encode(), message_group=group), sequence=number)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
