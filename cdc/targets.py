@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..log.errors import CallError, InvalidArgument
+from .changes import ALWAYS
 from .types import normal_type
 
 Source: TypeAlias = tuple[str | None, str]
@@ -71,9 +72,9 @@ class Progress:
         return sum(self.offsets.values())
 
     def reached(self, ends: Mapping[int, int], truncated: int | None) -> Progress:
-        """Once all up to ``ends`` is applied too."""
+        """Once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves none: it tells nothing of later events."""
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
-        newest = max((position for position in (self.truncated, truncated) if position is not None), default=None)
+        newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
         return Progress(offsets, newest)
 
 
