@@ -36,7 +36,7 @@ COMMANDS = {
     "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
-    "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of the tables they come from."),
+    "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),
     "repair": _Command("repair", "Let a log go on that stops at a damaged entry."),
     "maintain": _Command("maintain", "Publish, compact, expire, trim and collect, until stopped."),
     "doctor": _Command("doctor", "Check a store and this machine, with a fix for every problem."),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
 from ...cdc.location import Location
-from ...cdc.verify import Comparison, Difference, DumpFormat, compare, open_target
+from ...cdc.verify import Comparison, Difference, DumpFormat, Rows, compare, open_target
 from ...cdc.verify.pairs import DumpOptions, find_dumps, keys_of
+from ...cdc.verify.postgres import PostgresRows, open_tables
 from ...cdc.verify.target import DeltaRows, find_target
 from ...log.errors import InvalidArgument
 from ..files import open_file
@@ -55,37 +57,47 @@ def command(
     null: str,
     empty_is_null: bool,
 ) -> int:
-    """Compare Delta tables with dumps of the tables they come from.
+    """Compare Delta tables with dumps of the tables they come from, or with a PostgreSQL.
 
-    SOURCE is a dump, or a folder of them: CSV with a header, JSON lines or Parquet, packed or not, named after their tables. TARGET is
-    a Delta table, or the folder in which each table's has its name. Numbers are compared by value, times by instant.
+    SOURCE is a dump, or a folder of them: CSV with a header, JSON lines or Parquet, packed or not, named after their tables; or
+    postgresql://user@host/database, whose tables are read as of one moment. TARGET is a Delta table, or the folder in which each
+    table's has its name. Numbers are compared by value, times by instant.
     """
     of_all, by_table = keys_of(keys)
-    dumps = [
-        dump
-        for dump in find_dumps(source, DumpOptions(open_file, DumpFormat(format_name) if format_name else None, null))
-        if not tables or dump.name in tables
-    ]
-    if unknown := sorted({*tables} - {dump.name for dump in dumps}):
-        raise InvalidArgument("there is no dump of such a table", operation="compare", object=source, expected=", ".join(unknown))
     location = Location.of(target)
-    alone = find_target(location, dumps[0].name) if len(dumps) == 1 else None
-    targets = [alone or open_target(location.inside(dump.name), dump.name) for dump in dumps]
     equal = True
-    for dump, rows in zip(dumps, targets, strict=True):
-        key = by_table.get(dump.name) or of_all or _key_of(rows)
-        with output.progress(f"comparing {dump.name}"):
-            found = compare(dump, rows, rows.schema, key, ignore=ignore, examples=examples, empty_is_null=empty_is_null)
-        _show(session, found)
-        equal = equal and found.equal
+    with _sources(source, tables, DumpOptions(open_file, DumpFormat(format_name) if format_name else None, null)) as sources:
+        alone = find_target(location, sources[0].name) if len(sources) == 1 else None
+        targets = [alone or open_target(location.inside(one.name), one.name) for one in sources]
+        for rows, there in zip(sources, targets, strict=True):
+            key = by_table.get(there.name) or of_all or _key_of(rows, there)
+            with output.progress(f"comparing {there.name}"):
+                found = compare(rows, there, there.schema, key, ignore=ignore, examples=examples, empty_is_null=empty_is_null)
+            _show(session, found)
+            equal = equal and found.equal
     return 0 if equal else OTHER
 
 
-def _key_of(rows: DeltaRows) -> Sequence[str]:
-    if key := rows.key():
+@contextmanager
+def _sources(source: str, tables: Sequence[str], options: DumpOptions) -> Iterator[Sequence[Rows]]:
+    if source.startswith(("postgresql://", "postgres://")):
+        with open_tables(source, tables) as found:
+            yield found
+        return
+    dumps = [dump for dump in find_dumps(source, options) if not tables or dump.name in tables]
+    if unknown := sorted({*tables} - {dump.name for dump in dumps}):
+        raise InvalidArgument("there is no dump of such a table", operation="compare", object=source, expected=", ".join(unknown))
+    yield dumps
+
+
+def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
+    if key := target.key() or (source.key if isinstance(source, PostgresRows) else ()):
         return key
     raise InvalidArgument(
-        "the primary key is not known", operation="compare", object=rows.name, hint="name its columns with --key, such as --key id"
+        "the primary key is not known",
+        operation="compare",
+        object=target.name,
+        hint="name its columns with --key, such as --key id",
     )
 
 

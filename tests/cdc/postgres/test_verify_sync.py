@@ -1,0 +1,63 @@
+"""`penstock verify-sync` with a real PostgreSQL: its tables beside what a capture and a sync made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.infra.cli import main
+from tests.cdc.postgres.conftest import TOPIC, Capturing, Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.processes]
+
+TYPES = {
+    "id": "bigint",
+    "n": "decimal(38,10)",
+    "at": "timestamp",
+    "local": "timestamp_ntz",
+    "day": "date",
+    "raw": "binary",
+}
+
+
+def penstock(*args: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*args])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_captured_and_synced_table_is_equal_until_it_changes(
+    database: Database, capture: Capturing, tmp_path: Path, declared: bool
+) -> None:
+    database.run(
+        """CREATE TABLE things (id bigint PRIMARY KEY, n numeric(38,10), at timestamptz, local timestamp, day date, raw bytea,
+                                words text, tags text[], doc jsonb, yes boolean, f double precision)"""
+    )
+    capture()
+    database.run(
+        """INSERT INTO things VALUES
+           (1, 9999999999999999999999999999.9999999999, '2026-03-29 01:30:00.5+01', '2026-03-29 02:30:00', '0099-12-31', '\\x00ff',
+            E'ß"\\n,', '{a,"b c",NULL}', '{"a": [1, 2.50]}', true, 0.1),
+           (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+           (3, -0.1, '1969-12-31 23:59:59.999999+00', '1970-01-01', '1970-01-01', '', '', '{}', 'null', false, -1e-300)"""
+    )
+    capture()
+    into = str(tmp_path / "targets")
+    columns = [word for name, kind in TYPES.items() for word in ("--column", f"things.{name}={kind}")] if declared else []
+    sync = ["sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once", *columns]
+    penstock(*sync)
+    compare = ["verify-sync", database.dsn, into, "--table", "things"]
+    assert "things: equal (3 rows in the source, 3 in the target)" in penstock(*compare)
+    database.run("UPDATE things SET words = 'other' WHERE id = 3")
+    assert "1 different" in penstock(*compare, code=1)
+    capture()
+    penstock(*sync)
+    penstock(*compare)
+
+
+def test_a_table_that_is_not_there_and_a_server_that_does_not_answer(database: Database, tmp_path: Path) -> None:
+    assert "there is no such table" in penstock("verify-sync", database.dsn, str(tmp_path), "--table", "none", code=2)
+    assert "does not answer" in penstock("verify-sync", "postgresql://u@127.0.0.1:1/d", str(tmp_path), code=3)
