@@ -63,6 +63,18 @@ def is_control(event: object) -> bool:
     return names == {"ts_ms"} or names >= {"status", "id"} or names >= {"source", "ddl"} or names >= {"source", "tableChanges"}
 
 
+def table_of(event: object) -> tuple[str | None, str] | None:
+    """Schema and table of an event that may be no change at all; None when it does not say."""
+    outer = _payload(event)
+    if isinstance(outer, dict) and "value" in outer and "op" not in outer:
+        outer = _payload(outer["value"])
+    source = outer.get("source") if isinstance(outer, dict) else None
+    table = source.get("table") if isinstance(source, dict) else None
+    if not isinstance(source, dict) or not isinstance(table, str):
+        return None
+    return source.get("schema") or source.get("db"), table
+
+
 def parse_change(event: object) -> Change | None:
     """Read one event: ``{"key": …, "value": envelope}`` or the envelope alone, each with or without the schema/payload wrapper.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
-from .debezium import Change, decode_event, is_control, parse_change
+from .debezium import Change, decode_event, is_control, parse_change, table_of
 from .targets import Source, Target, wanted
 from .types import KEEP, Convert, Unfit, connect_type, converter, infer, joined
 
@@ -182,10 +182,7 @@ class Fold:
             event = decode_event(body)
             change = parse_change(event)
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
-            if is_control(event):
-                folded.ignored += 1
-            else:
-                folded.broken[queue] = Refused((queue, offset), _reason(error))
+            self._no_change(event, queue, offset, error)
             return
         if change is None or change.op == "m":
             folded.ignored += 1
@@ -219,6 +216,20 @@ class Fold:
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
         return folded
+
+    def _no_change(self, event: object, queue: int, offset: int, error: Exception) -> None:
+        """An event about the stream itself; or one that cannot be applied, to its table or to anybody."""
+        source = table_of(event)
+        if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
+            self._folded.ignored += 1
+        elif source is None:
+            self._folded.broken[queue] = Refused((queue, offset), _reason(error))
+        else:
+            table = self._tables.get(source)
+            if table is not None and (table.target.stopped or offset < table.done.get(queue, 0)):
+                self._folded.passed += 1
+            elif queue not in self._folded.refused.get(source, ()):
+                self._refuse(source, (queue, offset), _reason(error))
 
     def _refuse(self, source: Source, place: Place, reason: str) -> None:
         self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason)

@@ -63,6 +63,8 @@ class Engine:
         """Made by this driver, which has written nothing to them yet."""
         self._others: dict[Source, frozenset[str]] = {}
         self._stopped: dict[Source, dict[int, Stop]] = {}
+        self._resume: dict[Source, dict[int, int]] = {}
+        """Of those, where they are to be taken up in each queue."""
         self._position: dict[int, int] = {}
         self._batches = 0
         self._standing: Standing | None = None
@@ -108,7 +110,9 @@ class Engine:
         sources = {named(source): source for source in self._names}
         for table, stops in lost.items():
             schema, dot, name = table.partition(".")
-            self._stopped[sources.get(table, (schema, name) if dot else (None, table))] = {stop.queue: stop for stop in stops}
+            source = sources.get(table, (schema, name) if dot else (None, table))
+            self._stopped[source] = {stop.queue: stop for stop in stops}
+            self._resume[source] = dict(record.resume.get(table, {}))
 
     def _record(self) -> SyncRecord | None:
         data = self._held.record
@@ -251,7 +255,7 @@ class Engine:
             self._targets[source] = target
             merged[target.name] = count
         for source, refused in folded.refused.items():
-            self._stop(source, refused.values())
+            self._stop(source, refused.values(), {queue: end for queue, (_, end) in ranges.items()})
         return merged
 
     def _written(self, source: Source, target: Target, rows: object, *, truncate: Truncate | None, partial: bool) -> None:
@@ -284,6 +288,7 @@ class Engine:
             offsets=self._position,
             tables={name: source for source, name in self._names.items()},
             stopped=self.stopped,
+            resume={named(source): dict(places) for source, places in self._resume.items()},
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
@@ -303,7 +308,7 @@ class Engine:
                 shape = Shape.of(source, seen, self._options.declared)
                 if source in self._targets:
                     changed |= self._add_columns(source, shape)
-                elif source not in folded.refused:
+                elif shape.key:
                     self._add_table(source, shape)
                     changed = True
                 else:
@@ -375,10 +380,14 @@ class Engine:
         self._targets[source] = replace(target, columns=(*target.columns, *columns))
         return True
 
-    def _stop(self, source: Source, refused: Iterable[Refused]) -> None:
+    def _stop(self, source: Source, refused: Iterable[Refused], ends: Mapping[int, int] | None = None) -> None:
+        """Let a table stand still; ``ends``: how far it has everything of this batch, but where an event was refused."""
         stops = self._stopped.setdefault(source, {})
         for one in refused:
             stops.setdefault(one.place[0], Stop(*one.place, one.reason))
+        resume = self._resume.setdefault(source, {})
+        for queue, position in self._position.items():
+            resume.setdefault(queue, stops[queue].offset if queue in stops else (ends or {}).get(queue, position))
 
     def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
         self._options.steps.reached(step, moment, what)

@@ -53,6 +53,8 @@ class SyncRecord:
     """Folder to schema and table."""
     stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
     """By table as ``schema.table``, the first event of each queue that could not be applied."""
+    resume: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Of those, by queue, the offset before which they have everything: since one queue stopped them, nothing of the others was applied."""
 
 
 def record_key(topic: str, name: str) -> str:
@@ -70,6 +72,7 @@ def encode_record(record: SyncRecord) -> bytes:
         "offsets": offsets,
         "tables": tables,
         "stopped": stopped,
+        "resume": {table: {str(queue): offset for queue, offset in places.items()} for table, places in record.resume.items()},
     }
     return json.dumps(document).encode()
 
@@ -86,6 +89,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
             {int(queue): offset for queue, offset in found["offsets"].items()},
             {name: (schema, table) for name, (schema, table) in found["tables"].items()},
             {table: tuple(Stop(**stop) for stop in stops) for table, stops in found["stopped"].items()},
+            {table: {int(queue): offset for queue, offset in places.items()} for table, places in found["resume"].items()},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataDamaged("the record of a sync cannot be read", operation="sync", object=where, observed=repr(error)) from error
@@ -119,11 +123,12 @@ def where_to_begin(
             )
     lost: dict[str, tuple[Stop, ...]] = {}
     for table, stops in record.stopped.items():
-        if gone := tuple(stop for stop in stops if stop.offset < kept[stop.queue][0]):
-            lost[table] = tuple(replace(stop, reason=_gone(stop.reason)) for stop in gone)
+        places = record.resume[table]
+        if any(offset < kept[queue][0] for queue, offset in places.items()):
+            lost[table] = tuple(replace(stop, reason=_gone(stop.reason)) for stop in stops)
             continue
-        for stop in stops:
-            position[stop.queue] = min(position[stop.queue], stop.offset)
+        for queue, offset in places.items():
+            position[queue] = min(position[queue], offset)
     return position, lost
 
 

@@ -63,7 +63,7 @@ class Memory:
                 columns = new_columns(self.targets[source], shape)
                 self.targets[source] = replace(self.targets[source], columns=(*self.targets[source].columns, *columns))
                 changed |= bool(columns)
-            elif source not in folded.refused:
+            elif shape.key:
                 self.targets[source] = Target(source, source[1], key_of(shape), shape.key)
                 self.tables[source] = {}
                 changed = True

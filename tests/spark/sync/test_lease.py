@@ -26,7 +26,9 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Pat
         one.check()
         with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
             second.run(lambda: other.take(patience_s=0.5))
-        record = SyncRecord(3, "/into", {0: 7}, {"t": ("public", "t")}, {"public.t": (Stop(0, 4, "why"),)})
+        record = SyncRecord(
+            3, "/into", {0: 7}, {"t": ("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
+        )
         first.run(lambda: one.save(record))
         first.run(one.give_up)
         with pytest.raises(LeaseLost):
@@ -41,13 +43,14 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Pat
 
 
 def test_reading_begins_where_the_first_table_stands_still() -> None:
-    record = SyncRecord(
-        3, "/into", {0: 7, 1: 9}, {}, {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
-    )
-    assert where_to_begin(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 8}, {})
+    stopped = {"public.t": (Stop(0, 4, "why"),), "public.u": (Stop(0, 1, "why"), Stop(1, 8, "why"))}
+    resume = {"public.t": {0: 4, 1: 7}, "public.u": {0: 1, 1: 8}}
+    record = SyncRecord(3, "/into", {0: 7, 1: 9}, {}, stopped, resume)
+    assert where_to_begin(record, {0: (0, 20), 1: (0, 20)}, "changes") == ({0: 1, 1: 7}, {})
     position, lost = where_to_begin(record, {0: (2, 20), 1: (5, 20)}, "changes")
-    assert position == {0: 4, 1: 9}
-    assert lost == {"public.u": (Stop(0, 1, "retention has removed events that the table lacks, since it stopped: why"),)}
+    assert position == {0: 4, 1: 7}
+    gone = "retention has removed events that the table lacks, since it stopped: why"
+    assert lost == {"public.u": (Stop(0, 1, gone), Stop(1, 8, gone))}
     with pytest.raises(OffsetOutOfRange, match=r"changes, queue 0; expected: offset 7; observed: the earliest kept is 8"):
         where_to_begin(record, {0: (8, 20), 1: (0, 20)}, "changes")
 

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from penstock.cdc.fold import Version
+from penstock.cdc.history import chains
+from penstock.cdc.types import KEEP
+
+
+def version(
+    op: str, position: int | None, time_us: int, *values: object, queue: int = 0, key: tuple[object, ...] = (1,)
+) -> Version:
+    return Version(() if op == "t" else key, op, () if op == "t" else values or (None, None), position, time_us, (queue, time_us))
+
+
+def test_each_version_is_valid_until_the_next_and_lacking_columns_come_from_the_one_before() -> None:
+    first, second, third = chains([version("c", 1, 10, 1, "a"), version("u", 2, 20, 1, KEEP), version("d", 3, 30)])
+    assert (first.values, first.valid_from_us, first.valid_to_us, first.kept) == ((1, "a"), 10, 20, ())
+    assert (second.values, second.valid_to_us, second.kept) == ((1, "a"), 30, ())
+    assert (third.op, third.valid_from_us, third.valid_to_us) == ("d", 30, None)
+
+
+def test_what_only_the_target_knows_is_asked_for_until_a_version_says_it() -> None:
+    links = chains([version("u", 1, 10, 1, KEEP), version("u", 2, 20, 1, KEEP), version("u", 3, 30, 1, "x")])
+    assert [link.kept for link in links] == [(1,), (1,), ()]
+    gone = chains([version("d", 1, 10), version("c", 2, 20, 1, KEEP)])
+    assert (gone[1].kept, gone[1].values) == ((), (1, None))
+
+
+def test_versions_that_are_told_again_or_came_by_another_queue_fall_into_place() -> None:
+    links = chains([version("u", 5, 50, 1, "b"), version("u", 3, 30, 1, "a", queue=1), version("u", 5, 50, 1, "b", queue=1)])
+    assert [(link.position, link.valid_from_us, link.valid_to_us) for link in links] == [(3, 30, 50), (5, 50, None)]
+
+
+def test_a_truncate_ends_every_row() -> None:
+    links = chains([version("c", 1, 10, 1, "a"), version("t", 2, 20), version("c", 3, 30, 2, "b", key=(2,))])
+    assert [(link.key, link.op, link.valid_from_us, link.valid_to_us) for link in links] == [
+        ((1,), "c", 10, 20),
+        ((1,), "d", 20, None),
+        ((2,), "d", 20, 30),
+        ((2,), "c", 30, None),
+    ]

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import base64
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cdc.types import KEEP, MARKER, Unfit, arrow_type, connect_type, converter, exact_json, infer, joined, normal_type
+from penstock.log.errors import InvalidArgument
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "held"),
+    [
+        ("bigint", 2**63 - 1, 2**63 - 1),
+        ("bigint", "12", 12),
+        ("int", Decimal("7.0"), 7),
+        ("decimal(38,0)", "-" + "9" * 38, Decimal("-" + "9" * 38)),
+        ("decimal(12,2)", "1.5", Decimal("1.50")),
+        ("decimal(12,2)", Decimal("1.500"), Decimal("1.50")),
+        ("double", Decimal("0.1"), 0.1),
+        ("double", "NaN", pytest.approx(float("nan"), nan_ok=True)),
+        ("boolean", "t", True),
+        ("boolean", 0, False),
+        ("string", {"a": [1, Decimal("1.10")]}, '{"a":[1,1.10]}'),
+        ("string", "", ""),
+        ("string", Decimal("1.10"), "1.10"),
+        ("binary", "AAE=", b"\x00\x01"),
+        ("date", 19_000, date(2022, 1, 8)),
+        ("date", "2022-01-08", date(2022, 1, 8)),
+        ("timestamp", "2026-11-20 12:17:33.188143+00", datetime(2026, 11, 20, 12, 17, 33, 188143, UTC)),
+        ("timestamp", "2026-11-20T14:17:33.188143000+02:00", datetime(2026, 11, 20, 12, 17, 33, 188143, UTC)),
+        ("timestamp", "2026-11-20T12:17:33", datetime(2026, 11, 20, 12, 17, 33, tzinfo=UTC)),
+        ("timestamp_ntz", "2026-11-20T12:17:33", datetime.fromisoformat("2026-11-20T12:17:33")),
+    ],
+)
+def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
+    found = converter(kind)(said)
+    assert found == held
+    assert pa.array([found], arrow_type(kind)).to_pylist() == [held]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("int", 2**31),
+        ("bigint", Decimal("1.5")),
+        ("bigint", True),
+        ("bigint", "much"),
+        ("decimal(12,2)", "1.005"),
+        ("decimal(3,2)", "10"),
+        ("decimal(3,2)", "NaN"),
+        ("double", 2**53 + 1),
+        ("double", Decimal("1e999")),
+        ("float", 2**24 + 1),
+        ("boolean", 2),
+        ("binary", "not base64!"),
+        ("date", "2022-13-01"),
+        ("timestamp", "2026-11-20T12:17:33.1881431Z"),
+        ("timestamp", "infinity"),
+        ("timestamp", 1_795_177_053),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_never_rounded(kind: str, said: Any) -> None:
+    with pytest.raises(Unfit, match=f"does not fit {kind.replace('(', '.').replace(')', '.')}"):
+        converter(kind)(said)
+
+
+@pytest.mark.parametrize("kind", ["string", "binary", "int", "decimal(12,2)", "timestamp", "boolean"])
+def test_the_marker_keeps_what_the_row_has_in_columns_of_every_type(kind: str) -> None:
+    convert = converter(kind)
+    assert convert(MARKER) is KEEP
+    assert convert(base64.b64encode(MARKER.encode()).decode()) is KEEP
+    assert convert([MARKER]) is KEEP
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30))
+def test_decimals_keep_every_digit(number: Decimal) -> None:
+    assert converter("decimal(38,4)")(str(number)) == number
+    assert Decimal(exact_json(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "said", "held"),
+    [
+        ({"type": "int32"}, "int", 5, 5),
+        (
+            {
+                "type": "bytes",
+                "name": "org.apache.kafka.connect.data.Decimal",
+                "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+            },
+            "decimal(10,2)",
+            base64.b64encode((-12345).to_bytes(3, "big", signed=True)).decode(),
+            Decimal("-123.45"),
+        ),
+        ({"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, "string", {"scale": 1, "value": "Cg=="}, "1.0"),
+        (
+            {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+            "timestamp",
+            1_000_001,
+            datetime(1970, 1, 1, 0, 0, 1, 1, UTC),
+        ),
+        ({"type": "int64", "name": "io.debezium.time.NanoTimestamp"}, "timestamp", 2_000, datetime(1970, 1, 1, 0, 0, 0, 2, UTC)),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, "date", 1, date(1970, 1, 2)),
+        ({"type": "array"}, "string", [1, 2], "[1,2]"),
+    ],
+)
+def test_connect_s_schemas_say_the_type_and_how_to_read(field: dict[str, Any], kind: str, said: Any, held: Any) -> None:
+    found, read = connect_type(field)
+    assert found == kind
+    assert converter(kind)(read(said) if read is not None else said) == held
+
+
+def test_types_are_inferred_and_joined() -> None:
+    assert [infer(value) for value in (None, True, 1, 2**63, Decimal("1.0"), "x", [1])] == [
+        None,
+        "boolean",
+        "bigint",
+        "decimal(38,0)",
+        "double",
+        "string",
+        "string",
+    ]
+    assert joined("bigint", "double") == joined("double", "bigint") == "double"
+    assert joined(None, "boolean") == "boolean"
+    assert joined("boolean", "bigint") == "string"
+
+
+def test_type_names_have_one_spelling_and_unknown_ones_are_refused() -> None:
+    assert [normal_type(name) for name in ("LONG", " Decimal( 12 , 2 ) ", "decimal", "integer")] == [
+        "bigint",
+        "decimal(12,2)",
+        "decimal(10,0)",
+        "int",
+    ]
+    for name in ("array<int>", "decimal(39,0)", "decimal(2,3)", "money"):
+        with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
+            normal_type(name)
