@@ -92,7 +92,7 @@ teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does
 chaos: $(INSTALLED) servers java $(JARS) ## real processes, killed and paused at random: the log's, consumers, a sync (MINUTES=2, KILLS=100, ARGS="--seed 7")
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),2) $(ARGS)
-	$(PY) -m tests.processes.syncing.chaos --kills $(or $(KILLS),100) $(ARGS)
+	$(PY) -m tests.processes.syncing.chaos --kills $(or $(KILLS),100) $(SYNC_ARGS)
 
 .PHONY: campaign
 campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are through, on SQLite and on a real S3 server (MESSAGES=200000, ARGS="--seed 7")
