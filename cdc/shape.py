@@ -43,8 +43,17 @@ def key_of(shape: Shape) -> tuple[Column, ...]:
 
 
 def new_columns(target: Target, shape: Shape) -> list[Column]:
-    """Those that a target lacks."""
-    known = {column.name.lower() for column in target.columns}
+    """Those that a target lacks. Raises `TargetRefused` for one whose name the target has in another case: Delta cannot hold both."""
+    known = {column.name.lower(): column.name for column in target.columns}
+    for column in shape.columns:
+        if (other := known.get(column.name.lower(), column.name)) != column.name:
+            raise TargetRefused(
+                "two columns differ in case only",
+                operation="sync",
+                object=named(target.source),
+                observed=f"{other} in the target, {column.name} in the event",
+                hint="was it renamed at the source? Rename it in the target too, or begin a new one",
+            )
     return [column for column in shape.columns if column.name.lower() not in known]
 
 

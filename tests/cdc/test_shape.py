@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from penstock.cdc.fold import Seen
+from penstock.cdc.shape import Shape, new_columns
+from penstock.cdc.targets import Column, Declared, Target, TargetRefused
+
+SOURCE = ("public", "users")
+TARGET = Target(SOURCE, "users", (Column("id", "bigint"), Column("name", "string")), ("id",))
+
+
+def shape(**columns: str) -> Shape:
+    return Shape.of(SOURCE, Seen(dict(columns), ("id",)), Declared())
+
+
+def test_columns_that_a_target_lacks_are_new() -> None:
+    assert new_columns(TARGET, shape(name="string", mail="string")) == [Column("mail", "string")]
+
+
+def test_a_column_renamed_by_case_only_is_refused_not_left_out() -> None:
+    with pytest.raises(
+        TargetRefused, match=r"differ in case only .*public\.users; observed: name in the target, Name in the event"
+    ):
+        new_columns(TARGET, shape(Name="string"))
+    with pytest.raises(TargetRefused, match=r"differ in case only.*observed: mail, Mail"):
+        shape(mail="string", Mail="string")
+
+
+def test_names_of_the_sync_s_own_columns_are_refused() -> None:
+    with pytest.raises(TargetRefused, match=r"names that begin with __ are the sync's own.*observed: __position"):
+        shape(__position="bigint")
