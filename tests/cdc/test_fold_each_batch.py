@@ -58,7 +58,11 @@ def test_tables_in_their_queues_without_the_guard(stream: Stream, data: st.DataO
     check(stream, data, "table", guard=False)
 
 
-@given(streams(splits=True), st.data())
+# Rows of a snapshot without positions, and a truncate by another queue in the same batch: which came first cannot be told.
+in_queues_by_row = streams(flavours=["mysql"], splits=True) | streams(splits=True, without=["truncate"])
+
+
+@given(in_queues_by_row, st.data())
 def test_rows_in_their_queues(stream: Stream, data: st.DataObject) -> None:
     check(stream, data, "row")
 
