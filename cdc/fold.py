@@ -7,7 +7,7 @@ caller folds the same events again once the targets have them. What cannot be ap
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..log.errors import InvalidArgument, PenstockError
@@ -376,34 +376,3 @@ def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tup
     for column, value in zip(places, key, strict=True):
         whole[column] = value
     return tuple(whole)
-
-
-def combined(parts: list[Folded]) -> Folded:
-    """Of the folds of several tasks, all but the rows."""
-    whole = Folded()
-    for part in parts:
-        for source, seen in part.seen.items():
-            known = whole.seen.setdefault(source, Seen(key=seen.key))
-            known.key = known.key or seen.key
-            for name, kind in seen.columns.items():
-                known.columns[name] = kind if name in seen.connect else joined(known.columns.get(name), kind)
-            known.connect |= seen.connect
-        for source, refused in part.refused.items():
-            whole.refused.setdefault(source, {}).update(refused)
-        whole.partial |= part.partial
-        for source, keys in part.moved.items():
-            whole.moved.setdefault(source, set()).update(keys)
-        for source, truncate in part.truncates.items():
-            whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
-        for source, count in part.counts.items():
-            whole.counts[source] = whole.counts.get(source, 0) + count
-        whole.broken.update(part.broken)
-        whole.ignored += part.ignored
-        whole.passed += part.passed
-    return whole
-
-
-def without_rows(folded: Folded) -> Folded:
-    """Small enough for the driver."""
-    seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
-    return replace(folded, nets={}, versions={}, seen=seen)

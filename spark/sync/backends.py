@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, finished, merged
+from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
-from ...cdc.fold import Folded, Truncate, combined
+from ...cdc.fold import Folded, Truncate
 from ...cdc.targets import Column, Found, Owner, Target, Written
 from .scan import Scan, _batch, _folded, pieces, rows_of, rows_schema, summary
 from .tables import Tables

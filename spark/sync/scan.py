@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, finished, merged
-from ...cdc.fold import Fold, Folded, Plan, Truncate, combined, without_rows
+from ...cdc.combine import combined, without_rows
+from ...cdc.fold import Fold, Folded, Plan, Truncate
 from ...cdc.targets import POSITION, Source, Target
 from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cdc.changes import ALWAYS, Key, Net, finished, merged
-from penstock.cdc.fold import Fold, Folded, Plan, combined
+from penstock.cdc.combine import combined
+from penstock.cdc.fold import Fold, Folded, Plan
 from penstock.cdc.shape import Shape, key_of, new_columns
 from penstock.cdc.targets import Declared, Source, Target
 from penstock.cdc.types import KEEP
