@@ -72,12 +72,24 @@ def test_events_of_a_row_by_any_queues(stream: Stream, data: st.DataObject) -> N
     check(stream, data, "chance")
 
 
+def event(op: str, position: int | None, key: dict[str, int] | None) -> bytes:
+    source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": position, "row": 0}
+    return json.dumps({"key": key, "value": {"op": op, "before": None, "after": key, "source": source}}).encode()
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a truncate in one queue holds back a delete in another, which a row without a position needs"
+)
+def test_the_delete_of_a_snapshot_s_row_beside_a_truncate_by_another_queue() -> None:
+    tables = Memory()
+    tables.apply(
+        [Message(0, 0, event("t", 11, None)), Message(1, 0, event("r", None, {"id": 1})), Message(1, 1, event("d", 9, {"id": 1}))]
+    )
+    assert tables.rows()["t"] == {}
+
+
 @pytest.mark.xfail(strict=True, reason="a target that is not there yet keeps no truncate's position")
 def test_rows_from_before_a_truncate_that_come_after_it_although_nothing_else_of_the_table_had_come() -> None:
-    def event(op: str, position: int, key: dict[str, int] | None) -> bytes:
-        source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": position, "row": 0}
-        return json.dumps({"key": key, "value": {"op": op, "before": None, "after": key, "source": source}}).encode()
-
     tables = Memory()
     tables.apply([Message(0, 0, event("t", 9, None))])
     tables.apply([Message(1, 0, event("c", 5, {"id": 1})), Message(1, 1, event("c", 10, {"id": 2}))])
