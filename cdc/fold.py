@@ -110,6 +110,8 @@ class _Table:
         self.nets: dict[int, dict[Key, Net]] = {}
         self.versions: list[Version] = []
         self.truncate: int | None = target.progress.truncated
+        self.truncates: dict[int, int] = {}
+        """By queue, the highest of this range: what it removes of other queues is left to who puts them together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
         self.schema: Mapping[str, Any] | None = None
@@ -238,7 +240,8 @@ class Fold:
 
     def _apply(self, table: _Table, change: Change, place: Place, time_us: int) -> None:
         position = change.position if self._plan.guard else None
-        if position is not None and table.truncate is not None and position < table.truncate:
+        last = table.truncates.get(place[0], table.truncate)
+        if position is not None and last is not None and position < last:
             self._folded.passed += 1
             return
         if table.target.history:
@@ -246,7 +249,7 @@ class Fold:
             return
         nets = table.nets.setdefault(place[0], {})
         if change.op == "t":
-            self._truncate(table, nets, position, time_us)
+            self._truncate(table, nets, position, place[0], time_us)
         elif change.op == "d":
             key = self._key(table, change)
             if (after := remove(nets.get(key), len(table.columns), position, place)) is not None:
@@ -294,12 +297,12 @@ class Fold:
         origin = table.key({name: before.get(name) for name in table.target.key}, change.schema_of_row)
         return origin if origin != key else None
 
-    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None, time_us: int) -> None:
+    def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:
         for key, net in nets.items():
             nets[key] = truncated(net, position, before_it=True)
         table.note(Truncate(ALWAYS if position is None else position, time_us))
         if position is not None:
-            table.truncate = max(table.truncate or 0, position)
+            table.truncates[queue] = max(table.truncates.get(queue, table.truncate or 0), position)
 
     def _version(self, table: _Table, change: Change, position: int | None, place: Place, time_us: int) -> None:
         at_us = time_us if change.time_us is None else change.time_us

@@ -77,9 +77,6 @@ def event(op: str, position: int | None, key: dict[str, int] | None) -> bytes:
     return json.dumps({"key": key, "value": {"op": op, "before": None, "after": key, "source": source}}).encode()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a truncate in one queue holds back a delete in another, which a row without a position needs"
-)
 def test_the_delete_of_a_snapshot_s_row_beside_a_truncate_by_another_queue() -> None:
     tables = Memory()
     tables.apply(
