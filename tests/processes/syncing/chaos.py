@@ -31,7 +31,7 @@ from tests.tree import ROOT
 
 QUEUES = 2
 PATIENCE_S = 300.0
-BLOCKS_PER_KILL, EVENTS_PER_S = 8, 5.0
+BLOCKS_PER_KILL, PAUSE_S = 8, 1.0
 """So that the producer still sends when the last driver is killed: one needs 8 s or so, most of them for the lease of the one before."""
 STEP_S = 15.0
 """For a step to be reached; not every one comes again, as a batch may need no new table."""
@@ -63,7 +63,7 @@ class Run:
         with penstock.connect(self.lake, maintenance=False) as lake:
             lake.create_topic(TOPIC, queues=QUEUES, message_type="FIFO")
         of_spark = set(self.random.sample(range(self.kills), self.spark))
-        sending = self.start(producer.__name__, self.lake, blocks, EVENTS_PER_S)
+        sending = self.start(producer.__name__, self.lake, blocks, PAUSE_S)
         try:
             for number in range(self.kills):
                 sending = self.producer_again(sending, blocks)
@@ -72,7 +72,7 @@ class Run:
                 self.checks += 1
             sending.kill()
             sending.wait()
-            assert self.start(producer.__name__, self.lake, blocks, 1e9).wait(PATIENCE_S) == 0
+            assert self.start(producer.__name__, self.lake, blocks, 0.0).wait(PATIENCE_S) == 0
         finally:
             sending.kill()
             sending.wait()
@@ -88,7 +88,7 @@ class Run:
             sending.kill()
             sending.wait()
             self.killed["producer"] += 1
-            return self.start(producer.__name__, self.lake, blocks, EVENTS_PER_S)
+            return self.start(producer.__name__, self.lake, blocks, PAUSE_S)
         return sending
 
     def kill_driver(self, engine: str) -> None:

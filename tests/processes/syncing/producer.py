@@ -1,16 +1,17 @@
-"""Sends a stream of change events at a pace, from where an earlier instance came to: ``… producer LAKE BLOCKS EVENTS_PER_S``."""
+"""Sends a stream of change events at a pace, from where an earlier instance came to: ``… producer LAKE BLOCKS PAUSE_S``, with so long a linger."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator
+from datetime import timedelta
+from itertools import groupby
 
 import penstock
 from tests.spark.sync.streams import TOPIC, Row, event
 
-_PACED_EVENTS = 10
+EVENTS_AT_ONCE = 5
 
 
 def changes(blocks: int) -> Iterator[Row]:
@@ -30,16 +31,18 @@ def changes(blocks: int) -> Iterator[Row]:
             yield event("c", f"new{block // 100}", {"id": block}, {"id": block, "v": True}, at=at + 8)
 
 
-def main(lake_url: str, blocks: str, events_per_s: str) -> None:
-    with penstock.connect(lake_url, maintenance=False) as lake, lake.producer(TOPIC, name="source") as producer:
-        begun_s, first = time.monotonic(), producer.last_sequence + 1
-        for number, one in enumerate(changes(int(blocks))):
-            if number < first:
+def main(lake_url: str, blocks: str, pause_s: str) -> None:
+    linger = timedelta(seconds=float(pause_s))
+    with penstock.connect(lake_url, maintenance=False) as lake, lake.producer(TOPIC, name="source", linger=linger) as producer:
+        first = producer.last_sequence + 1
+        for numbers, batch in groupby(enumerate(changes(int(blocks))), key=lambda one: one[0] // EVENTS_AT_ONCE):
+            if (numbers + 1) * EVENTS_AT_ONCE <= first:
                 continue
-            if number % _PACED_EVENTS == 0:
-                time.sleep(max(0.0, begun_s + (number - first) / float(events_per_s) - time.monotonic()))
-            group = json.dumps(one["key"]) if one.get("key") else "-"
-            producer.send(penstock.Message(json.dumps(one).encode(), message_group=group), sequence=number)
+            receipts = []
+            for number, one in batch:
+                group = json.dumps(one["key"]) if one.get("key") else "-"
+                receipts.append(producer.send(penstock.Message(json.dumps(one).encode(), message_group=group), sequence=number))
+            receipts[-1].result()
 
 
 if __name__ == "__main__":
