@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,24 +11,12 @@ from hypothesis import strategies as st
 
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
-from tests.cdc.reference import Message, Reference, unwrapped
-from tests.cdc.streams import By, Stream, batches, streams
+from tests.cdc.reference import Message, Reference
+from tests.cdc.streams import By, Stream, batches, begins_with_a_truncate, streams
 
 
 def known(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
-
-
-def begins_with_a_truncate(cut: Sequence[Sequence[Message]]) -> bool:
-    """Whether a table's truncate is read in a batch before anything else of it."""
-    seen: set[str] = set()
-    for batch in cut:
-        events = [unwrapped(json.loads(message.body)["value"])[0] for message in batch]
-        told = [(event["source"]["table"], event["op"]) for event in events if event is not None]
-        seen |= {table for table, op in told if op != "t"}
-        if any(table not in seen for table, _ in told):
-            return True
-    return False
 
 
 def check(stream: Stream, data: st.DataObject, by: By, *, guard: bool = True) -> None:
