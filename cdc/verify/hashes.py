@@ -50,7 +50,9 @@ def _plain(values: pa.Array) -> Hashes:
         words = np.frombuffer(values.buffers()[1], np.uint64).reshape(-1, 2)[values.offset : values.offset + len(values)]
         return _mixed(words[:, 0]) + words[:, 1]
     if types.is_floating(kind):
-        numbers = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False) + 0.0  # of the two zeros the plain one
+        numbers = (
+            pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
+        )  # of the two zeros the plain one
         numbers[np.isnan(numbers)] = np.nan  # and one NaN of many
         return numbers.view(np.uint64)
     if types.is_date(kind):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -47,7 +48,7 @@ def comparable(kind: pa.DataType) -> pa.DataType:
     if types.is_integer(kind):
         return pa.int64()
     if types.is_floating(kind):
-        return pa.float64()
+        return pa.float32() if types.is_float32(kind) else pa.float64()
     if types.is_decimal(kind):
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_timestamp(kind):
@@ -78,13 +79,16 @@ def as_column(column: pa.Array, kind: pa.DataType, *, empty_is_null: bool = Fals
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """All values at once, where Arrow reads them as `_reader` does and all of them can be read."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if not _reads_alike(column.type, kind):
         return None
     try:
-        return column.cast(kind)
+        cast = column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+    # Arrow reads what is too large as infinite.
+    return None if pa.types.is_floating(kind) and pc.any(pc.is_inf(cast)).as_py() else cast
 
 
 def _reads_alike(given: pa.DataType, kind: pa.DataType) -> bool:
@@ -99,6 +103,8 @@ def _reads_alike(given: pa.DataType, kind: pa.DataType) -> bool:
         return bool(given.tz) == bool(kind.tz)
     if types.is_string(given) or types.is_large_string(given) or types.is_string_view(given):
         return not types.is_timestamp(kind) or bool(kind.tz)
+    if types.is_float32(kind) and (types.is_float64(given) or types.is_decimal(given)):
+        return False  # the digits that are shown count, as in text
     numbers = types.is_integer(given) or types.is_decimal(given) or (types.is_floating(given) and types.is_floating(kind))
     return numbers and (types.is_integer(kind) or types.is_decimal(kind) or types.is_floating(kind))
 
@@ -125,7 +131,14 @@ def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
         return lambda value: _decimal(value, kind.precision, kind.scale)
     if types.is_timestamp(kind):
         return _instant if kind.tz else lambda value: _instant(value).replace(tzinfo=None)
-    readers = {pa.int64(): _integer, pa.float64(): _float, pa.bool_(): _boolean, pa.binary(): _bytes, pa.date32(): _date}
+    readers = {
+        pa.int64(): _integer,
+        pa.float32(): _single,
+        pa.float64(): _double,
+        pa.bool_(): _boolean,
+        pa.binary(): _bytes,
+        pa.date32(): _date,
+    }
     return readers.get(kind, _text)
 
 
@@ -150,8 +163,27 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:  # noqa: ANN401
     return number
 
 
-def _float(value: Any) -> float:  # noqa: ANN401
-    return float(_number(value))
+def _double(value: Any) -> float:  # noqa: ANN401
+    number = _number(value)
+    return _as_finite(float(number), number)
+
+
+def _single(value: Any) -> float:  # noqa: ANN401
+    """The nearest float of 32 bits, as a source's "0.1" is meant; a whole number must be one itself, as for the sync."""
+    import pyarrow as pa
+
+    number = _number(value)
+    # By way of a double some would be rounded twice.
+    single = float(pa.scalar(str(number)).cast(pa.float32()).as_py())
+    if isinstance(value, int) and single != value:
+        raise ValueError
+    return _as_finite(single, number)
+
+
+def _as_finite(read: float, number: Decimal) -> float:
+    if math.isinf(read) != number.is_infinite():
+        raise OverflowError
+    return read
 
 
 def _boolean(value: Any) -> bool:  # noqa: ANN401
