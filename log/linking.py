@@ -33,6 +33,7 @@ BATCH_ROWS_MAX = 2**32
 """Each batch number stands for so many sequences, of which the last is its batch's."""
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
+_TIMEOUT = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +195,39 @@ def check_batch(batch: int) -> None:
         raise InvalidArgument("not a batch's number", operation="link", expected=f"0 to {BATCH_MAX}", observed=batch)
 
 
-async def open_linker(lake: Lake, topic: str, *, name: str | None = None, timeout: timedelta = timedelta(seconds=120)) -> Linker:
+async def current_topic(lake: Lake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
+    """The topic that has the name now, open for writing, and the generation of the routing by its settings.
+
+    What this process has open of it may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now.
+    """
+    opened = await lake.topic(name, writable=True)
+    await until_answered(opened.tail.catch_up, opened.runtime.clock, timeout_s=timeout.total_seconds())
+    opened = await lake.topic(name, writable=True)
+    if not opened.is_current:
+        raise TopicDeleted("the topic was deleted meanwhile", operation="link", object=name, hint="open it anew")
+    return opened, opened.tail.state.generation  # of the same moment as the settings that rows are routed by
+
+
+async def open_linker(
+    lake: Lake, topic: str, *, name: str | None = None, timeout: timedelta = _TIMEOUT, generation: int | None = None
+) -> Linker:
     """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
 
-    ``timeout`` is for getting one link, or one opening, into the log. Raises what ``lake.producer`` raises, and `InvalidArgument` for
-    a name under which a producer has sent messages with sequences of its own.
+    ``timeout`` is for getting one link, or one opening, into the log; ``generation`` that of the routing by which the rows to be linked
+    were staged, if they are already. Raises what ``lake.producer`` raises, `TopicDeleted` when the topic's is another one, and
+    `InvalidArgument` for a name under which a producer has sent messages with sequences of its own.
     """
     check_producer_name(name)
-    opened = await lake.topic(topic, writable=True)
-    if not opened.is_current:
-        raise TopicDeleted("the topic was deleted meanwhile", operation="link", object=topic, hint="open it anew")
-    generation = opened.tail.state.generation  # of the same moment as the settings that rows are routed by
+    opened, current = await current_topic(lake, topic, timeout=timeout)
+    if generation not in (None, current):
+        raise TopicDeleted(
+            "the topic is not the one that the rows were staged for: it was deleted and created again, or its log was repaired",
+            operation="link",
+            object=topic,
+            expected=f"routing generation {generation}",
+            observed=current,
+            hint="stage them anew, for the topic as it is",
+        )
     epoch: Epoch | None = None
     last_sequence = -1
     if name is not None:
@@ -217,4 +240,4 @@ async def open_linker(lake: Lake, topic: str, *, name: str | None = None, timeou
                 expected="a name under which batches were linked, or a new one",
                 observed=f"last sequence {last_sequence}",
             )
-    return Linker(opened, generation, name, epoch, last_sequence, timeout)
+    return Linker(opened, current, name, epoch, last_sequence, timeout)

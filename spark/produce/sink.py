@@ -19,7 +19,7 @@ from ...log.backoff import until_answered
 from ...log.errors import InvalidArgument
 from ...log.header import Part
 from ...log.limits import JOB_LINK_MAX_S
-from ...log.linking import Linked, Linker, open_linker
+from ...log.linking import Linked, Linker, current_topic, open_linker
 from ...log.naming import check_producer_name
 from ...log.paths import check_topic_name
 from ...log.staging import Job, begin_job
@@ -72,7 +72,9 @@ class TaskDone(WriterCommitMessage):
     """What a task staged."""
 
     query: str | None
-    job: str
+    job: Job
+    generation: int
+    """Of the topic's routing by which the rows have their queues."""
     parts: tuple[Part, ...]
 
 
@@ -119,19 +121,24 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """What both kinds share; small, so that it travels."""
+    """What both kinds share; small, so that it travels.
+
+    A stream's commit plans a sink of its own: what the tasks' one said comes to it with what they staged.
+    """
 
     options: SinkOptions
     upload: Upload
+    generation: int
+    """Of the topic's routing, by ``upload.settings``."""
     link_until_s: float
-    """By the driver machine's clock, counted from before any task began."""
+    """By the steady clock of the driver's machine, which its processes share, counted from before any task began."""
 
     @classmethod
     def planned(cls, options: SinkOptions, schema: StructType) -> _Sink:
         """On the driver, before the tasks of a batch."""
         _check_columns(schema)
         opened = lakes.open(options.place)
-        topic = opened.run(lambda: opened.lake.topic(options.topic, writable=True))
+        topic, generation = opened.run(lambda: current_topic(opened.lake, options.topic, timeout=_TIMEOUT))
         runtime = topic.runtime
         upload = Upload(
             place=options.place,
@@ -142,7 +149,7 @@ class _Sink:
             born_us=1000 * runtime.clock.wall_ms(),
             named=tuple((name, name) for name in schema.fieldNames()),
         )
-        return cls(options, upload, runtime.clock.monotonic_s() + JOB_LINK_MAX_S)
+        return cls(options, upload, generation, runtime.clock.monotonic_s() + JOB_LINK_MAX_S)
 
     def stage(self, batches: Iterator[pa.RecordBatch], *, query: str | None, job: str) -> TaskDone:
         from pyspark import TaskContext
@@ -170,7 +177,8 @@ class _Sink:
                 yield batch
 
         with Legible():
-            return TaskDone(query, job, tuple(upload_rows(upload, recorded(), task=task, attempt=attempt)))
+            parts = tuple(upload_rows(upload, recorded(), task=task, attempt=attempt))
+        return TaskDone(query, Job(job, self.link_until_s), self.generation, parts)
 
     def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
         """Link what the tasks staged, in the order of the tasks. A batch without rows writes nothing."""
@@ -178,22 +186,22 @@ class _Sink:
         parts = [part for one in done for part in one.parts]
         if not parts:
             return
-        name = None if batch is None else NAME_PREFIX + (self.options.name or str(done[0].query))
+        first = done[0]  # one sink planned all
+        name = None if batch is None else NAME_PREFIX + (self.options.name or str(first.query))
         opened = lakes.open(self.options.place)
-        job = Job(done[0].job, self.link_until_s)
         with Legible():
-            opened.run(lambda: _linked(opened, self.options.topic, name, job, parts, batch))
+            opened.run(lambda: _linked(opened, self.options.topic, name, first, parts, batch))
 
 
 async def _linked(
-    opened: OpenLake, topic: str, name: str | None, job: Job, parts: Sequence[Part], batch: int | None
+    opened: OpenLake, topic: str, name: str | None, done: TaskDone, parts: Sequence[Part], batch: int | None
 ) -> Linked | None:
-    linker: Linker = await open_linker(opened.lake, topic, name=name, timeout=_TIMEOUT)
+    linker: Linker = await open_linker(opened.lake, topic, name=name, timeout=_TIMEOUT, generation=done.generation)
     if batch is not None and linker.is_linked(batch):
         if batch < linker.last_batch:
             raise other_checkpoint(linker, batch)
         return None
-    return await linker.link(job, parts, batch=batch)
+    return await linker.link(done.job, parts, batch=batch)
 
 
 def _check_columns(schema: StructType) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
 import penstock
-from penstock.log.errors import InvalidArgument, LimitExceeded
+from penstock.log.errors import InvalidArgument, LimitExceeded, NotWritten, TopicDeleted, TopicNotFound
+from penstock.log.limits import JOB_LINK_MAX_S
 from penstock.spark.lakes import lakes
 from penstock.spark.produce.sink import StreamSink, batch_sink, parse, stream_sink
 from tests.spark.produce.test_parts import batches
@@ -89,6 +92,54 @@ def test_a_batch_that_is_committed_again_is_there_once(lake: penstock.Lake) -> N
     stream_sink(options, schema("body")).commit([], 4)
     stream_sink(options, schema("body")).abort([], 4)
     assert len(bodies(lake)) == 160
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+@pytest.mark.parametrize("kind", ["stream", "batch"])
+def test_rows_that_were_staged_for_a_topic_that_was_made_again_are_not_linked(
+    lake: penstock.Lake, kind: str, *, same_process: bool
+) -> None:
+    """Spark plans a batch and commits it in processes of their own, which may have the topic open since long."""
+    options = {"lake": lake.url, "topic": "orders", "name": "etl"}
+
+    def run(*, again: bool) -> None:
+        columns = schema("message_group", "body")
+        sink = stream_sink(options, columns) if kind == "stream" else batch_sink(options, columns, overwrite=False)
+        done = pickle.loads(pickle.dumps(sink))._sink.stage(iter(batches(80)), query="q", job=uuid4().hex)
+        if again:
+            lake.delete_topic("orders")
+            lake.create_topic("orders", message_type="FIFO", queues=8)
+        if not same_process:
+            lakes.close()
+        if isinstance(sink, StreamSink):
+            stream_sink(options, columns).commit([done], 0)
+        else:
+            sink.commit([done])
+
+    with pytest.raises(TopicDeleted, match=r"not the one that the rows were staged for.*stage them anew"):
+        run(again=True)
+    assert bodies(lake) == []
+    run(again=False)
+    assert len(bodies(lake)) == 80
+
+
+def test_a_topic_that_is_gone_at_the_commit_is_told(lake: penstock.Lake) -> None:
+    sink = stream_sink({"lake": lake.url, "topic": "orders"}, schema("message_group", "body"))
+    done = sink._sink.stage(iter(batches(40)), query="q", job="a" * 32)
+    lake.delete_topic("orders")
+    with pytest.raises(TopicNotFound, match="orders"):
+        sink.commit([done], 0)
+
+
+def test_the_day_in_which_a_batch_is_to_be_linked_begins_before_its_tasks(lake: penstock.Lake) -> None:
+    """The commit is planned by a sink of its own, long after them."""
+    options = {"lake": lake.url, "topic": "orders"}
+    sink = stream_sink(options, schema("message_group", "body"))._sink
+    a_day_ago = replace(sink, link_until_s=sink.link_until_s - JOB_LINK_MAX_S)
+    done = a_day_ago.stage(iter(batches(40)), query="q", job="a" * 32)
+    with pytest.raises(NotWritten):
+        stream_sink(options, schema("message_group", "body")).commit([done], 0)
+    assert bodies(lake) == []
 
 
 def test_in_a_session(spark: SparkSession, lake: penstock.Lake, tmp_path: Path) -> None:
