@@ -242,7 +242,7 @@ class Fold:
         position = change.position if self._plan.guard else None
         last = table.truncates.get(place[0], table.truncate)
         if position is not None and last is not None and position < last:
-            self._folded.passed += 1
+            self._gone(table, change, position, place, time_us)
             return
         if table.target.history:
             self._version(table, change, position, place, time_us)
@@ -257,6 +257,21 @@ class Fold:
         else:
             self._put(table, nets, change, position, place)
         table.count += 1
+
+    def _gone(self, table: _Table, change: Change, position: int, place: Place, time_us: int) -> None:
+        """An event older than the last truncate: that has removed its row, also one of which no position is known."""
+        if change.op == "t":
+            self._folded.passed += 1
+            return
+        table.count += 1
+        nets, width = table.nets.setdefault(place[0], {}), len(table.columns)
+        key = self._key(table, change)
+        for one in {key, self._moved(table, change, key) or key}:
+            if table.target.history:
+                at_us = time_us if change.time_us is None else change.time_us
+                table.versions.append(Version(one, "d", (None,) * width, position, at_us, place))
+            elif (after := remove(nets.get(one), width, position, place)) is not None:
+                nets[one] = after
 
     def _put(self, table: _Table, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
         values = self._row(table, change)

@@ -111,10 +111,10 @@ class Reference:
         told_key: tuple[Any, Any],
         schema: Any,
     ) -> None:
-        if below(position, state.truncated):
-            return
+        older = below(position, state.truncated)
         if event.get("op") == "t":
-            self._truncate(state, message, position)
+            if not older:
+                self._truncate(state, message, position)
             return
         declared = self.declared.get(table[1], {})
         before = decoded(event.get("before"), member(schema, "before"), declared)
@@ -133,7 +133,10 @@ class Reference:
                     old_key = tuple(before[name] for name in names)
                     if old_key != key:
                         old = self._remove(state, old_key, position)
-                self._put(state, key, after, old, Row({}, position, message.queue, self.batch))
+                if older:  # the truncate has removed this row too, though nobody may know its position
+                    self._remove(state, key, position)
+                else:
+                    self._put(state, key, after, old, Row({}, position, message.queue, self.batch))
             case _:
                 raise CannotBeApplied("unknown op")
 

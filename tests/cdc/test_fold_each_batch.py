@@ -72,6 +72,14 @@ def test_the_delete_of_a_snapshot_s_row_beside_a_truncate_by_another_queue() -> 
     assert tables.rows()["t"] == {}
 
 
+@pytest.mark.parametrize("op", ["d", "u"])
+def test_what_is_older_than_a_truncate_of_an_earlier_batch_ends_a_row_without_a_position(op: str) -> None:
+    tables = Memory()
+    tables.apply([Message(0, 0, event("c", 7, {"id": 2})), Message(0, 1, event("t", 11, None))])
+    tables.apply([Message(1, 0, event("r", None, {"id": 1})), Message(1, 1, event(op, 9, {"id": 1}))])
+    assert tables.rows()["t"] == {}
+
+
 @pytest.mark.xfail(strict=True, reason="a target that is not there yet keeps no truncate's position")
 def test_rows_from_before_a_truncate_that_come_after_it_although_nothing_else_of_the_table_had_come() -> None:
     tables = Memory()
