@@ -6,26 +6,22 @@ ended), and carries Delta's ``txn`` with a number that grows with that. Commits 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..log.errors import InvalidArgument, MissingDependency, NotSupported, RetryError
-from .changes import ALWAYS, Key
+from ..log.errors import InvalidArgument, MissingDependency, NotSupported
+from .changes import Key
 from .fold import Truncate
 from .location import Location
-from .targets import POSITION, Column, Found, Owner, Target, Written, decode_metadata, encode_metadata
+from .merging import NEWEST, PUT, SINCE, applies, newest, removed_by, until_committed
+from .targets import POSITION, Column, Found, Owner, Target, Written, encode_metadata
 from .types import arrow_type, normal_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
 
-PUT, LEVEL, SINCE = "__put", "__level", "__since"
-"""Columns of the rows to merge: whether there is a row then, the level up to which the row they meet gives way, and the levels from which
-on each column counts."""
 _METADATA = "userMetadata"
-_NEWEST = 20
-_ATTEMPTS = 10
 Values: TypeAlias = tuple[Any, ...]
 
 
@@ -117,22 +113,6 @@ class DeltaTables:
                     found[key] = row
         return found
 
-    def append(self, target: Target, rows: pa.Table, owner: Owner) -> None:
-        """Write a batch's rows to a target that was made just now and has none: what a merge would do, for less."""
-        import pyarrow.compute as pc
-        from deltalake import write_deltalake
-
-        kept = rows.filter(pc.field(PUT)).drop_columns([PUT, LEVEL, SINCE])
-
-        def append() -> bool:
-            table = self._table(target)
-            if _done(table, owner, target):
-                return False
-            write_deltalake(table, kept, mode="append", commit_properties=_properties(owner, target, once=True))
-            return True
-
-        self._again(target, append)
-
     def merge(
         self, target: Target, rows: pa.Table, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
     ) -> bool:
@@ -140,9 +120,11 @@ class DeltaTables:
 
         ``partial``: some rows have only some columns.
         """
+        from deltalake.exceptions import CommitFailedError
+
         source, since = _spread(target, rows) if partial else (rows.drop_columns([SINCE]), {})
         on = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in target.key)
-        applies = f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if self._guard else "true"
+        counts = applies(guard=self._guard)
         least = f"coalesce(t.{POSITION}, 0)" if self._guard else "0"
         changed, inserted = {}, {}
         for column in target.columns:
@@ -165,37 +147,16 @@ class DeltaTables:
                 return False
             merging = table.merge(
                 source, on, source_alias="s", target_alias="t", commit_properties=_properties(owner, target, once=True)
-            ).when_matched_delete(f"NOT s.{PUT} AND {applies}")
+            ).when_matched_delete(f"NOT s.{PUT} AND {counts}")
             if changed:
-                merging = merging.when_matched_update(changed, f"s.{PUT} AND {applies}")
+                merging = merging.when_matched_update(changed, f"s.{PUT} AND {counts}")
             merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
             if truncate is not None:
-                below = truncate.position != ALWAYS and self._guard
-                merging = merging.when_not_matched_by_source_delete(
-                    f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if below else None
-                )
+                merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
             merging.execute()
             return True
 
-        return self._again(target, merge)
-
-    def _again(self, target: Target, commit: Callable[[], bool]) -> bool:
-        """Do it, again when another commit came between: nothing was committed then."""
-        from deltalake.exceptions import CommitFailedError
-
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return commit()
-            except CommitFailedError as error:
-                if attempt == _ATTEMPTS:
-                    raise RetryError(
-                        "other commits kept the merge from being committed",
-                        operation="sync",
-                        object=self.path(target.name),
-                        observed=f"{attempt} attempts, the last one: {str(error)[:200]}",
-                        hint="do others change rows of this table? Only compaction may run beside a sync",
-                    ) from error
-        raise AssertionError("the loop returns or raises")
+        return until_committed(merge, CommitFailedError, self.path(target.name))
 
     def _open(self, name: str) -> DeltaTable | None:
         from deltalake import DeltaTable
@@ -235,8 +196,11 @@ def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitPr
     from deltalake import CommitProperties, Transaction
 
     transactions = [Transaction(owner.app_id, target.progress.version)] if once else None
-    # Losing against another commit, the merge has to look at the rows again: deltalake's own retries would be too late for that.
-    return CommitProperties(custom_metadata={_METADATA: encode_metadata(owner, target)}, app_transactions=transactions)
+    # Losing against another commit, the merge has to look at the rows and at `txn` again, which deltalake's own retries do not.
+    retries = 0 if once else None
+    return CommitProperties(
+        custom_metadata={_METADATA: encode_metadata(owner, target)}, max_commit_retries=retries, app_transactions=transactions
+    )
 
 
 def _done(table: DeltaTable, owner: Owner, target: Target) -> bool:
@@ -245,11 +209,8 @@ def _done(table: DeltaTable, owner: Owner, target: Target) -> bool:
 
 
 def _written(table: DeltaTable) -> Written | None:
-    for limit in (_NEWEST, None):  # other commits, as compaction's, may stand before it
-        for commit in table.history(limit):
-            if (found := decode_metadata(commit.get(_METADATA))) is not None:
-                return found
-    return None
+    found = (newest(commit.get(_METADATA) for commit in table.history(limit)) for limit in (NEWEST, None))
+    return next((one for one in found if one is not None), None)
 
 
 def _type_name(kind: pa.DataType) -> str | None:

@@ -89,8 +89,8 @@ class Owner:
 
     @property
     def app_id(self) -> str:
-        """Of Delta's ``txn``."""
-        return f"penstock/{self.topic}/{self.name}"
+        """Of Delta's ``txn``: the numbers of a topic that is made again begin anew."""
+        return f"penstock/{self.topic}/{self.life}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

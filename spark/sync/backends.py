@@ -12,7 +12,7 @@ from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Folded, Truncate
 from ...cdc.targets import Column, Found, Owner, Target, Written
-from .scan import Scan, _batch, _folded, pieces, rows_of, rows_schema, summary
+from .scan import Scan, batch_of, folded_of, pieces, rows_of, rows_schema, summary
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -28,11 +28,10 @@ class TargetTables(Protocol):
     def create(self, target: Target, owner: Owner) -> None: ...
     def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None: ...
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, tuple[Any, ...]]: ...
-    def append(self, target: Target, rows: Any, owner: Owner) -> None: ...  # noqa: ANN401 - what the backend's `rows` gave
     def merge(
         self,
         target: Target,
-        rows: Any,  # noqa: ANN401 - the same
+        rows: Any,  # noqa: ANN401 - what the backend's `rows` gave
         owner: Owner,
         *,
         truncate: Truncate | None = None,
@@ -95,7 +94,7 @@ class LocalBackend:
         parts = []
         for number, task in enumerate(scan.tasks):
             scan.steps.reached("fold", "in", str(number))
-            parts.append(_folded(scan, task))
+            parts.append(folded_of(scan, task))
         return parts
 
     def summary(self, found: list[Folded]) -> Folded:
@@ -116,7 +115,7 @@ class LocalBackend:
                 nets[key] = merged(nets[key], net) if key in nets else net
         finished(nets, None if truncate is None else truncate.position, old)
         schema = rows_schema(target, guard=scan.plan.guard)
-        return pa.Table.from_batches([_batch(target, schema, list(nets.items()))] if nets else [], schema)
+        return pa.Table.from_batches([batch_of(target, schema, list(nets.items()))] if nets else [], schema)
 
     def drop(self, found: list[Folded]) -> None:
         pass

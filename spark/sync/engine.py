@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from ...cdc.fold import Folded, Plan, Refused, Truncate
+from ...cdc.fold import Folded, Plan, Refused
 from ...cdc.shape import Shape, key_of, named, new_columns
 from ...cdc.targets import (
     POSITION,
@@ -59,8 +59,6 @@ class Engine:
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
         """The folders of tables, those too of which no event has come in this run: what stands there is read when one comes."""
-        self._empty: set[Source] = set()
-        """Made by this driver, which has written nothing to them yet."""
         self._others: dict[Source, frozenset[str]] = {}
         self._stopped: dict[Source, dict[int, Stop]] = {}
         self._resume: dict[Source, dict[int, int]] = {}
@@ -250,21 +248,14 @@ class Engine:
             moved = folded.moved.get(source)
             old = self._tables.rows(target, list(moved)) if moved else None
             rows = self._backend.rows(found, scan, target, truncate, old)
-            self._written(source, target, rows, truncate=truncate, partial=source in folded.partial)
+            if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
+                self._check_done(target)
             self._reached("merge", "after", target.name)
             self._targets[source] = target
             merged[target.name] = count
         for source, refused in folded.refused.items():
             self._stop(source, refused.values(), {queue: end for queue, (_, end) in ranges.items()})
         return merged
-
-    def _written(self, source: Source, target: Target, rows: object, *, truncate: Truncate | None, partial: bool) -> None:
-        if source in self._empty and not target.history:
-            self._empty.discard(source)
-            self._tables.append(target, rows, self._own)
-            return
-        if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial):
-            self._check_done(target)
 
     def _check_done(self, target: Target) -> None:
         """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's."""
@@ -335,7 +326,6 @@ class Engine:
         self._tables.create(target, self._own)
         self._reached("create", "after", name)
         self._targets[source], self._names[source] = target, name
-        self._empty.add(source)
 
     def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
         """A target that is there. Raises `TargetRefused`."""

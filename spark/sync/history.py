@@ -13,9 +13,10 @@ import pyarrow as pa
 from ...cdc.changes import ALWAYS
 from ...cdc.fold import Truncate
 from ...cdc.history import Link, chains
+from ...cdc.merging import LEVEL
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from ...cdc.types import arrow_type
-from .names import KEPT, KIND, LEVEL, NUMBER, quoted
+from .names import KEPT, KIND, NUMBER, quoted
 from .steps import Steps
 
 if TYPE_CHECKING:

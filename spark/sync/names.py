@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-PUT, LEVEL, SINCE = "__put", "__level", "__since"
 NUMBER, KEPT, KIND = "__number", "__kept", "__kind"
 
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 from ...cdc.changes import Key, Net, finished, merged
 from ...cdc.combine import combined, without_rows
 from ...cdc.fold import Fold, Folded, Plan, Truncate
+from ...cdc.merging import LEVEL, PUT, SINCE
 from ...cdc.targets import POSITION, Source, Target
 from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read
 from .history import history_rows
-from .names import LEVEL, PUT, SINCE
 from .steps import NO_STEPS, Steps
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
         for number in batch.column(0).to_pylist():
             scan.steps.reached("fold", "in", str(number))
             with _no_collector():
-                written = list(_written(scan, _folded(scan, scan.tasks[number])))
+                written = list(_written(scan, folded_of(scan, scan.tasks[number])))
             yield from written
 
 
@@ -121,7 +121,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _folded(scan: Scan, task: ReadTask) -> Folded:
+def folded_of(scan: Scan, task: ReadTask) -> Folded:
     fold = Fold(scan.plan)
     for batch in read(task):
         queues, offsets, times, bodies = (column.to_pylist() for column in _event_columns(batch))
@@ -188,10 +188,10 @@ def _typed_rows(
         finished(nets, truncate, old)
         items = list(nets.items())
     for start in range(0, len(items), _ROWS_PER_PIECE):
-        yield _batch(target, schema, items[start : start + _ROWS_PER_PIECE])
+        yield batch_of(target, schema, items[start : start + _ROWS_PER_PIECE])
 
 
-def _batch(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
+def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]) -> pa.RecordBatch:
     rows = [net.values for _, net in items]
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     for place in target.key_places:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...cdc.changes import ALWAYS
 from ...cdc.fold import Truncate
+from ...cdc.merging import NEWEST, PUT, SINCE, applies, newest, removed_by, until_committed
 from ...cdc.targets import (
     CURRENT,
     OP,
@@ -24,13 +24,12 @@ from ...cdc.targets import (
     Owner,
     Target,
     Written,
-    decode_metadata,
     encode_metadata,
 )
 from ...cdc.types import arrow_type, normal_type
-from ...log.errors import InvalidArgument, RetryError
+from ...log.errors import InvalidArgument
 from .history import history_source, merge_history
-from .names import LEVEL, PUT, SINCE, quoted
+from .names import quoted
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
-_NEWEST = 20
-_ATTEMPTS = 10
 
 
 class Tables:
@@ -79,12 +76,11 @@ class Tables:
         return self._written(DeltaTable.forPath(self.session, self.path(name)))
 
     def _written(self, table: DeltaTable) -> Written | None:
-        for limit in (_NEWEST, None):  # other commits, as OPTIMIZE's, may stand before it
+        for limit in (NEWEST, None):
             history = table.history(limit) if limit else table.history()
             rows = history.select("version", "userMetadata").where("userMetadata IS NOT NULL").collect()
-            for row in sorted(rows, key=lambda row: -row.version):
-                if (found := decode_metadata(row.userMetadata)) is not None:
-                    return found
+            if (found := newest(row.userMetadata for row in sorted(rows, key=lambda row: -row.version))) is not None:
+                return found
         return None
 
     def create(self, target: Target, owner: Owner) -> None:
@@ -124,13 +120,6 @@ class Tables:
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
         return {tuple(row[place] for place in target.key_places): row for row in values}
 
-    def append(self, target: Target, rows: DataFrame, owner: Owner) -> None:
-        """Write a batch's rows to a target that was made just now and has none: what a merge would do, for less."""
-        names = [name for name, _ in self._wanted(target)]
-        with self._once(owner, target):
-            kept = rows.where(PUT).select(*map(quoted, names))
-            kept.write.format("delta").mode("append").save(self.path(target.name))
-
     def merge(
         self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
     ) -> bool:
@@ -140,19 +129,12 @@ class Tables:
         """
         from delta.exceptions import DeltaConcurrentModificationException
 
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return self._merge(target, rows, owner, truncate=truncate, partial=partial)
-            except DeltaConcurrentModificationException as error:  # somebody compacted the table meanwhile; nothing was committed
-                if attempt == _ATTEMPTS:
-                    raise RetryError(
-                        "other commits kept the merge from being committed",
-                        operation="sync",
-                        object=self.path(target.name),
-                        observed=f"{attempt} attempts, the last one met {type(error).__name__}",
-                        hint="do others change rows of this table? Only compaction may run beside a sync",
-                    ) from error
-        raise AssertionError("the loop returns or raises")
+        # what may come between is a compaction
+        return until_committed(
+            lambda: self._merge(target, rows, owner, truncate=truncate, partial=partial),
+            DeltaConcurrentModificationException,
+            self.path(target.name),
+        )
 
     def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
@@ -163,17 +145,14 @@ class Tables:
                 current = table.toDF().where(CURRENT)
                 return merge_history(table, history_source(rows, current, target), target, truncate)
             on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
-            applies = f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if self._guard else "true"
-            merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {applies}")
+            counts = applies(guard=self._guard)
+            merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
             if changed := self._changed(target, partial=partial):
-                merge = merge.whenMatchedUpdate(f"s.{PUT} AND {applies}", set=dict(changed))
+                merge = merge.whenMatchedUpdate(f"s.{PUT} AND {counts}", set=dict(changed))
             values = {quoted(name): f"s.{quoted(name)}" for name, _ in self._wanted(target)}
             merge = merge.whenNotMatchedInsert(f"s.{PUT}", values=dict(values))
             if truncate is not None:
-                below = truncate.position != ALWAYS and self._guard
-                merge = merge.whenNotMatchedBySourceDelete(
-                    f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if below else None
-                )
+                merge = merge.whenNotMatchedBySourceDelete(removed_by(truncate, guard=self._guard))
             done = merge.execute()
             return bool(done.collect())
 

@@ -1,0 +1,121 @@
+"""What another driver, or another life of the topic, did to a target in the meantime: by the engine without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import penstock
+from penstock.cdc.delta_tables import DeltaTables
+from penstock.cdc.targets import Column, Owner, Target
+from penstock.spark import sync
+from tests.spark.sync.streams import TOPIC, event, rows, send
+
+OWNER = Owner(TOPIC, 1, TOPIC)
+TARGET = Target(("public", "t"), "t", (Column("id", "bigint"),), ("id",))
+
+
+def nets(ids: range) -> pa.Table:
+    """Rows to merge, each at a position of its own."""
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "__position": pa.array(ids, pa.int64()),
+            "__put": [True] * len(ids),
+            "__level": pa.array(ids, pa.int64()),
+            "__since": pa.array([None] * len(ids), pa.list_(pa.int64())),
+        }
+    )
+
+
+def test_a_driver_that_stood_still_after_its_look_at_the_lease_doubles_nothing(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": n}, {"id": n}, at=n) for n in range(5)], queues=1)
+
+    class Other:
+        """Merges a smaller batch into the new target, as a driver does that took the lease over."""
+
+        def reached(self, step: str, moment: str, what: str = "") -> None:
+            if (step, moment) == ("merge", "in"):
+                tables = DeltaTables(str(into), guard=True)
+                found = tables.find("t")
+                assert found is not None
+                assert found.written is not None
+                assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), found.written.owner)
+
+    run = sync(None, lake, TOPIC, into=into, steps=Other())
+    assert run.await_termination()
+    assert rows(into / "t") == [{"id": n} for n in range(5)]
+
+
+def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = DeltaTables(str(tmp_path), guard=True)
+    tables.create(TARGET, OWNER)
+    opened: list[DeltaTable] = []
+    really = DeltaTables._table
+
+    def opens(self: DeltaTables, target: Target) -> DeltaTable:
+        table = really(self, target)
+        if not opened:  # while the merge is planned by this one
+            write_deltalake(str(tmp_path / "t"), pa.table({"id": [1], "__position": [0]}), mode="append")
+        opened.append(table)
+        return table
+
+    monkeypatch.setattr(DeltaTables, "_table", opens)
+    assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), OWNER)
+    assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}, {"id": 2}]
+    assert len(opened) == 2
+
+
+def test_a_topic_made_again_begins_anew_in_a_target_that_is_adopted(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": n}, {"id": n}) for n in range(5)], queues=1)
+    assert sync(None, lake, TOPIC, into=into).await_termination()
+    with penstock.connect(lake) as opened:
+        opened.delete_topic(TOPIC)
+    send(lake, [event("c", "t", {"id": 100}, {"id": 100})], queues=1)
+
+    refused = sync(None, lake, TOPIC, into=into)
+    assert refused.await_termination()
+    assert "written from an earlier topic of that name" in refused.stopped["public.t"][0].reason
+
+    adopted = sync(None, lake, TOPIC, into=into, adopt=True)
+    assert adopted.await_termination()
+    assert adopted.stopped == {}
+    assert rows(into / "t") == sorted(({"id": n} for n in [*range(5), 100]), key=repr)
+
+
+def test_a_topic_made_again_meanwhile_ends_the_run(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": 1}, {"id": 1})], queues=1)
+    with sync(None, lake, TOPIC, into=into, trigger=timedelta(seconds=0.1)) as run:
+        with penstock.connect(lake) as opened:
+            opened.delete_topic(TOPIC)
+        send(lake, [event("c", "t", {"id": 2}, {"id": 2})], queues=1)
+        with pytest.raises(penstock.PenstockError, match="the topic was deleted and created again"):
+            run.await_termination(timedelta(seconds=60))
+
+
+def test_a_target_that_is_further_than_the_driver_knows_ends_the_run(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": 1}, {"id": 1}, at=1)], queues=1)
+
+    class Other:
+        """Another driver, which has another queue's events than this one."""
+
+        def reached(self, step: str, moment: str, what: str = "") -> None:
+            if (step, moment) == ("merge", "in"):
+                tables = DeltaTables(str(into), guard=True)
+                found = tables.find("t")
+                assert found is not None
+                assert found.written is not None
+                tables.merge(replace(TARGET).reached({7: 3}, None), nets(range(3)), found.written.owner)
+
+    run = sync(None, lake, TOPIC, into=into, steps=Other())
+    with pytest.raises(penstock.PenstockError, match="the target is further than this driver knows"):
+        run.await_termination()
