@@ -105,7 +105,8 @@ def test_rows_that_were_staged_for_a_topic_that_was_made_again_are_not_linked(
     def run(*, again: bool) -> None:
         columns = schema("message_group", "body")
         sink = stream_sink(options, columns) if kind == "stream" else batch_sink(options, columns, overwrite=False)
-        done = pickle.loads(pickle.dumps(sink))._sink.stage(iter(batches(80)), query="q", job=uuid4().hex)
+        in_task = pickle.loads(pickle.dumps(sink))._sink
+        done = pickle.loads(pickle.dumps(in_task.stage(iter(batches(80)), query="q", job=uuid4().hex)))
         if again:
             lake.delete_topic("orders")
             lake.create_topic("orders", message_type="FIFO", queues=8)
