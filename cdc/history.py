@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from heapq import merge
 from typing import Any, NamedTuple
 
-from .changes import ALWAYS, Key
+from .changes import ALWAYS, NEVER, Key
 from .fold import Version
 from .types import KEEP
 
@@ -21,8 +22,9 @@ class Link(NamedTuple):
     key: Key
     op: str
     values: tuple[Any, ...]
-    kept: tuple[int, ...]
-    """Columns that the target's current version is asked for, as nothing in the chain has them."""
+    since: tuple[int, ...]
+    """By column, the level of the change that said it: the target's current version is asked for those that it is at or above, and for
+    what nothing in the chain has (`NEVER`)."""
     position: int | None
     level: int
     """The version counts unless the target's current one is at this position or above it."""
@@ -51,10 +53,13 @@ def chains(versions: Iterable[Version]) -> list[Link]:
 
 
 def _ordered(versions: Sequence[Version]) -> Sequence[Version]:
-    """By position where all have one, else by place: a row's events mostly come by one queue."""
+    """By position where all have one; else each queue in its order, the queues by the times of their next changes."""
     if all(version.position is not None for version in versions):
         return sorted(versions, key=lambda version: (version.position, version.place))
-    return sorted(versions, key=lambda version: version.place)
+    queues: dict[int, list[Version]] = {}
+    for version in sorted(versions, key=lambda version: version.place):
+        queues.setdefault(version.place[0], []).append(version)
+    return list(merge(*queues.values(), key=lambda version: version.time_us))
 
 
 def _chain(versions: Sequence[Version]) -> list[Link]:
@@ -67,25 +72,21 @@ def _chain(versions: Sequence[Version]) -> list[Link]:
         position = version.position
         level = ALWAYS if position is None or level == ALWAYS else position
         before = taken[-1] if taken else None
-        values, kept = _filled(version, before)
+        values, since = _filled(version, level, before)
         if before is not None:
             taken[-1] = before._replace(valid_to_us=version.time_us)
         op = "d" if version.op == "t" else version.op
-        taken.append(Link(version.key, op, values, kept, position, level, version.time_us, None, len(taken)))
+        taken.append(Link(version.key, op, values, since, position, level, version.time_us, None, len(taken)))
     return taken
 
 
-def _filled(version: Version, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """A version's values, what it lacks taken from the one before it; and the columns that only the target has."""
-    lacking = [column for column, value in enumerate(version.values) if value is KEEP]
-    if not lacking or version.op in "dt":
-        return version.values, ()
-    values = list(version.values)
-    if before is None:
-        for column in lacking:
-            values[column] = None
-        return tuple(values), tuple(lacking)
-    for column in lacking:
-        values[column] = None if before.op == "d" else before.values[column]
-    kept = () if before.op == "d" else tuple(column for column in lacking if column in before.kept)
-    return tuple(values), kept
+def _filled(version: Version, level: int, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """A version's values, what it lacks taken from the one before it; and from which level on each counts."""
+    if version.op in "dt":
+        return (None,) * len(version.values), (level,) * len(version.values)
+    values, since = list(version.values), [level] * len(version.values)
+    for column, value in enumerate(values):
+        if value is KEEP:
+            values[column] = None if before is None else before.values[column]
+            since[column] = NEVER if before is None else before.since[column]
+    return tuple(values), tuple(since)

@@ -11,7 +11,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, DecimalException, Inexact, InvalidOperation
+from math import isfinite
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -44,6 +45,7 @@ _ALIASES = {
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_PLAIN = 20_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -132,20 +134,6 @@ def joined(one: str | None, other: str | None) -> str | None:
     return "string"
 
 
-def widened(one: str, other: str) -> str | None:
-    """The type that a column of the first type must have to hold the second's values too, where Delta can widen it so; else None."""
-    if one in _INTEGERS and other in _INTEGERS:
-        return max(one, other, key=_INTEGERS.__getitem__)
-    if {one, other} <= {"float", "double"}:
-        return "double" if "double" in (one, other) else "float"
-    first, second = _DECIMAL.fullmatch(one), _DECIMAL.fullmatch(other)
-    if first and second:
-        scale = max(int(first[2]), int(second[2]))
-        whole = max(int(first[1]) - int(first[2]), int(second[1]) - int(second[2]))
-        return f"decimal({whole + scale},{scale})" if whole + scale <= 38 else None
-    return one if one == other else None
-
-
 # --- Conversion -----------------------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +178,7 @@ def text_of(value: object) -> object:
     if is_unavailable(value):
         return KEEP
     if isinstance(value, Decimal):
-        return str(value)
+        return _digits(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -204,7 +192,12 @@ def exact_json(value: object) -> str:
         return "{" + ",".join(f"{json.dumps(str(name), ensure_ascii=False)}:{exact_json(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(exact_json, value)) + "]"
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    return _digits(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def _digits(number: Decimal) -> str:
+    """All of them, without an exponent; with one where it is beyond what a database writes out."""
+    return f"{number:f}" if -_PLAIN < number.adjusted() < _PLAIN else str(number)
 
 
 def _integer(bits: int) -> Convert:
@@ -251,26 +244,34 @@ def _boolean(value: object) -> bool:
 
 
 def _double(value: Any) -> float:  # noqa: ANN401
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise TypeError
-    number = float(value)
-    if isinstance(value, int) and int(number) != value:
-        raise ValueError
-    if number in (float("inf"), float("-inf")) and not (
-        isinstance(value, float) or str(value).lower().lstrip("+-").startswith("inf")
-    ):
-        raise OverflowError
-    return number
+    return _floating(value, float)
 
 
 def _float(value: Any) -> float:  # noqa: ANN401
     import struct
 
-    number = _double(value)
-    (single,) = struct.unpack("f", struct.pack("f", number))
-    if isinstance(value, int) and single != value:
-        raise ValueError
-    return float(single)
+    return _floating(value, lambda said: float(struct.unpack("f", struct.pack("f", float(said)))[0]))
+
+
+def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: ANN401
+    """The number of that width, if it is what was said, to as many digits as were said: 0.1 is, 12345678901234567.89 is not."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise TypeError
+    number = nearest(value)
+    if value.__class__ is float:
+        return number
+    said = Decimal(value)
+    if not said.is_finite():
+        return number
+    if not isfinite(number):
+        raise OverflowError
+    digits = len(said.as_tuple().digits)
+    held = Decimal(number)
+    if said != held and (
+        isinstance(value, int) or all(said != Context(digits, rounding=how).plus(held) for how in (ROUND_HALF_EVEN, ROUND_HALF_UP))
+    ):
+        raise ValueError("it would be rounded")
+    return number
 
 
 def _binary(value: object) -> bytes | EllipsisType:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ...cdc.changes import ALWAYS
+from ...cdc.changes import ALWAYS, NEVER
 from ...cdc.fold import Truncate
 from ...cdc.history import Link, chains
-from ...cdc.merging import LEVEL
+from ...cdc.merging import LEVEL, SINCE
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from ...cdc.types import arrow_type
-from .names import KEPT, KIND, NUMBER, quoted
+from .names import KIND, NUMBER, quoted
 from .steps import Steps
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def history_schema(target: Target) -> pa.Schema:
         POSITION: pa.int64(),
         LEVEL: pa.int64(),
         NUMBER: pa.int64(),
-        KEPT: pa.list_(pa.int32()),
+        SINCE: pa.list_(pa.int64()),
     }
     columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
     return pa.schema([*columns, *(pa.field(name, kind) for name, kind in own.items())])
@@ -63,9 +63,10 @@ def history_source(rows: DataFrame, current: DataFrame, target: Target) -> DataF
     newer = f"c.{POSITION} IS NULL OR s.{LEVEL} > c.{POSITION}"
     alive = s.join(c, F.expr(same), "left").where(newer)
     kept = [
-        F.expr(f"CASE WHEN array_contains(s.{KEPT}, {place}) THEN c.{quoted(column.name)} ELSE s.{quoted(column.name)} END").alias(
-            column.name
-        )
+        F.expr(
+            f"CASE WHEN s.{SINCE}[{place}] <= coalesce(c.{POSITION}, {NEVER}) THEN c.{quoted(column.name)}"
+            f" ELSE s.{quoted(column.name)} END"
+        ).alias(column.name)
         if column.name not in target.key
         else F.expr(f"s.{quoted(column.name)}").alias(column.name)
         for place, column in enumerate(target.columns)
@@ -130,7 +131,7 @@ def _batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.Recor
         POSITION: [link.position for link in links],
         LEVEL: [link.level for link in links],
         NUMBER: [link.number for link in links],
-        KEPT: [list(link.kept) for link in links],
+        SINCE: [link.since for link in links],
     }
     return pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 

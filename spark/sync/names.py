@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NUMBER, KEPT, KIND = "__number", "__kept", "__kind"
+NUMBER, KIND = "__number", "__kind"
 
 
 def quoted(name: str) -> str:

@@ -151,6 +151,19 @@ def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_pa
     ]
 
 
+def test_a_version_takes_what_it_lacks_from_the_newest_that_counts(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    groups = [group_for(queue, 2) for queue in (0, 1)]
+    send(lake, [event("c", "bills", {"id": 1}, {"id": 1, "large": "new"}, at=12)], groups=groups[:1])
+    assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+    late = event("u", "bills", {"id": 1}, {"id": 1, "large": "old"}, at=10)
+    last = event("u", "bills", {"id": 1}, {"id": 1, "large": "__debezium_unavailable_value"}, at=20)
+    send(lake, [last, late], groups=groups)
+    assert sync(spark, lake, TOPIC, into=into, history=True).await_termination()
+    found = [(row["__op"], row["large"], row["__current"]) for row in rows(into / "bills", own=True)]
+    assert sorted(found) == [("c", "new", False), ("u", "new", True)]
+
+
 def test_targets_may_be_compacted_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("u", "bills", {"id": n % 7}, {"id": n % 7, "n": n}, at=n) for n in range(60)])
