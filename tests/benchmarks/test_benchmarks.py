@@ -12,7 +12,11 @@ from benchmarks.figures import Figure, Options, table
 
 
 def marked(name: str) -> object:
-    return pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]) if name.startswith("spark") else name
+    return (
+        pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)])
+        if name.startswith("spark")
+        else name
+    )
 
 
 @pytest.mark.parametrize("name", [*map(marked, sorted(BENCHMARKS))])
