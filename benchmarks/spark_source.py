@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUEUES = 8
+_WARM_UP_ROUNDS = 2
+"""In the second, the JVM still compiles some of what it runs, and not of each way alike."""
 LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
@@ -73,9 +75,9 @@ def _throughput(spark: SparkSession, body_bytes: int, rows: int, repeats: int) -
             "our stream": lambda: _trigger(spark, "penstock", str(root), Path(folder)),
         }
         runs = {name: _Runs() for name in ways}
-        for repeat in range(repeats + 1):
+        for repeat in range(-_WARM_UP_ROUNDS, repeats):
             for name, way in ways.items():
-                (runs[name] if repeat else _Runs()).run(way)  # the first round warms up
+                (runs[name] if repeat >= 0 else _Runs()).run(way)
     what = f"{rows:,} rows of {body_bytes} B in {len(files)} files, {CORES} tasks"
     for name, label in {
         "parquet": "spark.read.parquet",

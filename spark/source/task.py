@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
@@ -49,6 +50,9 @@ def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
     be read any more (unless they are to be skipped), and `TopicDeleted`.
     """
     opened = lakes.open(task.place)
+    if not gc.get_freeze_count():
+        # Spark's workers collect all garbage after every task. What was imported is none; looking through it costs 27 ms each time.
+        gc.freeze()
     source = _gathered(_rows(opened, task))
     try:
         while True:
