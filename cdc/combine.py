@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .fold import Folded, Seen
-from .types import joined
+from .fold import Folded
+from .seen import Seen
 
 
 def combined(parts: list[Folded]) -> Folded:
@@ -13,11 +13,7 @@ def combined(parts: list[Folded]) -> Folded:
     whole = Folded()
     for part in parts:
         for source, seen in part.seen.items():
-            known = whole.seen.setdefault(source, Seen(key=seen.key))
-            known.key = known.key or seen.key
-            for name, kind in seen.columns.items():
-                known.columns[name] = kind if name in seen.connect else joined(known.columns.get(name), kind)
-            known.connect |= seen.connect
+            whole.seen.setdefault(source, Seen()).join(seen)
         for source, refused in part.refused.items():
             whole.refused.setdefault(source, {}).update(refused)
         whole.partial |= part.partial

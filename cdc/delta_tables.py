@@ -45,6 +45,11 @@ class DeltaTables:
     def path(self, name: str) -> str:
         return self._into.inside(name).root
 
+    def exists(self, name: str) -> bool:
+        from deltalake import DeltaTable
+
+        return DeltaTable.is_deltatable(self.path(name), storage_options=self._options)
+
     def find(self, name: str) -> Found | None:
         """What is there of a target."""
         table = self._open(name)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, decode_event, is_control, parse_change, table_of
+from .seen import Seen
 from .targets import Source, Target, wanted
-from .types import KEEP, Convert, Unfit, connect_type, converter, infer, joined
+from .types import KEEP, Convert, Unfit, connect_type, converter
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,14 @@ class Truncate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that cannot be applied."""
+
+    place: Place
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a fold knows beforehand."""
 
@@ -48,27 +57,8 @@ class Plan:
     """Declared keys."""
     guard: bool = True
     """Whether positions count."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """A table, or columns of one, that the plan does not have."""
-
-    columns: dict[str, str | None] = field(default_factory=dict)
-    """To the type that the values call for; None: all were null."""
-    key: tuple[str, ...] = ()
-    connect: set[str] = field(default_factory=set)
-    """Columns whose type the events themselves say."""
-    kinds: set[tuple[object, ...]] = field(default_factory=set)
-    """Names and kinds of value of the rows that were looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An event that cannot be applied."""
-
-    place: Place
-    reason: str
+    bars: Mapping[Source, Mapping[int, Refused]] = field(default_factory=dict)
+    """By table and queue, the event from which on it cannot be applied, where that is known beforehand."""
 
 
 @dataclass(slots=True)
@@ -191,10 +181,13 @@ class Fold:
             return
         source = (change.schema, change.table)
         table = self._tables.get(source)
-        if table is None:
-            self._see(source, change, queue, offset)
-        elif table.target.stopped or offset < table.done.get(queue, 0) or queue in folded.refused.get(source, ()):
+        if (
+            table is not None
+            and (table.target.stopped or offset < table.done.get(queue, 0) or queue in folded.refused.get(source, ()))
+        ) or (self._plan.bars and self._barred(source, queue, offset)):
             folded.passed += 1
+        elif table is None:
+            self._see(source, change, (queue, offset))
         else:
             try:
                 self._apply(table, change, (queue, offset), time_us)
@@ -232,6 +225,13 @@ class Fold:
                 self._folded.passed += 1
             elif queue not in self._folded.refused.get(source, ()):
                 self._refuse(source, (queue, offset), _reason(error))
+
+    def _barred(self, source: Source, queue: int, offset: int) -> bool:
+        bar = self._plan.bars.get(source, {}).get(queue)
+        if bar is None or offset < bar.place[1]:
+            return False
+        self._folded.refused.setdefault(source, {}).setdefault(queue, bar)
+        return True
 
     def _refuse(self, source: Source, place: Place, reason: str) -> None:
         self._folded.refused.setdefault(source, {})[place[0]] = Refused(place, reason)
@@ -274,7 +274,7 @@ class Fold:
                 nets[one] = after
 
     def _put(self, table: _Table, nets: dict[Key, Net], change: Change, position: int | None, place: Place) -> None:
-        values = self._row(table, change)
+        values = self._row(table, change, place)
         key = tuple([values[column] for column in table.key_places])
         if None in key or KEEP in key:
             key = self._key(table, change)
@@ -291,9 +291,9 @@ class Fold:
         if after is not None:
             nets[key] = after
 
-    def _row(self, table: _Table, change: Change) -> tuple[Any, ...]:
+    def _row(self, table: _Table, change: Change, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
-            self._see((change.schema, change.table), change, -1, -1, known=table.names)
+            self._see((change.schema, change.table), change, place, known=table.names)
         return table.values(change.row, change.schema_of_row)
 
     def _key(self, table: _Table, change: Change) -> Key:
@@ -330,7 +330,7 @@ class Fold:
             key = self._key(table, change)
             table.versions.append(Version(key, "d", (None,) * len(table.columns), position, at_us, place))
             return
-        values = self._row(table, change)
+        values = self._row(table, change, place)
         key = tuple([values[column] for column in table.key_places])
         if None in key or KEEP in key:
             key = self._key(table, change)
@@ -341,42 +341,23 @@ class Fold:
 
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
-    def _see(self, source: Source, change: Change, queue: int, offset: int, *, known: frozenset[str] = frozenset()) -> None:
+    def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table, and which types they call for; of a new table its key too."""
         folded = self._folded
         if not wanted(self._plan.tables, source):
             folded.ignored += 1
             return
-        if not known and change.op == "t":
-            folded.ignored += 1  # there is nothing to remove yet
-            return
         seen = folded.seen.setdefault(source, Seen())
+        if not known and change.op == "t":
+            folded.ignored += 1  # once the target is known it is folded again
+            seen.note_truncate(change.position if self._plan.guard else None, place)
+            return
         if not known and not seen.key:
             seen.key = tuple(change.key) or _declared_key(self._plan.keys, source)
             if not seen.key:
                 reason = "it has no key, and no key is declared for its table"
-                self._folded.refused.setdefault(source, {}).setdefault(queue, Refused((queue, offset), reason))
-        for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
-            if schema is None:
-                # Most rows are as others were: of those nothing new is to be learned.
-                kinds = (*row, *map(_kind, row.values()))
-                if kinds in seen.kinds:
-                    continue
-                seen.kinds.add(kinds)
-            said = {one["field"]: one for one in (schema or {}).get("fields") or [] if isinstance(one, dict) and "field" in one}
-            for name, value in row.items():
-                if name in known:
-                    continue
-                if name in said:
-                    seen.columns[name] = connect_type(said[name])[0]
-                    seen.connect.add(name)
-                elif name not in seen.connect:
-                    seen.columns[name] = joined(seen.columns.get(name), None if value is KEEP else infer(value))
-
-
-def _kind(value: object) -> object:
-    """The class of a value, and of a number that needs more than 64 bits that it does."""
-    return "large" if value.__class__ is int and not -(2**63) <= value < 2**63 else value.__class__
+                self._folded.refused.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
+        seen.note(change, place, known)
 
 
 def _reason(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .fold import Seen
+from .seen import Seen
 from .targets import Column, Declared, Source, Target, TargetRefused, of_table
 
 _OWN = "__"
@@ -28,11 +28,11 @@ class Shape:
             if column.name.lower().startswith(_OWN):
                 raise TargetRefused(
                     "names that begin with __ are the sync's own", operation="sync", object=named(source), observed=column.name
-                )
+                ).of(column.name)
             if (other := names.setdefault(column.name.lower(), column.name)) != column.name:
                 raise TargetRefused(
                     "two columns differ in case only", operation="sync", object=named(source), observed=f"{other}, {column.name}"
-                )
+                ).of(column.name)
         return cls(tuple(columns), tuple(of_table(declared.keys, source) or seen.key))
 
 
@@ -53,7 +53,7 @@ def new_columns(target: Target, shape: Shape) -> list[Column]:
                 object=named(target.source),
                 observed=f"{other} in the target, {column.name} in the event",
                 hint="was it renamed at the source? Rename it in the target too, or begin a new one",
-            )
+            ).of(column.name)
     return [column for column in shape.columns if column.name.lower() not in known]
 
 

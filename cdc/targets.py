@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from ..log.errors import CallError, InvalidArgument
 from .changes import ALWAYS
@@ -23,6 +23,13 @@ class TargetRefused(CallError):
     """A target is not this sync's to write, or has columns that contradict the events."""
 
     kind = "target_refused"
+    columns: tuple[str, ...] = ()
+    """Only events that have these are; none: all of the table."""
+
+    def of(self, *columns: str) -> Self:
+        """The same, of these columns."""
+        self.columns = columns
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Folded, Truncate
 from ...cdc.targets import Column, Found, Owner, Target, Written
+from ...log.errors import ReopenError
 from .scan import Scan, batch_of, folded_of, pieces, rows_of, rows_schema, summary
 from .tables import Tables
 
@@ -23,6 +24,7 @@ class TargetTables(Protocol):
     """The targets in one folder."""
 
     def path(self, name: str) -> str: ...
+    def exists(self, name: str) -> bool: ...
     def find(self, name: str) -> Found | None: ...
     def written(self, name: str) -> Written | None: ...
     def create(self, target: Target, owner: Owner) -> None: ...
@@ -37,6 +39,24 @@ class TargetTables(Protocol):
         truncate: Truncate | None = None,
         partial: bool = True,
     ) -> bool: ...
+
+
+def check_done(tables: TargetTables, target: Target, owner: Owner) -> None:
+    """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's.
+
+    Raises `ReopenError`.
+    """
+    written = tables.written(target.name)
+    done = written.progress.offsets if written is not None and written.owner == owner else {}
+    if any(done.get(queue, 0) < offset for queue, offset in target.progress.offsets.items()):
+        raise ReopenError(
+            "the target is further than this driver knows",
+            operation="sync",
+            object=tables.path(target.name),
+            expected=dict(target.progress.offsets),
+            observed=dict(done),
+            hint="did two drivers run? Start the sync again: it goes on from what the target has",
+        )
 
 
 class Backend(Protocol):

@@ -11,29 +11,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from ...cdc.changes import NEVER
 from ...cdc.fold import Folded, Plan, Refused
+from ...cdc.seen import Seen
 from ...cdc.shape import Shape, key_of, named, new_columns
-from ...cdc.targets import (
-    POSITION,
-    Column,
-    Found,
-    Owner,
-    Source,
-    Target,
-    TargetRefused,
-    check_owner,
-    of_table,
-    target_name,
-)
-from ...log.errors import InvalidArgument, ReopenError
+from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, of_table, target_name, wanted
+from ...log.errors import InvalidArgument
 from ..lakes import OpenLake, lakes
 from ..source.admission import Ranges, admitted, packed
 from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
-from .backends import backend_of
-from .lease import Stop, SyncLease, SyncRecord, decode_record, record_key, where_to_begin
+from .backends import backend_of, check_done
+from .existing import GONE, check_writable, known_target
+from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, where_to_begin
 from .options import Batch, Options, PoisonEvent
 from .scan import EVENT, Scan
 
@@ -67,6 +59,14 @@ class Engine:
         self._batches = 0
         self._standing: Standing | None = None
         self._owner: Owner | None = None
+        self._record: SyncRecord | None = None
+        """As this driver found it; None: there was none of this topic."""
+        self._earliest: dict[int, int] = {}
+        """Where every queue began, when this driver did."""
+        self._truncated: dict[Source, int] = {}
+        """Of tables without a target yet, the highest position of a truncate."""
+        self._bars: dict[Source, dict[int, Refused]] = {}
+        """By table and queue, what of this batch cannot be applied, as the targets say."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
@@ -90,21 +90,19 @@ class Engine:
             lakes.open(self._options.place).run(lease.give_up)
 
     def _begin(self, standing: Standing) -> None:
-        record = self._record()
+        self._earliest = {queue: kept[0] for queue, kept in standing.kept.items()}
+        self._position = dict(self._earliest)
+        data = self._held.record
+        record = None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
         if record is None or record.life != standing.life:
-            self._position = {queue: kept[0] for queue, kept in standing.kept.items()}
             return
-        if record.into != self._options.into:
-            raise InvalidArgument(
-                "a sync of this name writes elsewhere",
-                operation="sync",
-                object=self._options.name,
-                expected=record.into,
-                observed=self._options.into,
-                hint="give this one a name of its own: name=… (--name)",
-            )
+        self._record = record
+        check_folder(record, self._options.into, self._options.name)
         self._names = {source: name for name, source in record.tables.items()}
-        self._position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        self._truncated = dict(record.truncated)
+        position, lost = where_to_begin(record, standing.kept, self._options.topic)
+        if not self._made_again() and covers(record.chosen, self._options.tables):
+            self._position = position
         sources = {named(source): source for source in self._names}
         for table, stops in lost.items():
             schema, dot, name = table.partition(".")
@@ -112,9 +110,20 @@ class Engine:
             self._stopped[source] = {stop.queue: stop for stop in stops}
             self._resume[source] = dict(record.resume.get(table, {}))
 
-    def _record(self) -> SyncRecord | None:
-        data = self._held.record
-        return None if data is None else decode_record(data, where=record_key(self._options.topic, self._options.name))
+    def _made_again(self) -> bool:
+        """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
+        gone = [
+            source for source, name in self._names.items() if wanted(self._options.tables, source) and not self._tables.exists(name)
+        ]
+        cut = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
+        if cut and not self._options.adopt:
+            for source in gone:
+                self._stopped[source] = {queue: Stop(queue, self._earliest[queue], GONE) for queue in cut}
+                self._resume[source] = dict(self._earliest)
+            return False
+        for source in gone:
+            del self._names[source]
+        return bool(gone)
 
     @property
     def _held(self) -> SyncLease:
@@ -204,6 +213,7 @@ class Engine:
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, Refused]]:
         """Fold, once more with what turned out to be new; then merge. What was written, and where the topic is broken."""
         broken: dict[int, Refused] = {}
+        self._bars = {}
         while ranges:
             self._reached("fold", "before")
             scan = self._scan(ranges)
@@ -233,14 +243,16 @@ class Engine:
             for one in taken
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
-        plan = replace(self._plan, targets=targets)
+        plan = replace(self._plan, targets=targets, bars=self._bars)
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
 
     def _merged(self, found: object, scan: Scan, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
         for source, count in folded.counts.items():
             refused = folded.refused.get(source, {})
-            ends = {queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()}
+            ends = self._position | {
+                queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()
+            }
             truncate = folded.truncates.get(source)
             target = self._targets[source].reached(ends, None if truncate is None else truncate.position)
             self._reached("merge", "before", target.name)
@@ -249,7 +261,7 @@ class Engine:
             old = self._tables.rows(target, list(moved)) if moved else None
             rows = self._backend.rows(found, scan, target, truncate, old)
             if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
-                self._check_done(target)
+                check_done(self._tables, target, self._own)
             self._reached("merge", "after", target.name)
             self._targets[source] = target
             merged[target.name] = count
@@ -257,27 +269,15 @@ class Engine:
             self._stop(source, refused.values(), {queue: end for queue, (_, end) in ranges.items()})
         return merged
 
-    def _check_done(self, target: Target) -> None:
-        """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's."""
-        written = self._tables.written(target.name)
-        done = written.progress.offsets if written is not None and written.owner == self._own else {}
-        if any(done.get(queue, 0) < offset for queue, offset in target.progress.offsets.items()):
-            raise ReopenError(
-                "the target is further than this driver knows",
-                operation="sync",
-                object=self._tables.path(target.name),
-                expected=dict(target.progress.offsets),
-                observed=dict(done),
-                hint="did two drivers run? Start the sync again: it goes on from what the target has",
-            )
-
     def _save(self) -> None:
         self._reached("progress", "before")
         record = SyncRecord(
             life=self._own.life,
             into=self._options.into,
             offsets=self._position,
+            chosen=self._options.tables,
             tables={name: source for source, name in self._names.items()},
+            truncated=self._truncated,
             stopped=self.stopped,
             resume={named(source): dict(places) for source, places in self._resume.items()},
         )
@@ -297,19 +297,26 @@ class Engine:
                 continue
             try:
                 shape = Shape.of(source, seen, self._options.declared)
-                if source in self._targets:
-                    changed |= self._add_columns(source, shape)
-                elif shape.key:
-                    self._add_table(source, shape)
-                    changed = True
-                else:
-                    self._stop(source, folded.refused[source].values())
+                changed |= (
+                    self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
+                )
             except TargetRefused as error:
-                self._stop(source, [Refused((queue, offset), str(error)) for queue, offset in sorted(self._position.items())])
+                self._bar(source, seen, error)
                 changed = True
         return changed
 
-    def _add_table(self, source: Source, shape: Shape) -> None:
+    def _bar(self, source: Source, seen: Seen, error: TargetRefused) -> None:
+        """Let a table end before the events that its target refuses; all of it stands still when it refuses all."""
+        refused = [Refused(place, str(error)) for place in sorted(seen.first(error.columns).items())]
+        if not error.columns:
+            self._stop(source, refused)
+            return
+        bars = self._bars.setdefault(source, {})
+        for one in refused:
+            bars[one.place[0]] = min(one, bars.get(one.place[0], one), key=lambda refused: refused.place)
+
+    def _add_table(self, source: Source, shape: Shape, seen: Seen, folded: Folded) -> bool:
+        """Find a table's target, or make it. False: there is nothing to be made."""
         options = self._options
         name = self._names.get(source) or target_name(source, {name: one for one, name in self._names.items()})
         found = self._tables.find(name)
@@ -318,33 +325,36 @@ class Engine:
             found = self._tables.find(name)
         if found is not None:
             self._know(source, name, found, shape)
-            return
+            return True
+        if source in self._names:
+            raise InvalidArgument(
+                "the target has gone", operation="sync", object=self._tables.path(name), hint="start the sync again"
+            )
+        truncated = max(self._truncated.get(source, NEVER), NEVER if seen.truncated is None else seen.truncated)
+        if not shape.key:
+            if truncated != NEVER:
+                self._truncated[source] = truncated
+            if source in folded.refused:
+                self._stop(source, folded.refused[source].values())
+            return False
         history = options.history if isinstance(options.history, bool) else of_table(dict.fromkeys(options.history, True), source)
-        target = Target(source, name, key_of(shape), shape.key, history=bool(history))
+        progress = Progress({}, None if truncated == NEVER else truncated)
+        target = Target(source, name, key_of(shape), shape.key, progress, history=bool(history))
         self._held.check()
         self._reached("create", "before", name)
         self._tables.create(target, self._own)
         self._reached("create", "after", name)
         self._targets[source], self._names[source] = target, name
+        self._truncated.pop(source, None)
+        return True
 
     def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
         """A target that is there. Raises `TargetRefused`."""
-        path = self._tables.path(name)
-        written = check_owner(path, found.written, self._own, adopt=self._options.adopt)
-        key = written.key if written is not None else shape.key
-        lacking = [column for column in key if column not in {one.name for one in found.columns}]
-        if not key or lacking:
-            raise TargetRefused(
-                "the target lacks columns of the key",
-                operation="sync",
-                object=path,
-                expected=", ".join(key) or "a key",
-                observed=f"columns {', '.join(column.name for column in found.columns)}",
-            )
-        target = Target(source, name, found.columns, key)
-        if written is not None:
-            target = replace(target, progress=written.progress, history=written.history)
-        if self._options.guard and not target.history and POSITION not in found.others:
+        options, path = self._options, self._tables.path(name)
+        told = self._record is not None and wanted(self._record.chosen, source)
+        cut = None if told else self._earliest
+        target = known_target(source, name, found, shape, path=path, owner=self._own, adopt=options.adopt, cut=cut)
+        if options.guard and not target.history and POSITION not in found.others:
             self._held.check()
             self._tables.add_columns(target, [Column(POSITION, "bigint")], self._own)
         self._targets[source], self._names[source] = target, name
@@ -353,14 +363,7 @@ class Engine:
     def _add_columns(self, source: Source, shape: Shape) -> bool:
         target = self._targets[source]
         columns = new_columns(target, shape)
-        if taken := sorted({column.name for column in columns} & self._others.get(source, frozenset())):
-            raise TargetRefused(
-                "the target has columns of types that a sync cannot write",
-                operation="sync",
-                object=self._tables.path(target.name),
-                observed=", ".join(taken),
-                hint="arrays, maps and structs are written as JSON text: string",
-            )
+        check_writable(columns, self._others.get(source, frozenset()), path=self._tables.path(target.name))
         if not columns:
             return False
         self._held.check()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ...cdc.targets import Source
 from ...coordinator.cell import QueueCell
 from ...coordinator.cell_codec import decode_cell
 from ...coordinator.cells import CellChanged, Cells, Stored
@@ -16,7 +17,7 @@ from ...coordinator.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.keys import role_key
 from ...coordinator.lease import MARGIN
 from ...coordinator.worker import LeaseLost, Member
-from ...log.errors import CallError, DataDamaged, OffsetOutOfRange
+from ...log.errors import CallError, DataDamaged, InvalidArgument, OffsetOutOfRange
 from ...log.paths import topic_folder
 from ...log.runtime import Runtime
 
@@ -49,12 +50,16 @@ class SyncRecord:
     into: str
     offsets: Mapping[int, int] = field(default_factory=dict)
     """By queue, the offset before which every table that is not stopped has everything."""
-    tables: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)
+    tables: Mapping[str, Source] = field(default_factory=dict)
     """Folder to schema and table."""
     stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
     """By table as ``schema.table``, the first event of each queue that could not be applied."""
     resume: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Of those, by queue, the offset before which they have everything: since one queue stopped them, nothing of the others was applied."""
+    chosen: frozenset[str] | None = None
+    """The tables that it was run for, and the offsets hold for; None: all."""
+    truncated: Mapping[Source, int] = field(default_factory=dict)
+    """Of tables without a target yet, the highest position of a truncate."""
 
 
 def record_key(topic: str, name: str) -> str:
@@ -70,7 +75,9 @@ def encode_record(record: SyncRecord) -> bytes:
         "life": record.life,
         "into": record.into,
         "offsets": offsets,
+        "chosen": None if record.chosen is None else sorted(record.chosen),
         "tables": tables,
+        "truncated": [[*source, position] for source, position in record.truncated.items()],
         "stopped": stopped,
         "resume": {table: {str(queue): offset for queue, offset in places.items()} for table, places in record.resume.items()},
     }
@@ -83,6 +90,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         found: dict[str, Any] = json.loads(data)
         if found["format"] != _FORMAT:
             raise ValueError(f"format {found['format']}")
+        chosen = found.get("chosen")
         return SyncRecord(
             found["life"],
             found["into"],
@@ -90,6 +98,8 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
             {name: (schema, table) for name, (schema, table) in found["tables"].items()},
             {table: tuple(Stop(**stop) for stop in stops) for table, stops in found["stopped"].items()},
             {table: {int(queue): offset for queue, offset in places.items()} for table, places in found["resume"].items()},
+            None if chosen is None else frozenset(chosen),
+            {(schema, table): position for schema, table, position in found.get("truncated", ())},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataDamaged("the record of a sync cannot be read", operation="sync", object=where, observed=repr(error)) from error
@@ -100,6 +110,24 @@ async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
     key = record_key(topic, name)
     stored = await cells.read(key)
     return None if stored is None else decode_record(stored.data, where=key)
+
+
+def check_folder(record: SyncRecord, into: str, name: str) -> None:
+    """Raise `InvalidArgument` for another folder than the sync has written to."""
+    if record.into != into:
+        raise InvalidArgument(
+            "a sync of this name writes elsewhere",
+            operation="sync",
+            object=name,
+            expected=record.into,
+            observed=into,
+            hint="give this one a name of its own: name=… (--name)",
+        )
+
+
+def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool:
+    """Whether offsets that hold for some tables hold for others, None being all."""
+    return chosen is None or (tables is not None and tables <= chosen)
 
 
 def where_to_begin(

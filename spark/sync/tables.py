@@ -51,6 +51,11 @@ class Tables:
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
 
+    def exists(self, name: str) -> bool:
+        from delta.tables import DeltaTable
+
+        return DeltaTable.isDeltaTable(self.session, self.path(name))
+
     def find(self, name: str) -> Found | None:
         """What is there of a target."""
         from delta.tables import DeltaTable

@@ -10,7 +10,7 @@ from penstock.cdc.changes import ALWAYS, Key, Net, finished, merged
 from penstock.cdc.combine import combined
 from penstock.cdc.fold import Fold, Folded, Plan
 from penstock.cdc.shape import Shape, key_of, new_columns
-from penstock.cdc.targets import Declared, Source, Target
+from penstock.cdc.targets import Declared, Progress, Source, Target
 from penstock.cdc.types import KEEP
 from tests.cdc.reference import Message
 
@@ -31,6 +31,8 @@ class Memory:
     targets: dict[Source, Target] = field(default_factory=dict)
     tables: dict[Source, dict[Key, Row]] = field(default_factory=dict)
     stopped: dict[Source, dict[int, tuple[int, str]]] = field(default_factory=dict)
+    truncated: dict[Source, int] = field(default_factory=dict)
+    """Of tables that have no target yet."""
 
     def apply(self, batch: Iterable[Message]) -> None:
         messages = sorted(batch, key=lambda message: (message.queue, message.offset))
@@ -65,9 +67,13 @@ class Memory:
                 self.targets[source] = replace(self.targets[source], columns=(*self.targets[source].columns, *columns))
                 changed |= bool(columns)
             elif shape.key:
-                self.targets[source] = Target(source, source[1], key_of(shape), shape.key)
+                before = [at for at in (self.truncated.pop(source, None), seen.truncated) if at is not None]
+                progress = Progress({}, max(before, default=None))
+                self.targets[source] = Target(source, source[1], key_of(shape), shape.key, progress)
                 self.tables[source] = {}
                 changed = True
+            elif seen.truncated is not None:
+                self.truncated[source] = max(seen.truncated, self.truncated.get(source, 0))
         return changed
 
     def _merge(self, source: Source, parts: Sequence[Folded], folded: Folded, ends: Mapping[int, int]) -> None:

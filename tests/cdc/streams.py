@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from hypothesis import strategies as st
 
 from tests.cdc.kinds import KINDS, Kind
-from tests.cdc.reference import MARKER, MARKER_OF_BYTES, Key, Message, Values, unwrapped
+from tests.cdc.reference import MARKER, MARKER_OF_BYTES, Key, Message, Values
 
 KEY_KINDS = ("bigint", "text", "binary")
 
@@ -322,15 +322,3 @@ def batches(draw: st.DrawFn, told: Sequence[Told], by: By = "table") -> list[lis
         cut.append([message for queue, count in zip(queued, counts, strict=True) for message in queue[:count]])
         queued = [queue[count:] for queue, count in zip(queued, counts, strict=True)]
     return cut
-
-
-def begins_with_a_truncate(cut: Sequence[Sequence[Message]]) -> bool:
-    """Whether a table's truncate is read in a batch before anything else of it."""
-    seen: set[str] = set()
-    for batch in cut:
-        events = [unwrapped(json.loads(message.body)["value"])[0] for message in batch]
-        told = [(event["source"]["table"], event["op"]) for event in events if event is not None]
-        seen |= {table for table, op in told if op != "t"}
-        if any(table not in seen for table, _ in told):
-            return True
-    return False

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cdc.fold import Fold, Plan, Refused
@@ -13,7 +13,7 @@ from penstock.cdc.types import exact_json
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference
-from tests.cdc.streams import By, Stream, batches, begins_with_a_truncate, streams
+from tests.cdc.streams import By, Stream, batches, streams
 from tests.cdc.test_reference import in_queues_by_row, in_the_source
 
 
@@ -45,7 +45,6 @@ def applied(stream: Stream, cut: list[list[Message]], *, tasks: int) -> dict[str
 
 def check(stream: Stream, data: st.DataObject, by: By) -> None:
     cut = data.draw(batches(stream.told, by))
-    assume(not begins_with_a_truncate(cut))
     in_the_source(stream, applied(stream, cut, tasks=data.draw(st.integers(1, 3))))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.fold import Seen
+from penstock.cdc.seen import Seen
 from penstock.cdc.shape import Shape, new_columns
 from penstock.cdc.targets import Column, Declared, Target, TargetRefused
 

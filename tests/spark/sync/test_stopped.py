@@ -24,3 +24,19 @@ def test_a_table_that_stood_still_gets_what_came_meanwhile_by_all_queues(tmp_pat
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(into / "keyless") == rows(into / "bills") == [{"id": n} for n in range(6)]
+
+
+def test_what_came_before_the_event_that_a_target_refuses_is_applied_and_that_event_is_named(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    events = [event("c", "t", {"id": n}, {"id": n, "name": "a"}) for n in range(3)]
+    events.append(event("c", "t", {"id": 3}, {"id": 3, "Name": "b"}))
+    events += [event("c", "t", {"id": 4}, {"id": 4, "name": "c"}), event("c", "u", {"id": 5}, {"id": 5})]
+    send(lake, events, groups=[group_for(queue, 2) for queue in (0, 0, 1, 0, 1, 0)])
+    for _ in range(2):
+        run = sync(None, lake, TOPIC, into=into)
+        assert run.await_termination()
+        ((_, (stop,)),) = run.stopped.items()
+        assert (stop.queue, stop.offset) == (0, 2)
+        assert "two columns differ in case only" in stop.reason
+        assert rows(into / "t") == [{"id": 0, "name": "a"}, {"id": 1, "name": "a"}, {"id": 2, "name": "a"}, {"id": 4, "name": "c"}]
+        assert rows(into / "u") == [{"id": 5}]

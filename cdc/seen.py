@@ -1,0 +1,77 @@
+"""What events call for that a target, or the plan, does not have: columns with their types, and where each came first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from .changes import Place
+from .debezium import Change
+from .types import KEEP, connect_type, infer, joined
+
+
+@dataclass(slots=True)
+class Seen:
+    """A table, or columns of one, that the plan does not have."""
+
+    columns: dict[str, str | None] = field(default_factory=dict)
+    """To the type that the values call for; None: all were null."""
+    key: tuple[str, ...] = ()
+    connect: set[str] = field(default_factory=set)
+    """Columns whose type the events themselves say."""
+    kinds: set[tuple[object, ...]] = field(default_factory=set)
+    """Queue, names and kinds of value of the rows that were looked at."""
+    places: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By column and queue, the offset of the first event that has it; a truncate's under no name."""
+    truncated: int | None = None
+    """The highest position of a truncate."""
+
+    def note(self, change: Change, place: Place, known: frozenset[str]) -> None:
+        """A row's columns, but for those that are known."""
+        queue, offset = place
+        for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
+            if schema is None:
+                # Most rows are as others were: of those nothing new is to be learned.
+                kinds = (queue, *row, *map(_kind, row.values()))
+                if kinds in self.kinds:
+                    continue
+                self.kinds.add(kinds)
+            said = {one["field"]: one for one in (schema or {}).get("fields") or [] if isinstance(one, dict) and "field" in one}
+            for name, value in row.items():
+                if name in known:
+                    continue
+                self.places.setdefault(name, {}).setdefault(queue, offset)
+                if name in said:
+                    self.columns[name] = connect_type(said[name])[0]
+                    self.connect.add(name)
+                elif name not in self.connect:
+                    self.columns[name] = joined(self.columns.get(name), None if value is KEEP else infer(value))
+
+    def note_truncate(self, position: int | None, place: Place) -> None:
+        self.places.setdefault("", {}).setdefault(*place)
+        if position is not None:
+            self.truncated = max(position, self.truncated or 0)
+
+    def first(self, columns: Collection[str]) -> dict[int, int]:
+        """By queue, the offset of the first event that has one of these columns; of the first of all when there are none."""
+        found: dict[int, int] = {}
+        for name in columns or self.places:
+            for queue, offset in self.places.get(name, {}).items():
+                found[queue] = min(offset, found.get(queue, offset))
+        return found
+
+    def join(self, other: Seen) -> None:
+        """What another task saw too."""
+        self.key = self.key or other.key
+        for name, kind in other.columns.items():
+            self.columns[name] = kind if name in other.connect else joined(self.columns.get(name), kind)
+        self.connect |= other.connect
+        for name, places in other.places.items():
+            self.places.setdefault(name, {}).update(places)  # a queue is one task's
+        if other.truncated is not None:
+            self.truncated = max(other.truncated, self.truncated or 0)
+
+
+def _kind(value: object) -> object:
+    """The class of a value, and of a number that needs more than 64 bits that it does."""
+    return "large" if value.__class__ is int and not -(2**63) <= value < 2**63 else value.__class__
