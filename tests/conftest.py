@@ -32,9 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
 # The files with such tests take long: run first, they leave no worker alone with them at the end.
 LONG = ("slow", "spark", "processes", "simulation")
 
+# What such tests wait for runs in processes of its own, and takes many times as long on a machine that is busy with other things.
+OF_MANY_PROCESSES = ("spark", "postgres", "processes")
+PATIENCE_S = 600
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in LONG))
+    for item in items:
+        if any(item.get_closest_marker(mark) for mark in OF_MANY_PROCESSES) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
     for mark, (binary, compiler) in SERVERS.items():
         if binary.exists():
             continue
