@@ -64,7 +64,7 @@ def measure(options: Options) -> Iterator[Figure]:
             lines = lines[:: len(lines) // 200]  # of all three tables
         lake = str(Path(folder) / "lake")
         _fill(lake, lines)
-        for events in (100,) if options.small else (71_828, 10_000):
+        for events in (1_000,) if options.small else (71_828, 10_000):
             yield from _compare(spark, lake, Path(folder), len(lines), events, options.repeats)
 
 

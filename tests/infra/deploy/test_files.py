@@ -119,7 +119,8 @@ def test_names_in_the_examples_lead_somewhere() -> None:
 
 def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else() -> None:
     kept = {line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert kept == AREAS | {DOOR, "pyproject.toml", "README.md", "LICENSE"}
+    alone = {f"{name}.py" for name in CONFIG["tool"]["setuptools"]["py-modules"]}
+    assert kept == AREAS | alone | {DOOR, "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in kept)
 
 
