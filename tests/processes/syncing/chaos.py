@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import penstock
-from tests.cdc.reference import Message
 from tests.processes.syncing import driver, producer
 from tests.processes.syncing.producer import changes
 from tests.servers import die_with_parent
-from tests.spark.sync.crashes import POINTS, Check
+from tests.spark.sync.crashes import POINTS, Check, stored
 from tests.spark.sync.streams import TOPIC
 from tests.tree import ROOT
 
@@ -68,7 +67,7 @@ class Run:
             for number in range(self.kills):
                 sending = self.producer_again(sending, blocks)
                 self.kill_driver("spark" if number in of_spark else "deltalake")
-                Check(self.into, self.stored())()
+                Check(self.into, stored(self.lake))()
                 self.checks += 1
             sending.kill()
             sending.wait()
@@ -76,7 +75,7 @@ class Run:
         finally:
             sending.kill()
             sending.wait()
-        messages = self.stored()
+        messages = stored(self.lake)
         assert len(messages) == sum(1 for _ in changes(blocks)), "the producer's events are there, each once"
         for engine in ("deltalake", "spark") if self.spark else ("deltalake",):
             assert self.driver(engine, 10_000, "-", "end", 0).wait(PATIENCE_S) == 0
@@ -118,10 +117,6 @@ class Run:
         with (self.folder / "errors.txt").open("ab") as errors:
             command = [*die_with_parent(), sys.executable, "-m", module, *map(str, arguments)]
             return subprocess.Popen(command, cwd=ROOT, stdout=errors, stderr=errors, start_new_session=True)
-
-    def stored(self) -> list[Message]:
-        with penstock.connect(self.lake, read_only=True) as opened, opened.reader(TOPIC) as reader:
-            return [Message(one.queue, one.offset, one.body) for one in reader.messages()]
 
 
 def main() -> None:

@@ -9,26 +9,15 @@ from datetime import timedelta
 from itertools import groupby
 
 import penstock
-from tests.spark.sync.streams import TOPIC, Row, event
+from tests.spark.sync.crashes import stream
+from tests.spark.sync.streams import TOPIC, Row
 
 EVENTS_AT_ONCE = 5
 
 
 def changes(blocks: int) -> Iterator[Row]:
-    """Blocks of events that update, insert, delete and truncate, now and then bring a column or a table, and keep their size."""
-    for block in range(blocks):
-        at = 100 + block * 20
-        for number in range(3):
-            key = (block + number) % 5
-            yield event("u", "a", {"id": key}, {"id": key, "n": block * 10 + number, f"c{block // 20}": f"{block}"}, at=at + number)
-        yield event("c", "b", {"id": block}, {"id": block, "large": "x" * 10 + str(block)}, at=at + 4)
-        yield event("u", "b", {"id": block}, {"id": block, "large": "__debezium_unavailable_value"}, at=at + 5)
-        if block:
-            yield event("d", "b", {"id": block - 1}, before={"id": block - 1}, at=at + 6)
-        if block % 40 == 39:
-            yield event("t", "b", None, at=at + 7)
-        if block % 5 == 4:
-            yield event("c", f"new{block // 100}", {"id": block}, {"id": block, "v": True}, at=at + 8)
+    """Of which the tables keep their size, however many there are."""
+    return stream(blocks, per_column=20, per_truncate=40, per_table=100)
 
 
 def main(lake_url: str, blocks: str, pause_s: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+import penstock
 from penstock.cdc.targets import decode_metadata
 from penstock.spark.sync.steps import Moment
 from tests.cdc.reference import Message, Reference
-from tests.spark.sync.streams import Row, event, rows
+from tests.spark.sync.streams import TOPIC, Row, event, rows
 
 BATCH = 12
 """Events a batch."""
@@ -64,21 +65,31 @@ class CrashAt:
             raise Crash(f"{moment} {step} {what}")
 
 
-def stream(blocks: int, *, first: int = 0) -> Iterator[Row]:
-    """Blocks of events that update, insert, delete and move rows, and bring new columns and tables."""
-    for block in range(first, first + blocks):
+def stream(blocks: int, *, per_column: int = 2, per_truncate: int = 4, per_table: int = 1) -> Iterator[Row]:
+    """Blocks of events that update, insert, delete and move rows; a column and a truncate come every so many blocks, and every fifth block
+    writes to a table that so many share.
+    """
+    for block in range(blocks):
         at = 100 + block * 20
         for number in range(3):
             key = (block + number) % 5
-            yield event("u", "a", {"id": key}, {"id": key, "n": block * 10 + number, f"c{block // 2}": f"{block}"}, at=at + number)
+            yield event(
+                "u", "a", {"id": key}, {"id": key, "n": block * 10 + number, f"c{block // per_column}": f"{block}"}, at=at + number
+            )
         yield event("c", "b", {"id": block}, {"id": block, "large": "x" * 10 + str(block)}, at=at + 4)
         yield event("u", "b", {"id": block}, {"id": block, "large": "__debezium_unavailable_value"}, at=at + 5)
         if block:
             yield event("d", "b", {"id": block - 1}, before={"id": block - 1}, at=at + 6)
-        if block % 4 == 3:
+        if block % per_truncate == per_truncate - 1:
             yield event("t", "b", None, at=at + 7)
         if block % 5 == 4:
-            yield event("c", f"new{block}", {"id": block}, {"id": block, "v": True}, at=at + 8)
+            yield event("c", f"new{block // per_table}", {"id": block}, {"id": block, "v": True}, at=at + 8)
+
+
+def stored(lake: str) -> list[Message]:
+    """What is in the topic."""
+    with penstock.connect(lake, read_only=True) as opened, opened.reader(TOPIC) as reader:
+        return [Message(one.queue, one.offset, one.body) for one in reader.messages()]
 
 
 @dataclass

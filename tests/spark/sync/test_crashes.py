@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import penstock
 from penstock.spark.lakes import LakePlace
 from penstock.spark.sync.engine import Engine
 from penstock.spark.sync.options import Options
 from penstock.spark.sync.steps import NO_STEPS, Steps
-from tests.cdc.reference import Message
-from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stream
+from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stored, stream
 from tests.spark.sync.streams import TOPIC, send
 from tests.tree import ROOT
 
@@ -24,11 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-def stored(lake: str) -> list[Message]:
-    with penstock.connect(lake, read_only=True) as opened, opened.reader(TOPIC) as reader:
-        return [Message(one.queue, one.offset, one.body) for one in reader.messages()]
 
 
 def drive(spark: SparkSession, lake: str, into: Path, steps: Steps) -> None:

@@ -15,7 +15,6 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock
 from penstock.cdc.targets import Declared
 from penstock.log.errors import NotSupported
 from penstock.spark import sync
@@ -24,9 +23,9 @@ from penstock.spark.sync.engine import Engine
 from penstock.spark.sync.options import Options
 from penstock.spark.sync.steps import NO_STEPS, Steps
 from tests.cdc import nasty
-from tests.cdc.reference import Message, Reference
+from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
-from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stream
+from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stored, stream
 from tests.spark.sync.streams import TOPIC, event, rows, send
 
 
@@ -52,11 +51,6 @@ def drive(
     finally:
         engine.close()
     return engine
-
-
-def stored(lake: str) -> list[Message]:
-    with penstock.connect(lake, read_only=True) as opened, opened.reader(TOPIC) as reader:
-        return [Message(one.queue, one.offset, one.body) for one in reader.messages()]
 
 
 def known(row: Mapping[str, Any]) -> dict[str, Any]:
