@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, DecimalException, Inexact, InvalidOperation
-from math import isfinite
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..log.errors import InvalidArgument
+from .floats import double, single
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,8 +161,8 @@ def _converters(name: str) -> Convert:
         return _decimal(int(found[1]), int(found[2]))
     return {
         "boolean": _boolean,
-        "float": _float,
-        "double": _double,
+        "float": single,
+        "double": double,
         "string": text_of,
         "binary": _binary,
         "date": _date,
@@ -241,37 +241,6 @@ def _boolean(value: object) -> bool:
     if isinstance(value, str) and value.lower() in ("t", "true", "f", "false"):
         return value[0] in "tT"
     raise TypeError
-
-
-def _double(value: Any) -> float:  # noqa: ANN401
-    return _floating(value, float)
-
-
-def _float(value: Any) -> float:  # noqa: ANN401
-    import struct
-
-    return _floating(value, lambda said: float(struct.unpack("f", struct.pack("f", float(said)))[0]))
-
-
-def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: ANN401
-    """The number of that width, if it is what was said, to as many digits as were said: 0.1 is, 12345678901234567.89 is not."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise TypeError
-    number = nearest(value)
-    if value.__class__ is float:
-        return number
-    said = Decimal(value)
-    if not said.is_finite():
-        return number
-    if not isfinite(number):
-        raise OverflowError
-    digits = len(said.as_tuple().digits)
-    held = Decimal(number)
-    if said != held and (
-        isinstance(value, int) or all(said != Context(digits, rounding=how).plus(held) for how in (ROUND_HALF_EVEN, ROUND_HALF_UP))
-    ):
-        raise ValueError("it would be rounded")
-    return number
 
 
 def _binary(value: object) -> bytes | EllipsisType:

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.cdc.floats import nearest_single
 from penstock.cdc.types import KEEP, MARKER, Unfit, arrow_type, connect_type, converter, exact_json, infer, joined, normal_type
 from penstock.log.errors import InvalidArgument
 
@@ -29,6 +32,10 @@ from penstock.log.errors import InvalidArgument
         ("double", Decimal("5.960464477539063e-08"), 2.0**-24),
         ("double", "1.7976931348623157E308", 1.7976931348623157e308),
         ("float", Decimal("0.5"), 0.5),
+        ("float", Decimal("7.038531e-26"), 7.038530691851209e-26),  # by way of a double it would be 7.0385313e-26
+        ("float", "3.4028235e38", 2.0**128 - 2.0**104),
+        ("float", Decimal("1e-45"), 2.0**-149),
+        ("float", "-Infinity", float("-inf")),
         ("double", "NaN", pytest.approx(float("nan"), nan_ok=True)),
         ("boolean", "t", True),
         ("boolean", 0, False),
@@ -69,6 +76,7 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
         ("double", "1.0000000000000001"),
         ("float", Decimal("0.123456789")),
         ("float", 2**24 + 1),
+        ("float", Decimal("3.4028236e38")),
         ("boolean", 2),
         ("binary", "not base64!"),
         ("date", "2022-13-01"),
@@ -80,6 +88,24 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
 def test_what_does_not_fit_is_refused_and_never_rounded(kind: str, said: Any) -> None:
     with pytest.raises(Unfit, match=f"does not fit {kind.replace('(', '.').replace(')', '.')}"):
         converter(kind)(said)
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.floats(width=32, allow_nan=False, allow_infinity=False))
+@example(7.038530691851209e-26, 7.038531308148791e-26)
+def test_a_number_is_the_nearest_float_of_32_bits(one: float, other: float) -> None:
+    """Also just beside the middle of two of them, where a double's digits end."""
+    assert nearest_single(str(np.float32(one))) == one
+    near = float(np.nextafter(np.float32(one), np.float32(other)))
+    middle = (Fraction(one) + Fraction(near)) / 2
+    for side, held in ((one, one), (near, near)):
+        said = middle + (Fraction(side) - middle) / 10**30
+        with localcontext(Context(prec=1200)):
+            assert nearest_single(Decimal(said.numerator) / Decimal(said.denominator)) == held
+
+
+def test_the_largest_float_of_32_bits_is_nearest_to_what_only_a_double_of_it_is_beyond() -> None:
+    assert nearest_single("3.4028235677973365e38") == 2.0**128 - 2.0**104
+    assert nearest_single("3.4028235677973367e38") == float("inf")
 
 
 @pytest.mark.parametrize("kind", ["string", "binary", "int", "decimal(12,2)", "timestamp", "boolean"])

@@ -1,0 +1,50 @@
+"""Binary floating point of what an event says: the nearest number of that width, if it is what was said."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from math import inf, isfinite, nextafter
+from typing import Any
+
+
+def double(value: Any) -> float:  # noqa: ANN401 - JSON
+    """The nearest double. Raises `ValueError`, `TypeError` or `OverflowError` for what is none."""
+    return _floating(value, float)
+
+
+def single(value: Any) -> float:  # noqa: ANN401
+    """The nearest float of 32 bits. Raises as `double` does."""
+    return _floating(value, nearest_single)
+
+
+def nearest_single(said: float | Decimal | str) -> float:
+    """The float of 32 bits nearest to a number, rounded once, as a database reads its digits; infinity beyond all of them."""
+    near = float(said)
+    exact = Decimal(said)
+    if exact.is_finite() and isfinite(near) and exact != near and not struct.unpack("q", struct.pack("d", near))[0] & 1:
+        # Rounded to odd: a double that lies half way between two floats is one whose digits said so.
+        near = nextafter(near, inf if exact > near else -inf)
+    return float(struct.unpack("f", struct.pack("f", near))[0])
+
+
+def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: ANN401
+    """The number of that width, if it is what was said, to as many digits as were said: 0.1 is, 12345678901234567.89 is not."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise TypeError
+    number = nearest(value)
+    if value.__class__ is float:
+        return number
+    said = Decimal(value)
+    if not said.is_finite():
+        return number
+    if not isfinite(number):
+        raise OverflowError
+    digits = len(said.as_tuple().digits)
+    held = Decimal(number)
+    if said != held and (
+        isinstance(value, int) or all(said != Context(digits, rounding=how).plus(held) for how in (ROUND_HALF_EVEN, ROUND_HALF_UP))
+    ):
+        raise ValueError("it would be rounded")
+    return number
