@@ -158,7 +158,14 @@ class DeltaTables:
             merging = merging.when_not_matched_insert(inserted, f"s.{PUT}")
             if truncate is not None:
                 merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
+            version = table.version()
             merging.execute()
+            if (
+                table.version() == version
+            ):  # deltalake commits nothing for rows that change nothing: how far the target is has to stand there
+                table.create_write_transaction(
+                    [], "append", table.schema(), commit_properties=_properties(owner, target, once=True)
+                )
             return True
 
         return until_committed(merge, CommitFailedError, self.path(target.name))

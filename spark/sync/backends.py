@@ -64,6 +64,8 @@ class Backend(Protocol):
 
     @property
     def tables(self) -> TargetTables: ...
+    @property
+    def keeps_history(self) -> bool: ...
     def fold(self, scan: Scan) -> Any: ...  # noqa: ANN401 - the backend's own
     def summary(self, found: Any) -> Folded: ...  # noqa: ANN401
     def rows(
@@ -79,6 +81,8 @@ class Backend(Protocol):
 
 class SparkBackend:
     """By Spark's tasks."""
+
+    keeps_history = True
 
     def __init__(self, spark: SparkSession, into: str, *, guard: bool) -> None:
         self._session = spark.newSession()
@@ -106,6 +110,8 @@ class SparkBackend:
 
 class LocalBackend:
     """In this process, for targets that are small enough: no JVM, no task, one core."""
+
+    keeps_history = False
 
     def __init__(self, into: str, *, guard: bool) -> None:
         self.tables = DeltaTables(into, guard=guard)

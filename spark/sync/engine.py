@@ -354,6 +354,10 @@ class Engine:
         told = self._record is not None and wanted(self._record.chosen, source)
         cut = None if told else self._earliest
         target = known_target(source, name, found, shape, path=path, owner=self._own, adopt=options.adopt, cut=cut)
+        if target.history and not self._backend.keeps_history:
+            raise TargetRefused(
+                "the target keeps history, and this engine does not", operation="sync", object=path, hint="engine='spark' does"
+            )
         if options.guard and not target.history and POSITION not in found.others:
             self._held.check()
             self._tables.add_columns(target, [Column(POSITION, "bigint")], self._own)
