@@ -160,9 +160,7 @@ class DeltaTables:
                 merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
             version = table.version()
             merging.execute()
-            if (
-                table.version() == version
-            ):  # deltalake commits nothing for rows that change nothing: how far the target is has to stand there
+            if table.version() == version:  # no row has changed, so it made no commit, which has to say how far the target is
                 table.create_write_transaction(
                     [], "append", table.schema(), commit_properties=_properties(owner, target, once=True)
                 )
