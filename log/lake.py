@@ -130,21 +130,26 @@ class Lake:
         """
         check_producer_name(name)
         opened = await self.topic(topic, writable=True)
+        while not opened.is_current:  # the log was read on while it was made fit for writing
+            opened = await self.topic(topic, writable=True)
+        # Of one moment: messages go by the settings to queues of the generation.
+        settings, generation = opened.settings, opened.tail.state.generation
         options = options or ProducerOptions()
         epoch: Epoch | None = None
         last_sequence = -1
         if name is not None:
+            timeout_s = options.delivery_timeout.total_seconds()
             epoch, last_sequence = await open_name(
-                opened, name, timeout_s=options.delivery_timeout.total_seconds(), known_sequence=known_sequence
+                opened, name, generation=generation, timeout_s=timeout_s, known_sequence=known_sequence
             )
         self._check_open()
         producer = Producer(
             store=self.store,
             paths=opened.paths,
             runtime=self.runtime,
-            settings=opened.settings,
+            settings=settings,
             appender=opened.appender,
-            generation=opened.tail.state.generation,
+            generation=generation,
             id=name or self.runtime.new_id(),
             epoch=epoch,
             last_sequence=last_sequence,

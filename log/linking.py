@@ -157,7 +157,11 @@ class Linker:
         """Open the name anew, which voids every link that is still on its way, and say whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
-            self._epoch, self._last_sequence = await open_name(self._topic, self._name, timeout_s=self._timeout_s)
+            # In whatever life and generation the topic is by now: this is to learn what is there.
+            generation = self._topic.tail.state.generation
+            self._epoch, self._last_sequence = await open_name(
+                self._topic, self._name, generation=generation, timeout_s=self._timeout_s
+            )
         except (RetryError, UnknownOutcome) as error:
             # That the opening was not written says nothing of the batch.
             raise UnknownOutcome(
@@ -231,7 +235,7 @@ async def open_linker(
     epoch: Epoch | None = None
     last_sequence = -1
     if name is not None:
-        epoch, last_sequence = await open_name(opened, name, timeout_s=timeout.total_seconds())
+        epoch, last_sequence = await open_name(opened, name, generation=current, timeout_s=timeout.total_seconds())
         if (last_sequence + 1) % BATCH_ROWS_MAX:
             raise InvalidArgument(
                 "a producer of this name has sent messages with sequences of its own",

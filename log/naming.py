@@ -23,11 +23,14 @@ def check_producer_name(name: str | None) -> None:
         )
 
 
-async def open_name(topic: Topic, name: str, *, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
-    """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id."""
+async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
+    """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id.
+
+    ``generation`` is that of the routing by the settings that the caller goes by: in any other the name is not opened (`TopicDeleted`).
+    """
     last: PenstockError | None = None
     for _ in range(OPENING_ATTEMPTS_MAX):
-        opening = Opening(name, topic.runtime.new_id(), topic.tail.state.generation, 0, known_sequence)
+        opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
         outcome = await topic.appender.append_opening(opening, deadline_s=topic.runtime.clock.monotonic_s() + timeout_s)
         if isinstance(outcome, Opened):
             return outcome.epoch, outcome.last_sequence
