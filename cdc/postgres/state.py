@@ -15,6 +15,8 @@ from ...log.paths import topic_folder
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 
 FORMAT = 1
+CAPTURES = "captures/"
+"""Where the objects are, in the lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class StateStore:
 
     def __init__(self, store: ObjectStore, run: Run, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
-        self.key = f"captures/{topic_folder(topic)}/{slot}.json"
+        self.key = f"{CAPTURES}{topic_folder(topic)}/{slot}.json"
         self._version: Version | None = None
 
     def load(self) -> CaptureState | None:

@@ -13,7 +13,7 @@ import click
 from . import output
 from .session import Session, command_options, group_options
 
-_ROLES = ("reader", "producer", "consumer", "maintenance")
+_ROLES = ("reader", "producer", "consumer", "capture", "sync", "maintenance")
 
 
 @click.group()
@@ -40,10 +40,11 @@ def policy(
     kms_key: str | None,
     principal: str | None,
 ) -> None:
-    """Print what IAM must allow a process that is ROLE (reader, producer, consumer, maintenance), or several, on a lake on S3.
+    """Print what IAM must allow a process that is ROLE (reader, producer, consumer, capture, sync, maintenance), or several, on a lake on S3.
 
     It allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`; what
-    redrives dead letters is also `producer`.
+    redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s, its source a `reader`'s, with `group` a `consumer`'s;
+    the folder of a sync's targets needs a policy of its own.
     """
     from ..deploy.access import Role
     from ..deploy.policies import policy as made
@@ -66,7 +67,7 @@ def policy(
 @command_options
 @click.pass_obj
 def terraform(session: Session, folder: Path) -> None:
-    """Write Terraform files to FOLDER: the four policies, and the DynamoDB table. Files of these names are replaced."""
+    """Write Terraform files to FOLDER: a policy for each role, and the DynamoDB table. Files of these names are replaced."""
     from ..deploy.hcl import files
 
     found = files()

@@ -12,11 +12,13 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from ...cdc.postgres.state import CAPTURES
 from ...consumers.redriven import REDRIVES
 from ...coordinator.groups import check_group_name
 from ...coordinator.keys import MEMBERS, PLAYERS, QUEUES, ROLES, WORKERS, group_key
 from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
+from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"
 _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
@@ -31,6 +33,10 @@ class Role(StrEnum):
     """Sends to topics that are there."""
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
+    CAPTURE = "capture"
+    """Follows a database into topics, which it makes where there are none, and keeps how far it has come."""
+    SYNC = "sync"
+    """Reads topics for Delta tables, which a policy of their own is for; keeps its lease, how far it is, and shows that as a group's."""
     MAINTENANCE = "maintenance"
     """Publishes, compacts, expires, trims and collects; also the operators': makes, changes, repairs and deletes topics and groups."""
 
@@ -73,7 +79,9 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
         case Role.READER:
             return _united(_read(paths) for paths in worked_on)
         case Role.PRODUCER:
-            return _united(_append(paths) for paths in worked_on) | _TRIALS
+            # A job that turns out to have no rows is taken back.
+            taken_back = Access(delete=tuple(paths.job_record(ANY) for paths in worked_on))
+            return _united(_append(paths) for paths in worked_on) | taken_back | _TRIALS
         case Role.CONSUMER:
             dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
             # The first dead letter makes the topic; those of an owner that died are looked up before they are written.
@@ -82,17 +90,29 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
             remembered = _looked_up(*redrives) | Access(put=redrives)
             return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
+        case Role.CAPTURE:
+            states = tuple(f"{CAPTURES}{paths.topic}/{ANY}" for paths in worked_on)
+            made = Access(put=(*(paths.settings for paths in worked_on), *states))
+            return _united(_append(paths) for paths in worked_on) | _looked_up(*states) | made | _TRIALS
+        case Role.SYNC:  # tries the store out before its cells are written there
+            return _united(_read(paths) for paths in worked_on) | _TRIALS
         case Role.MAINTENANCE:
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 
 
-def cell_access(role: Role, groups: Sequence[str] = ()) -> Access:
-    """What a role does to cells, by their keys in the coordination table; only consumers are narrowed to ``groups``."""
+def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
+    """What a role does to cells, by their keys in the coordination table; only syncs are narrowed to ``topics``, and consumers to ``groups``."""
     match role:
         case Role.READER:
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY)
-        case Role.PRODUCER:
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY)
+        case Role.PRODUCER | Role.CAPTURE:
             return Access()
+        case Role.SYNC:
+            folders = [topic_folder(name) for name in topics] or [ANY]
+            leases = [f"{ROLES}{folder}/{sync_group(ANY)}" for folder in folders]
+            records = [f"{SYNCS}{folder}/{ANY}" for folder in folders]
+            written = (*_WORKER_CELLS, *leases, *records, group_key(sync_group(ANY)))
+            return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
         case Role.CONSUMER:
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)

@@ -69,7 +69,7 @@ class Names:
 def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> list[Statement]:
     """All that a role may, each statement saying when it is needed."""
     found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
-    cells = cell_access(role, groups)
+    cells = cell_access(role, topics, groups)
     found += _objects("Cells", as_objects(cells), names, When.STORE)
     found += _items(role, cells, names)
     keys = (DECRYPT,) if role is Role.READER else (DECRYPT, ENCRYPT)
@@ -109,7 +109,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
     found = []
     if cells.get:
         # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
-        looks = (CELL_DESCRIBE,) if role is Role.CONSUMER else (CELL_DESCRIBE, CELL_SCAN)
+        looks = (CELL_DESCRIBE,) if role in {Role.CONSUMER, Role.SYNC} else (CELL_DESCRIBE, CELL_SCAN)
         found += [
             items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
             Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),

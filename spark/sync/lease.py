@@ -24,6 +24,8 @@ from ...log.runtime import Runtime
 _LOOK_S = 0.3
 _WRITE_S = 10.0
 _FORMAT = 1
+SYNCS = "syncs/"
+"""Where the records are."""
 _GONE = "retention has removed events that the table lacks, since it stopped"
 
 
@@ -62,8 +64,13 @@ class SyncRecord:
     """Of tables without a target yet, the highest position of a truncate."""
 
 
+def sync_group(name: str) -> str:
+    """The consumer group that shows how far a sync is; also what its lease is called among the topic's roles."""
+    return f"sync-{name}"
+
+
 def record_key(topic: str, name: str) -> str:
-    return f"syncs/{topic_folder(topic)}/{name}"
+    return f"{SYNCS}{topic_folder(topic)}/{name}"
 
 
 def encode_record(record: SyncRecord) -> bytes:
@@ -172,7 +179,7 @@ class SyncLease:
         self._cells = coordination.cells
         self._clock = runtime.clock
         self._key = record_key(topic, name)
-        self._role = role_key(topic, f"sync-{name}")
+        self._role = role_key(topic, sync_group(name))
         self._member: Member | None = None
         self._keeper: QueueKeeper | None = None
         self._stored: Stored | None = None

@@ -44,6 +44,7 @@ data "aws_iam_policy_document" "reader" {
         "${local.lake}coordination/queues/*/*",
         "${local.lake}coordination/members/*/*",
         "${local.lake}coordination/roles/*",
+        "${local.lake}coordination/syncs/*",
       ]
     }
   }
@@ -64,6 +65,7 @@ data "aws_iam_policy_document" "reader" {
           "${local.prefix}coordination/queues/*/*",
           "${local.prefix}coordination/members/*/*",
           "${local.prefix}coordination/roles/*",
+          "${local.prefix}coordination/syncs/*",
         ]
       }
     }
@@ -86,6 +88,7 @@ data "aws_iam_policy_document" "reader" {
           "${local.cells}queues/*/*",
           "${local.cells}members/*/*",
           "${local.cells}roles/*",
+          "${local.cells}syncs/*",
         ]
       }
     }
@@ -153,6 +156,7 @@ data "aws_iam_policy_document" "producer" {
     sid     = "Delete"
     actions = ["s3:DeleteObject"]
     resources = [
+      "${local.lake}topics/*/staged/jobs/*/record",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
@@ -399,6 +403,285 @@ data "aws_iam_policy_document" "consumer" {
 resource "aws_iam_policy" "consumer" {
   name   = "${var.name}-consumer"
   policy = data.aws_iam_policy_document.consumer.json
+}
+
+data "aws_iam_policy_document" "capture" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}captures/*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}captures/*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}captures/*/*",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "capture" {
+  name   = "${var.name}-capture"
+  policy = data.aws_iam_policy_document.capture.json
+}
+
+data "aws_iam_policy_document" "sync" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}topics/*/table*/*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}topics/*/staged/jobs/*",
+        "${local.prefix}topics/*/table*/*",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/sync-*",
+        "${local.lake}coordination/syncs/*/*",
+        "${local.lake}coordination/groups/sync-*",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid = "PutCells"
+      actions = [
+        "s3:PutObject",
+        "s3:AbortMultipartUpload",
+      ]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/sync-*",
+        "${local.lake}coordination/syncs/*/*",
+        "${local.lake}coordination/groups/sync-*",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values = [
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/roles/*/sync-*",
+          "${local.prefix}coordination/syncs/*/*",
+          "${local.prefix}coordination/groups/sync-*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "GetItems"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/sync-*",
+          "${local.cells}syncs/*/*",
+          "${local.cells}groups/sync-*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "Table"
+      actions   = ["dynamodb:DescribeTable"]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "PutItems"
+      actions   = ["dynamodb:PutItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/sync-*",
+          "${local.cells}syncs/*/*",
+          "${local.cells}groups/sync-*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "DeleteItems"
+      actions   = ["dynamodb:DeleteItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}workers/*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "sync" {
+  name   = "${var.name}-sync"
+  policy = data.aws_iam_policy_document.sync.json
 }
 
 data "aws_iam_policy_document" "maintenance" {

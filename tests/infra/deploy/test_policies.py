@@ -46,7 +46,7 @@ def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
 def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cells_in_dynamodb(narrow: World) -> None:
     assert not [request for store in narrow.stores.values() for request in store.refused]
     assert not [request for table in narrow.tables.values() for request in table.refused]
-    assert all(guard.allowed for role, guard in narrow.tables.items() if role is not Role.PRODUCER)
+    assert all(guard.allowed for role, guard in narrow.tables.items() if role not in {Role.PRODUCER, Role.CAPTURE})
 
 
 TRIALS = (".probe/", ".clock/", ".doctor/")
@@ -54,6 +54,8 @@ TRIALS = (".probe/", ".clock/", ".doctor/")
 UNPROVED = {
     Role.READER: ("roles/", "members/"),
     Role.PRODUCER: (),
+    Role.CAPTURE: (),
+    Role.SYNC: ("lake",),
     # To redrive takes a producer's policy too.
     Role.CONSUMER: ("roles/", "members/", "redrives/"),
     # Whoever makes the first group says whose the table is; here that is a consumer.
@@ -77,7 +79,7 @@ def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> N
     assert not unused
 
 
-@pytest.mark.parametrize("role", [role for role in Role if role is not Role.PRODUCER])
+@pytest.mark.parametrize("role", [role for role in Role if role not in {Role.PRODUCER, Role.CAPTURE}])
 def test_nothing_is_allowed_in_dynamodb_that_is_not_asked_for(narrow: World, role: Role) -> None:
     document = policy(
         [role], URL, coordination="dynamodb://cells/prod?region=eu-west-1", groups=NARROW.get(role, {}).get("groups", ())
@@ -106,6 +108,12 @@ FORBIDDEN = {
                     ("PutObject", "topics/orders/topic.json"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
                     ("GetObject", "topics/orders/table/queue=0/a.parquet"), ("GetObject", "coordination/groups/billing"),
                     ("DeleteObject", "topics/orders/staged/handed/00000000000000000001/x")],
+    Role.CAPTURE: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+                   ("DeleteObject", "captures/orders/penstock.json"), ("PutObject", "coordination/groups/billing"),
+                   ("GetObject", "topics/orders/table/queue=0/a.parquet")],
+    Role.SYNC: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "captures/orders/penstock.json"),
+                ("PutObject", "coordination/groups/billing"), ("PutObject", "coordination/roles/orders/maintenance"),
+                ("GetObject", "coordination/queues/billing/orders/0"), ("DeleteObject", "coordination/syncs/orders/orders")],
     Role.CONSUMER: [("PutObject", f"topics/orders/{ENTRY}"), ("PutObject", "topics/orders/topic.json"),
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
                     ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
@@ -162,6 +170,15 @@ def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
         assert not allows(document, BUCKET.about("GetObject", f"coordination/{key}"))
 
 
+def test_a_capture_and_a_sync_of_some_topics_know_no_others() -> None:
+    document = policy([Role.CAPTURE, Role.SYNC], URL, topics=["orders"])
+    for key in ("captures/{}/penstock.json", "topics/{}/topic.json", "coordination/roles/{}/sync-all", "coordination/syncs/{}/all"):
+        assert allows(document, BUCKET.about("PutObject", key.format("orders")))
+        for other in ("payments", "orders2"):
+            assert not allows(document, BUCKET.about("PutObject", key.format(other)))
+            assert not allows(document, BUCKET.about("GetObject", key.format(other)))
+
+
 def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
     document = policy([Role.CONSUMER], URL, coordination="dynamodb://cells/prod?region=eu-west-1", account="123456789012")
     table = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells"
@@ -183,6 +200,8 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
     [
         (Role.READER, {"GetItem", "DescribeTable", "Scan"}),
         (Role.PRODUCER, set()),
+        (Role.CAPTURE, set()),
+        (Role.SYNC, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
         (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
         (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
     ],

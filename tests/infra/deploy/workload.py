@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar, cast
+
+import numpy as np
+import pytest
 
 from penstock.aio import Lake
+from penstock.cdc.postgres.state import CaptureState, StateStore
 from penstock.consumers.membership import Subscription
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.push import PushConsumer, PushOptions
@@ -19,23 +25,36 @@ from penstock.infra.cli.checks import _check_store
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageView, ProducerOptions, Runtime, TopicSettings
+from penstock.log.batching import MessageIds, rows_of_messages
 from penstock.log.limits import MIB
+from penstock.log.linking import open_linker
 from penstock.log.paths import TopicPaths
+from penstock.log.routing import Router
+from penstock.log.staging import upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
 from penstock.log.topics import read_record
 from penstock.log.verify import verify
+from penstock.spark.source.mirror import GroupMirror
+from penstock.spark.source.offsets import StreamOffset
+from penstock.spark.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
+from penstock.spark.sync.lease import read_record as read_record_of_sync
 from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
 
+T = TypeVar("T")
+
 BUCKET = Bucket("lakes", "prod/")
-TOPICS = ("orders", "events")
+TOPICS = ("orders", "events", "shop")
+MADE = TOPICS[:2]
+"""By operators."""
 GROUP = "billing"
 DEAD = f"%DLQ%{GROUP}"
 TABLE, CELLS = "arn:aws:dynamodb:eu-west-1:123456789012:table/cells", "prod/"
 """Where cells lie in DynamoDB."""
 _QUEUES = 2
+FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))  # type: ignore[arg-type]
 _SOON, _PATIENCE = timedelta(seconds=1), 120
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
 _ENTRIES = 70
@@ -49,8 +68,9 @@ class World:
         self.named = named
         """The only topics that anybody may know of; empty: all."""
         self.kernel = Kernel("policies")
-        memory = MemoryStore(name="bucket", clock=SimClock(self.kernel.loop))
-        bucket = LatencyStore(memory, profile=S3_STANDARD, runtime=self.kernel.process("bucket").runtime)
+        self.policies = policies
+        self.memory = MemoryStore(name="bucket", clock=SimClock(self.kernel.loop))
+        bucket = LatencyStore(self.memory, profile=S3_STANDARD, runtime=self.kernel.process("bucket").runtime)
         self.stores = {role: GuardedStore(bucket, policy, BUCKET) for role, policy in policies.items()}
         cells = MemoryTable(name="cells")
         self.tables = {role: GuardedTable(cells, policy, TABLE, CELLS) for role, policy in policies.items()} if dynamodb else {}
@@ -70,8 +90,8 @@ class World:
 
     async def operate(self) -> None:
         async with self.process(Role.MAINTENANCE) as lake:
-            for name in TOPICS:
-                await lake.create_topic(name, TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3)))  # type: ignore[arg-type]
+            for name in MADE:
+                await lake.create_topic(name, FIFO)
             await lake.alter_topic("events", retention=timedelta(days=2))
 
     async def produce(self) -> None:
@@ -82,6 +102,44 @@ class World:
             await named.send(_message("events", 0), sequence=1)
         if not self.named:  # the doctor asks which topics there are
             await _check_store(self.stores[Role.PRODUCER], self.kernel.process("doctor").runtime, lambda check: None)
+
+        async with self.process(Role.PRODUCER) as lake:
+            await _link("orders", lake, None)
+            await _link("orders", lake, "spark/nightly")
+
+    def capture(self) -> None:
+        """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
+        store = GuardedStore(self.memory, self.policies[Role.CAPTURE], BUCKET)
+        for state in (CaptureState("1", "s", "d", "p"), CaptureState("1", "s", "d", "p", done=("public.orders",))):
+            states = StateStore(store, _at_once, topic="shop", slot="penstock")
+            states.load()
+            states.save(state)
+        self.stores[Role.CAPTURE].allowed += store.allowed
+        self.stores[Role.CAPTURE].refused += store.refused
+
+    async def capture_into(self) -> None:
+        async with self.process(Role.CAPTURE) as left, self.process(Role.CAPTURE) as right:
+            await left.create_topic("shop", FIFO)
+            await _send_all_kinds("shop", left, right)
+            named = await left.producer("shop", name="postgres/penstock")
+            await named.send(_message("shop", 0), sequence=1)
+
+    async def sync(self) -> None:
+        """But for the targets: those are tables in a folder of their own."""
+        async with self.process(Role.SYNC) as lake:
+            lease = SyncLease(lake.coordination, lake.runtime, "shop", "shop")
+            await lease.take()
+            async with self.process(Role.SYNC) as beside:
+                with pytest.raises(SyncInUse):
+                    await SyncLease(beside.coordination, beside.runtime, "shop", "shop").take(patience_s=0)
+            table = await (await lake.reader("shop")).to_arrow()
+            offsets = dict.fromkeys(range(_QUEUES), 1)
+            for life in (1, 2):
+                await lease.save(SyncRecord(life, "s3://lakes/tables", offsets))
+            view = _View(lake)
+            await GroupMirror(view, "shop", sync_group("shop"))._save(StreamOffset(1, offsets))  # type: ignore[arg-type]
+            await lease.give_up()
+            assert table.num_rows
 
     async def maintain(self, *pauses: timedelta) -> None:
         """Rounds of upkeep with so much time before each."""
@@ -108,6 +166,7 @@ class World:
             for group in await lake.groups():
                 await lake.describe_group(group)
             await lake.workers(watch=timedelta(0))
+            await read_record_of_sync(lake.coordination.cells, "shop", "shop")
 
     async def consume(self) -> None:
         """Two members share the queues; one dies, and the other takes its queue over. A message is given up."""
@@ -149,16 +208,20 @@ def everything(policies: Mapping[Role, Document], *, named: tuple[str, ...] = ()
     """A life of a lake, weeks long."""
     world = World(policies, named=named, dynamodb=dynamodb)
     world.kernel.run(_everything(world))
+    world.capture()
     return world
 
 
 async def _everything(world: World) -> None:
     await world.operate()
     await world.produce()
+    await world.capture_into()
     await world.read()
     await world.consume()
+    await world.sync()
     await world.maintain(timedelta(0), timedelta(hours=2), timedelta(hours=2))
     await world.read()
+    await world.sync()
     await world.end()
     await world.maintain(timedelta(days=3), timedelta(hours=2), timedelta(days=8), timedelta(hours=2), timedelta(hours=2))
     await world.read()
@@ -195,6 +258,41 @@ async def _send_all_kinds(topic: str, *lakes: Lake) -> None:
     bodies = [bytes([number]) * MIB for number in range(9)]
     producer = await lakes[0].producer(topic)
     await producer.send_batch([_message(topic, number, body) for number, body in enumerate(bodies)])
+
+
+async def _link(topic: str, lake: Lake, name: str | None) -> None:
+    """As Spark writes: one batch of staged rows, and one that turns out to have none."""
+    linker = await open_linker(lake, topic, name=name)
+    messages = [_message(topic, number) for number in range(3)]
+    data, groups, born = [one.body for one in messages], [one.message_group for one in messages], np.zeros(3, np.int64)
+    rows = rows_of_messages(data, groups, {}, {}, born, Router(_QUEUES), producer=linker.id, ids=MessageIds(1, 0))
+    job, (store, paths, runtime) = await linker.begin(), (lake.store, linker.topic.paths, lake.runtime)
+    part = await upload_part(store, paths, runtime, job.id, "00000-00000", lambda: rows.part(0, rows.count))
+    await linker.link(job, [part], batch=None if name is None else 1)
+    await linker.discard(await linker.begin())
+
+
+@dataclass(frozen=True)
+class _View:
+    """What a mirror needs of Spark's driver."""
+
+    lake: Lake
+
+    @property
+    def opened(self) -> _View:
+        return self
+
+    async def coordination(self) -> Coordination:
+        return self.lake.coordination
+
+
+def _at_once(work: Callable[[], Coroutine[object, object, T]]) -> T:
+    """What never waits needs no loop."""
+    try:
+        work().send(None)
+    except StopIteration as done:
+        return cast("T", done.value)
+    raise AssertionError("it waits")
 
 
 async def _race(topic: str, *lakes: Lake) -> None:
