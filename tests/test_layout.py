@@ -87,6 +87,13 @@ def test_imports_are_light(module: str, allowed: set[str]) -> None:
     assert loaded & HEAVY <= allowed
 
 
+def test_all_extras_are_in_all_but_the_one_whose_licence_users_are_to_choose() -> None:
+    extras = CONFIG["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = set(everything.removeprefix("penstock[").removesuffix("]").split(","))
+    assert named == extras.keys() - {"all", "postgres"}
+
+
 def test_entry_points_can_be_loaded() -> None:
     ours = importlib.metadata.distribution("penstock").entry_points
     assert {(entry.group, entry.name) for entry in ours} == {("console_scripts", "penstock"), ("pytest11", "penstock")}
