@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.log import Lake, Message, Producer, TopicDeleted, TopicSettings, UnknownOutcome
+from penstock.log import Lake, Message, MessageType, Producer, TopicDeleted, TopicSettings, UnknownOutcome
 from penstock.log.routing import queue_of
-from penstock.log.settings import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.topics import Topic
 

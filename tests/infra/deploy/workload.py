@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,8 +42,6 @@ from penstock.spark.sync.lease import read_record as read_record_of_sync
 from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
-
-T = TypeVar("T")
 
 BUCKET = Bucket("lakes", "prod/")
 TOPICS = ("orders", "events", "shop")
@@ -286,12 +284,12 @@ class _View:
         return self.lake.coordination
 
 
-def _at_once(work: Callable[[], Coroutine[object, object, T]]) -> T:
+def _at_once(work: Callable[[], Awaitable[Any]]) -> Any:
     """What never waits needs no loop."""
     try:
-        work().send(None)
+        next(work().__await__())
     except StopIteration as done:
-        return cast("T", done.value)
+        return done.value
     raise AssertionError("it waits")
 
 
