@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tree import AREAS, DOOR, MAPPING, PACKAGES, ROOT, absolute_imports, files, modules
+from tests.tree import AREAS, CONFIG, DOOR, MAPPING, PACKAGES, ROOT, absolute_imports, files, modules
 
 HEAVY = {
     "boto3",
