@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -30,12 +29,16 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def cpu_s() -> float:
-    """Processor time of this process and all below it: the JVM and the Python workers."""
-    total = 0.0
-    for process in [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]:
+    """Processor time so far of this process and all that it, the JVM and Spark's Python workers ever started, those that ended included.
+
+    What a process used goes to its parent when that has waited for its end. So one that ends while the others are looked at would be
+    counted twice or not at all; they are looked at until none did.
+    """
+    while True:
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         try:
-            times = process.cpu_times()
+            times = [process.cpu_times() for process in processes]
         except psutil.Error:
-            continue  # it ended meanwhile
-        total += times.user + times.system
-    return total
+            continue
+        if all(process.is_running() for process in processes):
+            return sum(one.user + one.system + one.children_user + one.children_system for one in times)
