@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from ...coordinator.groups import GroupInUse, GroupRecord
 from ...coordinator.operators import Operators
@@ -39,7 +40,7 @@ class GroupMirror:
         except PenstockError as error:
             log.warning("the progress of the stream on %s does not show in group %s: %s", self._topic, self._group, error)
         else:
-            self._reported = reached
+            self._reported = replace(reached, queues=dict(reached.queues))  # whoever counts in it goes on
 
     async def _save(self, reached: StreamOffset) -> None:
         coordination = await self._view.opened.coordination()
