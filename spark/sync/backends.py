@@ -11,13 +11,16 @@ from ...cdc.changes import Key, Net, finished, merged
 from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Folded, Truncate
-from ...cdc.targets import Column, Found, Owner, Target, Written
+from ...cdc.targets import Column, Owner, Target, Written
+from ...cdc.targets import Found as Existing
 from ...log.errors import ReopenError
+from .history import history_table
+from .options import Options
 from .scan import Scan, batch_of, folded_of, pieces, rows_of, rows_schema, summary
 from .tables import Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class TargetTables(Protocol):
@@ -25,7 +28,7 @@ class TargetTables(Protocol):
 
     def path(self, name: str) -> str: ...
     def exists(self, name: str) -> bool: ...
-    def find(self, name: str) -> Found | None: ...
+    def find(self, name: str) -> Existing | None: ...
     def written(self, name: str) -> Written | None: ...
     def create(self, target: Target, owner: Owner) -> None: ...
     def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None: ...
@@ -59,94 +62,111 @@ def check_done(tables: TargetTables, target: Target, owner: Owner) -> None:
         )
 
 
+class Found(Protocol):
+    """The folds of one batch, until they are dropped."""
+
+    def summary(self) -> Folded: ...
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> Any: ...  # noqa: ANN401
+    def drop(self) -> None: ...
+
+
 class Backend(Protocol):
-    """Folds events and writes targets. What `fold` gives is the backend's own, until it is dropped."""
+    """Folds events and writes targets."""
 
     @property
     def tables(self) -> TargetTables: ...
     @property
     def keeps_history(self) -> bool: ...
-    def fold(self, scan: Scan) -> Any: ...  # noqa: ANN401 - the backend's own
-    def summary(self, found: Any) -> Folded: ...  # noqa: ANN401
-    def rows(
-        self,
-        found: Any,  # noqa: ANN401
-        scan: Scan,
-        target: Target,
-        truncate: Truncate | None,
-        old: Mapping[Key, tuple[Any, ...]] | None,
-    ) -> Any: ...  # noqa: ANN401
-    def drop(self, found: Any) -> None: ...  # noqa: ANN401
+    def fold(self, scan: Scan) -> Found: ...
 
 
 class SparkBackend:
-    """By Spark's tasks."""
+    """By Spark. Small batches are folded in this process: starting tasks for them, and shuffling what they find, costs more than the fold."""
 
     keeps_history = True
 
-    def __init__(self, spark: SparkSession, into: str, *, guard: bool) -> None:
+    def __init__(self, spark: SparkSession, into: str, *, guard: bool, events_in_driver: int) -> None:
         self._session = spark.newSession()
+        self._events_in_driver = events_in_driver
         self.tables = Tables(self._session, into, guard=guard)
 
-    def fold(self, scan: Scan) -> Any:  # noqa: ANN401 - a DataFrame
-        return pieces(self._session, scan).persist()
-
-    def summary(self, found: Any) -> Folded:  # noqa: ANN401
-        return summary(found)
-
-    def rows(
-        self,
-        found: Any,  # noqa: ANN401
-        scan: Scan,
-        target: Target,
-        truncate: Truncate | None,
-        old: Mapping[Key, tuple[Any, ...]] | None,
-    ) -> Any:  # noqa: ANN401 - a DataFrame
-        return rows_of(found, scan, target, truncate, old)
-
-    def drop(self, found: Any) -> None:  # noqa: ANN401
-        found.unpersist()
+    def fold(self, scan: Scan) -> Found:
+        few = scan.events <= self._events_in_driver
+        self.tables.expect(few_rows=few)
+        return FoundHere(scan, self._session) if few else FoundByTasks(scan, self._session)
 
 
 class LocalBackend:
-    """In this process, for targets that are small enough: no JVM, no task, one core."""
+    """In this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
 
     keeps_history = False
 
     def __init__(self, into: str, *, guard: bool) -> None:
         self.tables = DeltaTables(into, guard=guard)
 
-    def fold(self, scan: Scan) -> list[Folded]:
-        parts = []
+    def fold(self, scan: Scan) -> Found:
+        return FoundHere(scan)
+
+
+class FoundByTasks:
+    """The folds stay where the tasks made them."""
+
+    def __init__(self, scan: Scan, session: SparkSession) -> None:
+        self._scan = scan
+        self._pieces = pieces(session, scan).persist()
+
+    def summary(self) -> Folded:
+        return summary(self._pieces)
+
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> DataFrame:
+        return rows_of(self._pieces, self._scan, target, truncate, old)
+
+    def drop(self) -> None:
+        self._pieces.unpersist()
+
+
+class FoundHere:
+    """The folds are in this process; rows are a table, or with a session a DataFrame that needs no tasks."""
+
+    def __init__(self, scan: Scan, session: SparkSession | None = None) -> None:
+        self._scan = scan
+        self._session = session
+        self._parts = []
         for number, task in enumerate(scan.tasks):
             scan.steps.reached("fold", "in", str(number))
-            parts.append(folded_of(scan, task))
-        return parts
+            self._parts.append(folded_of(scan, task))
 
-    def summary(self, found: list[Folded]) -> Folded:
-        return combined(found)
+    def summary(self) -> Folded:
+        return combined(self._parts)
 
-    def rows(
-        self,
-        found: list[Folded],
-        scan: Scan,
-        target: Target,
-        truncate: Truncate | None,
-        old: Mapping[Key, tuple[Any, ...]] | None,
-    ) -> pa.Table:
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table | DataFrame:
+        scan = self._scan
         scan.steps.reached("merge", "in", target.name)
+        if target.history:
+            found = history_table(target, [one for part in self._parts for one in part.versions.get(target.source, ())])
+        else:
+            found = self._nets(target, None if truncate is None else truncate.position, old)
+        if self._session is None:
+            return found
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return self._session.createDataFrame(found, from_arrow_schema(found.schema))
+
+    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table:
         nets: dict[Key, Net] = {}
-        for part in found:
+        for part in self._parts:
             for key, net in part.nets.get(target.source, ()):
                 nets[key] = merged(nets[key], net) if key in nets else net
-        finished(nets, None if truncate is None else truncate.position, old)
-        schema = rows_schema(target, guard=scan.plan.guard)
+        finished(nets, truncate, old)
+        schema = rows_schema(target, guard=self._scan.plan.guard)
         return pa.Table.from_batches([batch_of(target, schema, list(nets.items()))] if nets else [], schema)
 
-    def drop(self, found: list[Folded]) -> None:
+    def drop(self) -> None:
         pass
 
 
-def backend_of(spark: SparkSession | None, into: str, *, guard: bool) -> Backend:
+def backend_of(spark: SparkSession | None, options: Options) -> Backend:
     """This Spark's; this process's without one."""
-    return LocalBackend(into, guard=guard) if spark is None else SparkBackend(spark, into, guard=guard)
+    if spark is None:
+        return LocalBackend(options.into, guard=options.guard)
+    return SparkBackend(spark, options.into, guard=options.guard, events_in_driver=options.events_in_driver)

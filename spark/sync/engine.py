@@ -23,6 +23,7 @@ from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
+from .backends import Found as FoundChanges
 from .backends import backend_of, check_done
 from .existing import GONE, check_writable, known_target
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, where_to_begin
@@ -45,7 +46,7 @@ class Engine:
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
-        self._backend = backend_of(spark, options.into, guard=options.guard)
+        self._backend = backend_of(spark, options)
         self._tables = self._backend.tables
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
@@ -219,7 +220,7 @@ class Engine:
             scan = self._scan(ranges)
             found = self._backend.fold(scan)
             try:
-                folded = self._backend.summary(found)
+                folded = found.summary()
                 self._reached("fold", "after")
                 if folded.broken:
                     broken |= folded.broken
@@ -231,9 +232,9 @@ class Engine:
                     continue
                 if self._took_in(folded):
                     continue
-                return self._merged(found, scan, folded, ranges), broken
+                return self._merged(found, folded, ranges), broken
             finally:
-                self._backend.drop(found)
+                found.drop()
         return {}, broken
 
     def _scan(self, ranges: Ranges) -> Scan:
@@ -246,7 +247,7 @@ class Engine:
         plan = replace(self._plan, targets=targets, bars=self._bars)
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
 
-    def _merged(self, found: object, scan: Scan, folded: Folded, ranges: Ranges) -> dict[str, int]:
+    def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
         for source, count in folded.counts.items():
             refused = folded.refused.get(source, {})
@@ -259,7 +260,7 @@ class Engine:
             self._held.check()
             moved = folded.moved.get(source)
             old = self._tables.rows(target, list(moved)) if moved else None
-            rows = self._backend.rows(found, scan, target, truncate, old)
+            rows = found.rows(target, truncate, old)
             if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
                 check_done(self._tables, target, self._own)
             self._reached("merge", "after", target.name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ...cdc.changes import ALWAYS, NEVER
-from ...cdc.fold import Truncate
+from ...cdc.fold import Truncate, Version
 from ...cdc.history import Link, chains
 from ...cdc.merging import LEVEL, SINCE
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
@@ -112,6 +112,16 @@ def _typed(target: Target, schema: pa.Schema, steps: Steps, batches: Iterator[pa
         for piece in batch.column("piece").to_pylist()
         for version in pickle.loads(piece)  # noqa: S301 - our own tasks wrote it
     ]
+    yield from _batches(target, schema, versions)
+
+
+def history_table(target: Target, versions: Sequence[Version]) -> pa.Table:
+    """The same in this process: all versions of one table in a batch, typed."""
+    schema = history_schema(target)
+    return pa.Table.from_batches(_batches(target, schema, versions), schema)
+
+
+def _batches(target: Target, schema: pa.Schema, versions: Sequence[Version]) -> Iterator[pa.RecordBatch]:
     links = chains(versions)
     for start in range(0, len(links), _ROWS):
         yield _batch(target, schema, links[start : start + _ROWS])

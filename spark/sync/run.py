@@ -42,6 +42,7 @@ def sync(
     history: bool | Collection[str] = False,
     trigger: Literal["available_now"] | timedelta = "available_now",
     max_events_per_batch: int = 100_000,
+    events_in_driver: int = 10_000,
     guard: Literal["position", "offset"] = "position",
     adopt: bool = False,
     coordination: str | None = None,
@@ -60,6 +61,7 @@ def sync(
     - ``keys``: key columns by table, for events that have no key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
+    - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` takes the topic's order for the truth.
     - ``adopt``: write to targets that something else has written.
@@ -94,6 +96,7 @@ def sync(
         max_events_per_batch=max_events_per_batch,
         guard=guard == "position",
         adopt=adopt,
+        events_in_driver=events_in_driver,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )

@@ -47,6 +47,11 @@ class Scan:
     steps: Steps = NO_STEPS
 
     @property
+    def events(self) -> int:
+        """How many there are to be read."""
+        return sum(end - start for task in self.tasks for start, end in task.ranges.values())
+
+    @property
     def sources(self) -> list[Source]:
         """The tables, by their numbers."""
         return list(self.plan.targets)

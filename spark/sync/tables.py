@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 
 
 class Tables:
@@ -47,6 +50,11 @@ class Tables:
         self.session = session
         self._into = into.rstrip("/")
         self._guard = guard
+        self._few_rows = False
+
+    def expect(self, *, few_rows: bool) -> None:
+        """How the next merges are to be planned: ``few_rows`` come out of this process's memory, or any number out of tasks."""
+        self._few_rows = few_rows
 
     def path(self, name: str) -> str:
         return f"{self._into}/{name}"
@@ -144,7 +152,7 @@ class Tables:
     def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
 
-        with self._once(owner, target):
+        with self._once(owner, target), self._set(self._planning(target)):
             table = DeltaTable.forPath(self.session, self.path(target.name))
             if target.history:
                 current = table.toDF().where(CURRENT)
@@ -172,6 +180,17 @@ class Tables:
                     changed[name] = f"CASE WHEN s.{SINCE} IS NULL OR {since} THEN s.{name} ELSE t.{name} END"
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
+    def _planning(self, target: Target) -> Mapping[str, str]:
+        """A MERGE of few rows is planned once: planning every stage anew takes three times the jobs, each of which costs more than its rows
+        do. Rows in memory are the same however often they are looked at; those of a history come from the target as well.
+        """
+        if not self._few_rows:
+            return {}
+        cores = self.session.sparkContext.defaultParallelism
+        partitions = min(cores, int(self.session.conf.get(_PARTITIONS) or cores))
+        planning = {_ADAPTIVE: "false", _PARTITIONS: str(partitions)}
+        return planning if target.history else {**planning, _MATERIALIZE: "none"}
+
     # --- What commits say -------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -187,10 +206,12 @@ class Tables:
 
     @contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
+        conf = self.session.conf
+        before = {name: conf.get(name, None) for name in settings}
         for name, value in settings.items():
-            self.session.conf.set(name, value)
+            conf.set(name, value)
         try:
             yield
         finally:
-            for name in settings:
-                self.session.conf.unset(name)
+            for name, known in before.items():
+                conf.unset(name) if known is None else conf.set(name, known)

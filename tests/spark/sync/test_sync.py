@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+folded = pytest.mark.parametrize("events_in_driver", [0, 10_000], ids=["by tasks", "in the driver"])
+"""Where the events of a batch are folded."""
 
 
 def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -57,12 +59,13 @@ def test_events_become_rows_and_a_second_run_finds_nothing(spark: SparkSession, 
     assert third.status.batches == 0
 
 
-def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path) -> None:
+@folded
+def test_the_nasty_stream_ends_with_the_tables_written_by_hand(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     for batch in nasty.batches():
         groups = [group_for(message.queue, 2) for message in batch]
         send(lake, [message.body for message in batch], groups=groups)
-        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED)
+        run = sync(spark, lake, TOPIC, into=into, columns=nasty.DECLARED, events_in_driver=events_in_driver)
         assert run.await_termination()
         assert (run.stopped, run.status.batches) == ({}, 1)
     for table, wanted in nasty.expected().items():
@@ -107,7 +110,8 @@ def test_an_event_that_cannot_be_applied_stops_its_table_only_and_is_tried_again
         third.await_termination()
 
 
-def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_path: Path) -> None:
+@folded
+def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_path: Path, events_in_driver: int) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -127,7 +131,7 @@ def test_history_keeps_every_version_and_closes_them(spark: SparkSession, tmp_pa
     ]
     for part in (first, second):
         send(lake, part, queues=1)
-        run = sync(spark, lake, TOPIC, into=into, history=True)
+        run = sync(spark, lake, TOPIC, into=into, history=True, events_in_driver=events_in_driver)
         assert run.await_termination()
         assert run.stopped == {}
     found = [
