@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .targets import decode_metadata
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -31,6 +33,18 @@ class Freshness:
     p50_ms: float
     p99_ms: float
     max_ms: float
+
+
+def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> list[Commit]:
+    """The commits of syncs to the target at ``url``, by deltalake; none where there is no table."""
+    from deltalake import DeltaTable
+
+    options = dict(storage_options) if storage_options else None
+    if not DeltaTable.is_deltatable(url, options):
+        return []
+    history = DeltaTable(url, storage_options=options).history()
+    written = [(commit["timestamp"], decode_metadata(commit.get("userMetadata"))) for commit in history]
+    return [Commit(time_ms, found.progress.offsets) for time_ms, found in written if found is not None]
 
 
 def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:

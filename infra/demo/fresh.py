@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...cdc.freshness import Commit, stored_ms, visible_ms
-from ...cdc.targets import decode_metadata
+from ...cdc.freshness import commits_of, stored_ms, visible_ms
 from .capture import query_table
 
 if TYPE_CHECKING:
@@ -41,18 +40,7 @@ def read_times(
     topic = topic.drop_columns("tag")
     of_table: list[pa.Table] = [topic.filter(pc.equal(tags, table)) for table in tables]
     visible = [
-        visible_ms(events, _commits(f"{target_folder}/{table}", storage_options))
+        visible_ms(events, commits_of(f"{target_folder}/{table}", storage_options))
         for table, events in zip(tables, of_table, strict=True)
     ]
     return Times(np.concatenate([stored_ms(events) for events in of_table]), np.concatenate(visible))
-
-
-def _commits(url: str, storage_options: Mapping[str, str] | None) -> list[Commit]:
-    from deltalake import DeltaTable
-
-    options = dict(storage_options) if storage_options else None
-    if not DeltaTable.is_deltatable(url, options):
-        return []
-    history = DeltaTable(url, storage_options=options).history()
-    written = [(commit["timestamp"], decode_metadata(commit.get("userMetadata"))) for commit in history]
-    return [Commit(time_ms, found.progress.offsets) for time_ms, found in written if found is not None]
