@@ -4,128 +4,22 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from tests.cdc.postgres.judge import check_stream, comparable, events_of, expected_changes, folded, selected
-from tests.cdc.postgres.writers import LOAD, SCHEMA, Writers
-from tests.postgres_server import PostgresServer, postgres_server
-from tests.servers import die_with_parent
-from tests.tree import ROOT
-from tests.waiting import wait_until
+from tests.cdc.postgres.killing import POINTS, Run, killed_at
 
 pytestmark = [pytest.mark.postgres, pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600)]
-
-POINTS = (
-    "published:1",
-    "slot created:1",
-    "chunk planned:1",
-    "chunk sent:3",
-    "chunk durable:5",
-    "table done:1",
-    "snapshot done:1",
-    "batch sent:20",
-    "batch durable:1",
-    "confirmed:2",
-)
-PATIENCE_S = 90.0
-
-
-@dataclass
-class Run:
-    """The capture of one database into one topic, process after process."""
-
-    server: PostgresServer
-    folder: Path
-    ends: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def lake(self) -> str:
-        return str(self.folder / "lake")
-
-    @property
-    def journal(self) -> Path:
-        return self.folder / "journal"
-
-    @contextmanager
-    def process(self, fatal: str = "never", *options: str) -> Iterator[subprocess.Popen[bytes]]:
-        arguments = [str(self.journal), fatal, "100", "postgres", self.server.dsn, "--topic", "changes", "--lake", self.lake]
-        command = [sys.executable, "-m", "tests.cdc.postgres.worker", *arguments, *options]
-        with (self.folder / "errors").open("ab") as errors:
-            process = subprocess.Popen([*die_with_parent(), *command], cwd=ROOT, stdout=errors, stderr=errors)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-    def die_at(self, point: str) -> None:
-        with self.process(point) as process:
-            assert process.wait(PATIENCE_S) == -signal.SIGKILL, (point, self.said())
-        self.ends[point] += 1
-
-    def reached(self) -> int:
-        return self.journal.read_text().count("batch sent") if self.journal.exists() else 0
-
-    def get_on(self, batches: int) -> None:
-        before = self.reached()
-        wait_until(lambda: self.reached() >= before + batches, "the capture gets on", timeout_s=PATIENCE_S)
-
-    def finish(self) -> None:
-        with self.process("never", "--once") as process:
-            assert process.wait(PATIENCE_S) == 0, self.said()
-
-    def said(self) -> str:
-        return (self.folder / "errors").read_text()[-3000:]
 
 
 @pytest.mark.parametrize("seed", [1])
 def test_nothing_is_lost_or_doubled(tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    with postgres_server() as server, psycopg.connect(server.dsn, autocommit=True) as connection:
-        connection.execute(SCHEMA)
-        connection.execute(LOAD)
-        run = Run(server, tmp_path)
-        writers = Writers(server.dsn, count=4, seed=seed)
-        writers.start()
-        try:
-            for point in POINTS[:2]:
-                run.die_at(point)
-            # A second slot, of before the snapshot, is the judge of what the first one told.
-            [(since,)] = connection.execute("SELECT pg_wal_lsn_diff(confirmed_flush_lsn, '0/0')::int8 FROM pg_replication_slots")
-            connection.execute("SELECT pg_copy_logical_replication_slot('penstock', 'judge')")
-            for point in POINTS[2:]:
-                run.die_at(point)
-            with run.process() as process:
-                for how in (signal.SIGQUIT, signal.SIGINT):
-                    run.get_on(chance.randrange(3, 20))
-                    server.restart(how)
-                run.get_on(3)
-                assert process.poll() is None, run.said()
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM, run.said()
-            for _ in range(3):
-                with run.process() as process:
-                    run.get_on(chance.randrange(1, 30))
-                    process.kill()
-        finally:
-            writers.stop()
-        run.finish()
-        events = events_of(run.lake, "changes")
-        check_stream(events, expected_changes(server.dsn, "judge", "penstock", since))
-        wanted = comparable(selected(server.dsn))
-    for batches in (1, 7):
-        assert comparable(folded(events, batches=batches)) == wanted
-    kinds = Counter(event.op for event in events)
-    assert all(kinds[op] > 5 for op in "rcud"), kinds
-    assert kinds["t"], kinds
-    assert writers.committed > 100
-    assert set(run.ends) == set(POINTS)
+    killed = killed_at(
+        tmp_path, random.Random(seed), [lambda run: run.crash_server(signal.SIGQUIT, signal.SIGINT), Run.die_anywhere]
+    )
+    assert {point for process, point in killed if process == "capture"} == {
+        *(point.partition(":")[0] for point in POINTS),
+        "any moment",
+    }
+    assert {point for process, point in killed if process == "server"} == {"any moment, by SIGQUIT", "any moment, by SIGINT"}
