@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...log import errors
-from ...log.errors import PenstockError
+from ...log.errors import MissingDependency, PenstockError
 
 _OURS = re.compile(r"^penstock\.log\.errors\.(\w+): (.*)$", re.MULTILINE)
+_WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", re.MULTILINE)
 
 
 @contextmanager
@@ -27,7 +28,15 @@ def told_shortly() -> Iterator[None]:
 
 
 def of_spark(error: BaseException) -> PenstockError | None:
-    """The last error of ours in the text of one of Spark's."""
+    """The last error of ours in the text of one of Spark's; or that there is nothing of ours where its tasks run."""
+    if without := _WITHOUT_US.search(str(error)):
+        return MissingDependency(
+            "Spark's executors have no Penstock",
+            operation="run a task",
+            expected="the same version as on the driver",
+            observed=without[0],
+            hint="install it there, or bring it along: spark-submit --py-files penstock-….whl, and penstock.spark.register(spark)",
+        )
     found = _OURS.findall(str(error))
     for name, said in reversed(found):
         kind = getattr(errors, name, None)

@@ -80,9 +80,11 @@ def test_a_submitted_job_brings_penstock_to_the_executors(java: Java, tmp_path: 
     job = Path(__file__).parent / "jobs" / "read_orders.py"
     command = [str(home / "bin" / "spark-submit"), *options, str(job), topic.url]
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=360, check=False)
-    assert run.returncode == 0, python_errors(run.stderr)
+    assert run.returncode == 0, python_errors(run.stdout + run.stderr)
     (line,) = [line for line in run.stdout.splitlines() if line.startswith("FOUND ")]
     found = json.loads(line.removeprefix("FOUND "))
     assert found["without"] == "ModuleNotFoundError: No module named 'penstock'"
+    assert found["unwritten"].startswith("Spark's executors have no Penstock")
+    assert "penstock.spark.register(spark)" in found["unwritten"]
     assert sum(task["rows"] for task in found["tasks"]) == 100
     assert all(".zip/penstock/" in task["penstock"] for task in found["tasks"])

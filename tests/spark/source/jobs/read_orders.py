@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import penstock.spark
+from penstock.log.errors import MissingDependency
 from pyspark_penstock import DefaultSource
 
 
@@ -25,7 +26,13 @@ try:
     without = "no error"
 except PySparkException as error:
     without = [line for line in str(error).splitlines() if "Error" in line][-1]
+try:
+    rows = spark.range(3).selectExpr("id", "id AS note")
+    penstock.spark.write_ordered(rows, sys.argv[1], "orders", message_group="id", order_by="id")
+    unwritten = "no error"
+except MissingDependency as error:
+    unwritten = str(error)
 penstock.spark.register(spark)
 found = [row.asDict() for row in reader.load("orders").mapInArrow(count, "rows bigint, penstock string").collect()]
-print("FOUND", json.dumps({"without": without, "tasks": found}))
+print("FOUND", json.dumps({"without": without, "unwritten": unwritten, "tasks": found}))
 spark.stop()
