@@ -150,6 +150,7 @@ class FoundHere:
             return found
         from pyspark.sql.pandas.types import from_arrow_schema
 
+        found = found if found.num_rows else found.schema.empty_table()  # Spark wants a chunk of every column
         return self._session.createDataFrame(found, from_arrow_schema(found.schema))
 
     def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table:
