@@ -133,9 +133,9 @@ def ordered_writer(
 ) -> OrderedWriter:
     """What ``df.writeStream.foreachBatch(…)`` takes to write a stream to a topic, each micro-batch as `write_ordered` does, exactly once.
 
-    A batch is known by the query's id, which lives in its checkpoint, and by its number; with a ``name`` by that instead. Give a name only
-    to one query, and a new one when you throw its checkpoint away: a new checkpoint numbers batches from 0 again, which a name that has come
-    further does not take (`InvalidArgument`). The other arguments are those of `write_ordered`.
+    A batch is known by the query's id, which lives in its checkpoint, and by its number; with a ``name`` by that instead. So a second writer
+    of a query to the same topic, or a second call with the same batch, needs a name of its own. Give a name only to one query, and a new one
+    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either. The other arguments are those of `write_ordered`.
     """
     mapping = MessageColumns(
         message_group=message_group,
@@ -183,11 +183,34 @@ class OrderedWriter:
                 hint="name it, or hand the writer to foreachBatch",
             )
         with Legible():  # Spark tells the user the text of the whole traceback
+            self._check_first(batch, name, batch_id)
             self._write(batch, name, batch_id, of_stream=True)
+            self._mark(batch, name, batch_id)
 
     def write(self, df: DataFrame, batch_id: int | None = None) -> WriteResult:
         """Write a batch; with a name, under this number."""
         return self._write(df, self._name, batch_id, of_stream=False)
+
+    def _check_first(self, batch: DataFrame, name: str, batch_id: int) -> None:
+        """Raise `InvalidArgument` when this run of the query has written the batch under this name.
+
+        Spark repeats none within a run, so this is another part of the batch, which would be passed over as a repetition.
+        """
+        if batch.sparkSession.sparkContext.getLocalProperty(self._written_key(name)) == str(batch_id):
+            raise InvalidArgument(
+                f"batch {batch_id} has been written to the topic under this name already, so what this call has would be lost",
+                operation="write_ordered",
+                object=self._topic,
+                observed=f"name {name}",
+                hint="write a batch to a topic by one call, or give each writer its own name: ordered_writer(…, name=…)",
+            )
+
+    def _mark(self, batch: DataFrame, name: str, batch_id: int) -> None:
+        batch.sparkSession.sparkContext.setLocalProperty(self._written_key(name), str(batch_id))
+
+    def _written_key(self, name: str) -> str:
+        """A property of the query's thread, which ends with the run."""
+        return f"penstock.written {self._place.url} {self._topic} {name}"
 
     def _write(self, df: DataFrame, name: str | None, batch_id: int | None, *, of_stream: bool) -> WriteResult:
         if batch_id is not None:

@@ -213,6 +213,32 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, lake: penstock.Lak
     assert "linking.py" not in str(raised.value)
 
 
+def test_a_second_write_of_a_batch_under_its_name_is_refused_not_passed_over(
+    spark: SparkSession, lake: penstock.Lake, tmp_path: Path
+) -> None:
+    rows = orders(spark, 40)
+    rows.coalesce(1).write.parquet(str(tmp_path / "in"))
+
+    def run(*writers: OrderedWriter) -> None:
+        def halves(batch: DataFrame, number: int) -> None:
+            for half, writer in enumerate(writers):
+                writer(batch.where(f"seq % 2 = {half}"), number)
+
+        stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in")).writeStream.foreachBatch(halves)
+        stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+
+    def writer(name: str | None = None) -> OrderedWriter:
+        return ordered_writer(lake, "orders", message_group="user", order_by="seq", name=name)
+
+    once = writer()
+    for two in ((writer(), writer()), (once, once)):
+        with pytest.raises(Exception, match=r"InvalidArgument: batch 0 has been written .*would be lost.*its own name"):
+            run(*two)
+        assert {message.json()["seq"] % 2 for message in read(lake)} == {0}
+    run(once, writer("odd"))  # the restart passes over what is there, and brings the rest
+    assert sorted(message.json()["seq"] for message in read(lake)) == list(range(40))
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
