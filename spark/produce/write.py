@@ -135,7 +135,8 @@ def ordered_writer(
 
     A batch is known by the query's id, which lives in its checkpoint, and by its number; with a ``name`` by that instead. So a second writer
     of a query to the same topic, or a second call with the same batch, needs a name of its own. Give a name only to one query, and a new one
-    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either. The other arguments are those of `write_ordered`.
+    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either. The
+    other arguments are those of `write_ordered`.
     """
     mapping = MessageColumns(
         message_group=message_group,
