@@ -89,7 +89,7 @@ teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: chaos
-chaos: $(INSTALLED) servers java $(JARS) ## real processes, killed and paused at random: the log's, consumers, a sync (MINUTES=2, KILLS=100, ARGS="--seed 7")
+chaos: $(INSTALLED) servers java postgres $(JARS) ## real processes, killed and paused at random: the log's, consumers, a sync (MINUTES=2, KILLS=100, ARGS="--seed 7")
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 	$(PY) -m tests.processes.consuming.chaos --minutes $(or $(MINUTES),2) $(ARGS)
 	$(PY) -m tests.processes.syncing.chaos --kills $(or $(KILLS),100) $(SYNC_ARGS)

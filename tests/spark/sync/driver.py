@@ -1,35 +1,118 @@
-"""A driver that can be killed: ``python -m tests.spark.sync.driver LAKE INTO STEP MOMENT NTH``; NTH 0 runs to the end."""
+"""A driver that can be killed, and executors under it: ``python -m tests.spark.sync.driver LIFE``, with a `Life` as JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import cast
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.spark import session
-from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.engine import Engine
-from penstock.spark.sync.options import Options
-from penstock.spark.sync.steps import NO_STEPS, Moment
-from tests.spark.sync.crashes import BATCH, CrashAt
+from penstock.spark import session, sync
+from penstock.spark.sync.steps import Moment, Steps
+from tests.spark.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
 from tests.spark.sync.streams import TOPIC
+from tests.tree import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLUSTER = "local-cluster[1,2,1024]"
+"""An executor in a process of its own."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def main(lake: str, into: str, step: str, moment: str, nth: str) -> None:
-    quick = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-    spark = session("penstock-killed", master="local[2]", conf=quick)
-    steps = CrashAt(step, cast("Moment", moment), int(nth), kill=os.getpgrp()) if int(nth) else NO_STEPS
-    options = Options(place=LakePlace.of(lake), topic=TOPIC, into=into, name="s", max_events_per_batch=BATCH, tasks=2, steps=steps)
-    engine = Engine(spark, options)
-    engine.open()
-    try:
-        engine.look()
-        while engine.step() is not None:
-            pass
-    finally:
-        engine.close()
-    spark.stop()
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """What a driver does, until it ends or is killed."""
+
+    lake: str
+    into: str
+    name: str = "s"
+    engine: Literal["spark", "deltalake"] = "spark"
+    master: str = "local[2,4]"
+    tables: tuple[str, ...] | None = None
+    history: tuple[str, ...] = ()
+    batch: int = BATCH
+    events_in_driver: int = 10_000
+    follow: bool = False
+    """Go on for ever; else end with what is there."""
+    dies: tuple[str, Moment, int] | None = None
+    """Step, moment and the how manyeth."""
+    losses: tuple[tuple[str, Moment, Victims], ...] = ()
+    """What is killed under it, once each."""
+    marks: str = ""
+    """The folder for files that say which of them happened, and how many batches were done."""
+
+    def encoded(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def steps(self) -> Steps:
+        """In the driver's process."""
+        dies = [] if self.dies is None else [CrashAt(*self.dies, kill=os.getpgrp())]
+        done = [Done(self.marks)] if self.marks else []
+        return Each([*done, *(Loss(*loss, self.marks) for loss in self.losses), *dies])
+
+
+def decoded(text: str) -> Life:
+    found: dict[str, Any] = json.loads(text)
+    for name in ("tables", "history", "dies"):
+        found[name] = None if found[name] is None else tuple(found[name])
+    found["losses"] = tuple(map(tuple, found["losses"]))
+    return Life(**found)
+
+
+def main(life: Life) -> None:
+    with ExitStack() as cleanup:
+        spark: SparkSession | None = None
+        if life.engine == "spark":
+            spark = _spark(life)
+            cleanup.callback(spark.stop)
+        run = sync(
+            spark,
+            life.lake,
+            TOPIC,
+            into=life.into,
+            name=life.name,
+            tables=life.tables,
+            history=life.history,
+            trigger=timedelta(0) if life.follow else "available_now",
+            max_events_per_batch=life.batch,
+            events_in_driver=life.events_in_driver,
+            steps=life.steps,
+        )
+        run.await_termination()
+        assert not run.stopped, run.stopped
+
+
+def _spark(life: Life) -> SparkSession:
+    conf = {"spark.driver.defaultJavaOptions": QUICK}
+    if not life.master.startswith("local["):
+        _home(Path(life.marks).with_name("spark"))
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        conf |= {
+            "spark.executor.defaultJavaOptions": QUICK,
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
+            "spark.sql.shuffle.partitions": "2",
+        }
+    return session("penstock-killed", master=life.master, conf=conf)
+
+
+def _home(folder: Path) -> None:
+    """Spark's, by links: executors of a local cluster work below it."""
+    import pyspark
+
+    os.environ["SPARK_HOME"] = str(folder)
+    if folder.exists():
+        return
+    folder.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (folder / entry.name).symlink_to(entry)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(decoded(sys.argv[1]))

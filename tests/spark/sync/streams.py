@@ -44,9 +44,14 @@ def send(lake_url: str, events: Iterable[Row | bytes], *, queues: int = 2, group
             messages = []
             for number, one in enumerate(events):
                 body = one if isinstance(one, bytes) else json.dumps(one, ensure_ascii=False).encode()
-                group = groups[number] if groups else json.dumps(one["key"]) if isinstance(one, dict) and one.get("key") else "-"
+                group = groups[number] if groups else group_of(one) if isinstance(one, dict) else "-"
                 messages.append(penstock.Message(body=body, message_group=group))
             producer.send_batch(messages)
+
+
+def group_of(one: Row) -> str:
+    """By which message group an event goes: its key's."""
+    return json.dumps(one["key"]) if one.get("key") else "-"
 
 
 def rows(path: Path | str, *, own: bool = False) -> list[Row]:

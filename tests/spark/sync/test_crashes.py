@@ -1,3 +1,5 @@
+"""Drivers, executors and workers of a sync by Spark that end on the way. Its loop without Spark ends at every point in `test_without_spark`."""
+
 from __future__ import annotations
 
 import os
@@ -10,75 +12,124 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.spark import sync
 from penstock.spark.lakes import LakePlace
 from penstock.spark.sync.engine import Engine
 from penstock.spark.sync.options import Options
-from penstock.spark.sync.steps import NO_STEPS, Steps
-from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stored, stream
-from tests.spark.sync.streams import TOPIC, send
+from penstock.spark.sync.steps import NO_STEPS, Moment, Steps
+from tests.spark.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
+from tests.spark.sync.driver import CLUSTER, Life
+from tests.spark.sync.judging import Check, stored
+from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 from tests.tree import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def drive(spark: SparkSession, lake: str, into: Path, steps: Steps) -> None:
-    options = Options(
-        place=LakePlace.of(lake), topic=TOPIC, into=str(into), name="s", max_events_per_batch=BATCH, tasks=2, steps=steps
-    )
-    engine = Engine(spark, options)
-    engine.open()
-    try:
-        engine.look()
-        while engine.step() is not None:
-            pass
-    finally:
-        engine.close()
+class Place:
+    """A topic that has the stream, and targets of which one keeps history."""
+
+    def __init__(self, folder: Path, blocks: int) -> None:
+        self.lake, self.into, self.marks = str(folder / "lake"), folder / "targets", folder / "marks"
+        events = list(stream(blocks))
+        send(self.lake, events, groups=[grouped(one) for one in events])
+        self.check = Check(self.into, stored(self.lake), history={VERSIONED})
+
+    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, events_in_driver: int = 0) -> None:
+        """To the end of the topic, in this process."""
+        options = Options(
+            place=LakePlace.of(self.lake),
+            topic=TOPIC,
+            into=str(self.into),
+            name="s",
+            history=frozenset({VERSIONED}),
+            max_events_per_batch=batch,
+            events_in_driver=events_in_driver,
+            tasks=2,
+            steps=steps,
+        )
+        engine = Engine(spark, options)
+        engine.open()
+        try:
+            engine.look()
+            while engine.step() is not None:
+                pass
+        finally:
+            engine.close()
 
 
-@pytest.mark.timeout(600)
-def test_a_driver_that_ends_at_any_step_leaves_targets_as_far_as_they_say_and_another_goes_on(
+IN_TASKS, IN_DRIVER = 0, 10_000
+OF_SPARK: list[tuple[str, Moment, str, int]] = [
+    ("fold", "in", "", IN_TASKS),
+    ("create", "after", VERSIONED, IN_TASKS),
+    ("merge", "in", "a", IN_TASKS),
+    ("merge", "in", VERSIONED, IN_TASKS),
+    ("add columns", "after", "a", IN_DRIVER),
+    ("merge", "after", "a", IN_DRIVER),
+    ("merge", "after", VERSIONED, IN_DRIVER),
+]
+"""Steps that Spark carries out, of which target, and where the fold is made; in the order in which the stream needs them."""
+
+
+def test_a_driver_that_ends_at_a_step_of_spark_leaves_targets_as_far_as_they_say_and_another_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    send(lake, stream(24))
-    check = Check(into, stored(lake))
-    for number, (step, moment) in enumerate(POINTS):
-        point = CrashAt(step, moment, nth=1 + number % 2 if step == "merge" else 1)
+    place = Place(tmp_path, blocks=6)
+    for step, moment, target, events_in_driver in OF_SPARK:
+        point = CrashAt(step, moment, target=target)
         with pytest.raises((Crash, Exception), match=f"{moment} {step}"):
-            drive(spark, lake, into, point)
-        check()
-    drive(spark, lake, into, NO_STEPS)
-    check(complete=True)
+            place.drive(spark, point, events_in_driver=events_in_driver)
+        place.check()
+    place.drive(spark, batch=1_000)
+    assert place.check(complete=True) > 15
 
 
-KILLED: list[tuple[str, str, int]] = [
-    ("create", "after", 1),
-    ("fold", "in", 1),
-    ("merge", "in", 1),
-    ("merge", "after", 1),
-]
-"""Steps at which the whole driver is killed, JVM and all; the others are tried by `test_a_driver_that_ends_at_any_step…`."""
+def test_a_batch_without_rows_is_remembered_by_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    """A truncate of empty tables: an older event, which another queue brings to a later driver, is of a row that is gone."""
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    first, second = (group_for(queue, 2) for queue in (0, 1))
+    for steps, group in (([("c", 1), ("d", 2)], first), ([("t", 20)], first), ([("c", 10)], second)):
+        row = {"id": 1}
+        events = [
+            event(op, table, None if op == "t" else row, row if op == "c" else None, before=row if op == "d" else None, at=at)
+            for op, at in steps
+            for table in ("t", VERSIONED)
+        ]
+        send(lake, events, groups=[group] * len(events))
+        assert sync(spark, lake, TOPIC, into=into, history=[VERSIONED]).await_termination()
+    assert rows(into / "t") == []
+    assert [(row["__op"], row["__current"]) for row in rows(into / VERSIONED, own=True)] == [("c", False)]
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(900)
-def test_a_driver_killed_at_a_step_is_replaced_after_its_lease(java: object, tmp_path: Path) -> None:
-    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    send(lake, stream(10))
-    check = Check(into, stored(lake))
-    for step, moment, nth in KILLED:
-        assert driver(lake, into, step, moment, nth) == -signal.SIGKILL, (step, moment)
-        check()
-    assert driver(lake, into, "-", "-", 0) == 0
-    check(complete=True)
+def test_executors_and_workers_are_killed_then_the_driver_and_another_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    place = Place(tmp_path, blocks=6)
+    place.marks.mkdir()
+    life = Life(
+        lake=place.lake,
+        into=str(place.into),
+        master=CLUSTER,
+        history=(VERSIONED,),
+        batch=24,
+        events_in_driver=0,
+        # What the fold gave goes with the executor that is killed amid the merge: the next one has to fold anew.
+        losses=(("fold", "in", "workers"), ("merge", "in", "executors")),
+        marks=str(place.marks),
+        dies=("merge", "after", 5),
+    )
+    assert end_of(life) == -signal.SIGKILL
+    assert {"workers: in fold", "executors: in merge"} < {path.name for path in place.marks.iterdir()}
+    assert place.check() > 5
+    place.drive(spark, batch=1_000)
+    assert place.check(complete=True) > 15
 
 
-def driver(lake: str, into: Path, *point: object) -> int:
+def end_of(life: Life) -> int:
     """The exit code of a driver that is a process group of its own."""
-    program = [sys.executable, "-m", "tests.spark.sync.driver", lake, str(into), *map(str, point)]
+    program = [sys.executable, "-m", "tests.spark.sync.driver", life.encoded()]
     with subprocess.Popen(program, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE) as process:
         try:
             _, told = process.communicate(timeout=300)

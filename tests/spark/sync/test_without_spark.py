@@ -25,7 +25,8 @@ from penstock.spark.sync.steps import NO_STEPS, Steps
 from tests.cdc import nasty
 from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
-from tests.spark.sync.crashes import BATCH, POINTS, Check, Crash, CrashAt, stored, stream
+from tests.spark.sync.crashes import BATCH, POINTS, Crash, CrashAt, stream
+from tests.spark.sync.judging import Check, stored
 from tests.spark.sync.streams import TOPIC, event, rows, send
 
 
