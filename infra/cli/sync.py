@@ -185,6 +185,10 @@ def _show_stopped(stopped: Mapping[str, Any]) -> None:
     for table, stops in stopped.items():
         for stop in stops:
             click.echo(f"{table} stands still at queue {stop['queue']}, offset {stop['offset']}: {stop['reason']}", err=True)
+            if " does not fit " in stop["reason"]:
+                click.echo(
+                    "  hint: rewrite the target with a type that holds it, name that with --column, and start again", err=True
+                )
 
 
 def _show_status(session: Session, topic: str, name: str) -> int:
