@@ -12,23 +12,16 @@ import os
 import pickle
 import sys
 import threading
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...log.errors import PenstockError, RetryError
 from ...spark import S3, SyncRun, session, sync
+from .sync_failed import as_ours
 
 # What is over soon is over sooner without the second compiler; what runs on needs it.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-
-
-class SparkFailed(RetryError):
-    """Spark ended a job; what was committed stands."""
-
-    kind = "spark_failed"
 
 
 def main() -> int:
@@ -76,7 +69,7 @@ def main() -> int:
             if spark is not None:
                 spark.stop()
     except Exception as error:  # noqa: BLE001 - the parent tells the user
-        tell("error", error=base64.b64encode(pickle.dumps(_ours(error))).decode())
+        tell("error", error=base64.b64encode(pickle.dumps(as_ours(error, task["options"]["into"]))).decode())
         return 1
     return 0
 
@@ -101,19 +94,6 @@ class _Words:
             if self._run is not None:
                 self._run.stop()
         os._exit(1)
-
-
-def _ours(error: Exception) -> PenstockError:
-    if isinstance(error, PenstockError):
-        return error
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if not line.startswith((" ", "\t", "at "))), repr(error))
-    failed = SparkFailed(
-        "Spark failed", operation="sync", observed=told.strip()[:500], hint="run it again: it goes on from what the targets have"
-    )
-    with suppress(AttributeError):
-        failed.observed = f"{error.getCondition()}: {told.strip()[:400]}"  # type: ignore[attr-defined]
-    return failed
 
 
 if __name__ == "__main__":

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import traceback
 from pathlib import Path
 
 import pytest
 
+from penstock.infra.cli.endings import exit_code
+from penstock.infra.cli.sync_failed import as_ours
+from penstock.log.errors import InternalError, PenstockError
 from tests.infra.cli.conftest import Penstock
 from tests.servers import S3Server
 from tests.spark.sync.streams import TOPIC, event, rows, send
@@ -39,6 +44,32 @@ def test_an_event_that_cannot_be_applied_is_named(penstock: Penstock, lake: Path
     assert "public.bills stands still at queue 0, offset 3: column amount: 'much' does not fit decimal(12,2)" in said.err
     assert "hint: rewrite the target with a type that holds it, name that with --column, and start again" in said.err
     assert len(rows(tmp_path / "targets" / "bills")) == 2
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), EVENTS)
+    (tmp_path / "file").write_text("")
+    for into in (tmp_path / "file", Path("/proc/targets")):
+        said = penstock("sync", TOPIC, "--into", into, *OPTIONS, code=3).err
+        assert "error: the sync failed" in said
+        assert f"object:    {into}\n" in said
+
+
+def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_traceback() -> None:
+    def told(error: Exception) -> PenstockError:
+        try:
+            raise error
+        except Exception as raised:  # noqa: BLE001
+            found = pickle.loads(pickle.dumps(as_ours(raised, "targets")))
+        assert isinstance(found, PenstockError)
+        return found
+
+    outside = told(RuntimeError("An error occurred.\n: java.io.IOException: disk full\n\tat java.base/run\n"))
+    assert exit_code([outside]) == 3
+    assert outside.observed == "RuntimeError: : java.io.IOException: disk full"
+    bug = told(KeyError("offsets"))
+    assert isinstance(bug, InternalError)
+    assert "test_sync_without_spark.py" in "".join(traceback.format_exception(bug))
 
 
 @pytest.mark.versitygw
