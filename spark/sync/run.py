@@ -42,7 +42,7 @@ def sync(
     history: bool | Collection[str] = False,
     trigger: Literal["available_now"] | timedelta = "available_now",
     max_events_per_batch: int = 100_000,
-    events_in_driver: int = 10_000,
+    events_in_driver: int = 50_000,
     guard: Literal["position", "offset"] = "position",
     adopt: bool = False,
     coordination: str | None = None,
@@ -83,6 +83,15 @@ def sync(
         raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
     if max_events_per_batch < 1:
         raise InvalidArgument("a batch has at least one event", operation="sync", observed=max_events_per_batch)
+    if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
+        raise InvalidArgument(
+            "Spark's session knows where its stores are, not the URL of a folder",
+            operation="sync",
+            object="into",
+            expected=os.fspath(into).partition("?")[0],
+            observed=os.fspath(into),
+            hint="session(s3=S3(endpoint=…, region=…)); `penstock sync` does that by itself",
+        )
     if spark is None and history:
         raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
     options = Options(

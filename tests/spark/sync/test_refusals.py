@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -119,6 +120,12 @@ def test_a_sync_of_a_name_writes_to_one_folder(place: Place, tmp_path: Path) -> 
     assert rows(place.into / "bills") == [{"id": 1}, {"id": 2}]
     place.sync(into=elsewhere, name="another")
     assert rows(elsewhere / "bills") == [{"id": 1}, {"id": 2}]
+
+
+def test_spark_is_not_told_of_a_store_by_the_folder_s_url(place: Place) -> None:
+    """Its paths know no options."""
+    with pytest.raises(InvalidArgument, match=r"expected: s3://tables/shop; .*session\(s3=S3\(endpoint=…"):
+        sync(cast("Any", object()), place.lake, TOPIC, into="s3://tables/shop?endpoint=http://127.0.0.1:1")
 
 
 def test_a_table_of_another_sync_is_not_written_to_until_it_is_adopted(place: Place) -> None:
