@@ -5,11 +5,15 @@ Of its own, because Spark takes over the signals of the process it runs in, and 
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from datetime import timedelta
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
+
+import penstock
 
 from ...log.errors import PenstockError
 from ...spark import S3, session, sync
@@ -18,24 +22,32 @@ from .child import Parent
 from .reports import DriverTask, Failed, Halted, Synced, Syncing
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...spark.sync.options import Batch
     from ...spark.sync.run import SyncRun
 
 # So short a job is over before the second compiler would pay off: this halves its time.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-_HALT_IN_BATCH = 2
+_WARM_EVENTS, _WARM_BATCH = 12, 6
 
 
 class Halt:
-    """Stops for good right behind the first commit of the second batch, where the other targets still lack theirs."""
+    """Stops for good right behind the first commit of a batch, where the other targets still lack theirs, once so many events are applied."""
 
-    def __init__(self, parent: Parent) -> None:
+    def __init__(self, parent: Parent, events: int) -> None:
         self._parent = parent
-        self.applied = 0
-        """Batches."""
+        self._events = events
+        self._applied = self._batches = 0
+
+    def note(self, batch: Batch) -> None:
+        """A batch was applied as a whole."""
+        self._applied += batch.events
+        self._batches += 1
 
     def reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
-        if self.applied + 1 >= _HALT_IN_BATCH and (step, moment) == ("merge", "after"):
-            self._parent.tell(Halted(what, self.applied))
+        if self._applied >= self._events and (step, moment) == ("merge", "after"):
+            self._parent.tell(Halted(what, self._batches))
             threading.Event().wait()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -66,12 +78,11 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
     # Spark makes a warehouse for tables without a path, which would lie in the user's folder.
     conf = {**_QUICK_START, "spark.sql.warehouse.dir": scratch}
     spark = session("penstock-demo", s3=S3(**task.s3) if task.s3 else None, conf=conf)
-    halt = Halt(parent)
+    halt = None if task.halt_at is None else Halt(parent, task.halt_at)
+    if task.warm_up:
+        _warm_up(spark, Path(scratch))
 
     def begin(trigger: timedelta | Literal["available_now"]) -> SyncRun:
-        def count(_: object) -> None:
-            halt.applied += 1
-
         return sync(
             spark,
             task.lake,
@@ -80,8 +91,8 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
             columns=task.columns,
             trigger=trigger,
             max_events_per_batch=task.events_per_batch,
-            listener=count,
-            steps=halt if task.halt else NO_STEPS,
+            listener=halt.note if halt else None,
+            steps=halt or NO_STEPS,
         )
 
     following = begin(timedelta(0))
@@ -93,6 +104,20 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
     stops = [f"{table}: {stop.reason}" for table, stopped in rest.stopped.items() for stop in stopped]
     spark.stop()
     parent.tell(Synced(stops))
+
+
+def _warm_up(spark: SparkSession, scratch: Path) -> None:
+    """Have what the shop's events will need loaded and compiled, by a few of a lake of its own: a sync that has run for a while is warm."""
+    lake, topic = scratch / "lake", "warm-up"
+    with penstock.connect(str(lake), maintenance=False) as opened:
+        opened.create_topic(topic, message_type="FIFO", queues=1)
+        with opened.producer(topic) as producer:
+            for number in range(_WARM_EVENTS):
+                key = {"id": number // 4}
+                source = {"schema": "public", "table": f"t{number % 2}"}
+                event = {"key": key, "value": {"op": "u", "after": {**key, "n": number}, "source": source}}
+                producer.send(penstock.Message(json.dumps(event).encode(), message_group=source["table"]))
+    sync(spark, str(lake), topic, into=scratch / "tables", max_events_per_batch=_WARM_BATCH).await_termination()
 
 
 if __name__ == "__main__":

@@ -31,16 +31,19 @@ RATE = 2500.0
     show_default=True,
     help="Events a second of all producers together; 0: as fast as they can.",
 )
+@click.option("--crashes/--no-crashes", default=True, show_default=True, help="Kill one producer, and Spark's driver, on the way.")
 @click.option("--check", metavar="TOPIC", help="Only compare again what an earlier run left: this topic and its tables.")
 @command_options
 @click.pass_obj
-def command(session: Session, events: Path | None, expect: Path | None, producers: int, rate: float, check: str | None) -> int:
+def command(
+    session: Session, events: Path | None, expect: Path | None, producers: int, rate: float, crashes: bool, check: str | None
+) -> int:
     """Send the change stream of a small shop through a topic into Delta tables, and compare them with the shop's own.
 
-    Several processes produce side by side, and Spark keeps the tables in step. One producer is killed between a write and its
-    acknowledgement, and Spark's driver between two of its commits; both come back. The lake is the folder penstock-demo here, unless
-    --lake names another, on local files or S3; every run takes a topic of its own and leaves it there. Exits with 1 if a single event
-    or row differs.
+    Spark's driver follows the topic and keeps the tables in step, while several processes produce side by side. One producer is killed
+    between a write and its acknowledgement, and the driver between two of its commits; both come back. The lake is the folder
+    penstock-demo here, unless --lake names another, on local files or S3; every run takes a topic of its own and leaves it there. Exits
+    with 1 if a single event or row differs.
     """
     if (events is None) != (expect is None):
         raise click.UsageError("--events and --expect go together.")
@@ -48,6 +51,6 @@ def command(session: Session, events: Path | None, expect: Path | None, producer
 
     # A run makes a topic and tables: not in the lake that the environment names for daily use.
     lake = DEFAULT_LAKE if session.url is None or session.url_is_default else session.url
-    plan = Plan.of(lake, events, expect, producers, rate)
+    plan = Plan.of(lake, events, expect, producers, rate, crashes=crashes)
     equal = run_check(plan, check, as_json=session.as_json) if check else run_demo(plan, as_json=session.as_json)
     return 0 if equal else 1

@@ -90,6 +90,8 @@ class Outcome:
     driver_crash: DriverCrash | None
     freshness: Freshness
     """From an event's append to the commit that shows it in its target table."""
+    freshness_undisturbed: Freshness
+    """The same of those events that did not wait while there was no driver."""
     picture: Sequence[str]
     """Lines for a terminal."""
     lag_ms: int

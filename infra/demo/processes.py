@@ -17,6 +17,8 @@ from .reports import Done, Ready, Sent, Share, Stuck
 class Listener:
     """Who hears how it goes."""
 
+    following: Callable[[], None] = field(default=lambda: None)
+    """The driver is there."""
     started: Callable[[int], None] = field(default=lambda events: None)
     """All have read their shares, so many events together, and begin to send."""
     durable: Callable[[int], None] = field(default=lambda events: None)
@@ -37,9 +39,11 @@ async def run_producers(
     clock: Clock,
     events_per_s: float = 0.0,
     syncing: asyncio.Event | None = None,
+    crashes: bool = True,
     listener: Listener | None = None,
 ) -> Produced:
-    """Send a capture by so many processes at once. The one with the largest share is killed half-way and started again.
+    """Send a capture by so many processes at once. The one with the largest share is killed half-way and started again, if there are to be
+    ``crashes``.
 
     Together they send ``events_per_s``, or as fast as they can, once ``syncing`` is set.
 
@@ -49,14 +53,15 @@ async def run_producers(
     shares = [
         Share(lake=lake, topic=topic, events=events, producers=producers, producer=n, events_per_s=of_one) for n in range(producers)
     ]
-    return await _Run(producers, clock, listener or Listener(), syncing).run(shares)
+    return await _Run(producers, clock, listener or Listener(), syncing, crashes=crashes).run(shares)
 
 
 class _Run:
     """All producers of one demo."""
 
-    def __init__(self, producers: int, clock: Clock, listener: Listener, syncing: asyncio.Event | None) -> None:
+    def __init__(self, producers: int, clock: Clock, listener: Listener, syncing: asyncio.Event | None, *, crashes: bool) -> None:
         self._clock = clock
+        self._crashes = crashes
         self._syncing = syncing
         self._listener = listener
         self._all_ready = asyncio.Barrier(producers)
@@ -91,7 +96,7 @@ class _Run:
             await self._syncing.wait()
         self._begin()
         victim = max(self._shares, key=lambda name: self._shares[name])
-        child.say("stick" if share.name == victim else "send")
+        child.say("stick" if self._crashes and share.name == victim else "send")
         end = await self._follow(child, share)
         if isinstance(end, Done):
             return

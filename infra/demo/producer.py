@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from bisect import bisect_right
+from datetime import timedelta
 from functools import partial
 
 import penstock
@@ -28,6 +29,8 @@ from .reports import Done, Failed, Ready, Sent, Share, Stuck
 _BATCHES_MIN = 8
 """Even a small share is sent in some batches, so that half-way lies between them."""
 _BATCH_BYTES = (4 * KIB, 1 * MIB)
+_LINGER = timedelta(milliseconds=200)
+"""Longer than the default: four producers at the demo's rate would make an entry of 50 events each, and pay for each."""
 _PROGRESS_S = 0.2
 _PACED_EVENTS = 50
 """Between two looks at the clock."""
@@ -67,7 +70,7 @@ def _send(share: Share, records: list[Record], parent: Parent, *, stick: bool) -
     size_bytes = sum(len(record.body) for record in records)
     batch_bytes = max(_BATCH_BYTES[0], min(size_bytes // _BATCHES_MIN, _BATCH_BYTES[1]))
     with penstock.connect(store=store, maintenance=False) as lake:
-        producer = lake.producer(share.topic, name=share.name, batch_bytes=batch_bytes)
+        producer = lake.producer(share.topic, name=share.name, linger=_LINGER, batch_bytes=batch_bytes)
         already = bisect_right(sequences, producer.last_sequence)
         done = threading.Event()
         threading.Thread(target=partial(_tell_progress, parent, producer, already, done), daemon=True).start()

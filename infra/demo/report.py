@@ -41,6 +41,7 @@ class Screen:
                 durable=lambda events: bar.update(task, completed=events),
                 killed=lambda crash: self.say(killed_line(crash), mark="[red]✗[/] "),
                 returned=lambda crash: self.done(returned_line(crash)),
+                following=lambda: self.done(f"Spark's driver follows the topic after {self._clock.monotonic_s() - begun_s:.1f} s"),
                 driver_killed=lambda crash: self.say(driver_killed_line(crash), mark="[red]✗[/] "),
                 driver_returned=lambda crash: self.done(driver_returned_line(crash)),
             )
@@ -95,7 +96,7 @@ def produced_line(produced: Produced, producers: int) -> str:
     """How fast."""
     return (
         f"{produced.events:,} events are durable after {produced.seconds:.1f} s, {rate(produced):,.0f} a second by {producers} "
-        f"processes (crash and return included), and published to the topic's Delta table"
+        f"processes{' (crash and return included)' if produced.crash else ''}, and published to the topic's Delta table"
     )
 
 
@@ -141,8 +142,14 @@ def show_figures(outcome: Outcome) -> None:
     fresh = outcome.freshness
     output.say(
         f"An event was visible in its target table {fresh.p50_ms / 1000:.1f} s after it was durable (p50), {fresh.p99_ms / 1000:.1f} s "
-        f"(p99), {fresh.max_ms / 1000:.1f} s at most, the driver's death and return included."
+        f"(p99), {fresh.max_ms / 1000:.1f} s at most{', the death and return of the driver included' if outcome.driver_crash else ''}."
     )
+    if outcome.driver_crash:
+        alive = outcome.freshness_undisturbed
+        output.say(
+            f"Of the {alive.events:,} events that did not wait while there was no driver: {alive.p50_ms / 1000:.1f} s (p50), "
+            f"{alive.p99_ms / 1000:.1f} s (p99)."
+        )
     output.say(f"Rows could be read from the topic's Delta table at most {outcome.lag_ms / 1000:.1f} s after they were durable.")
     steps = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.seconds.items())
     output.say(f"Times: {steps}; together {sum(outcome.seconds.values()):.1f} s.")
@@ -177,6 +184,7 @@ def document(outcome: Outcome) -> dict[str, object]:
         "crash": asdict(produced.crash) if produced.crash else None,
         "driver_crash": asdict(outcome.driver_crash) if outcome.driver_crash else None,
         "freshness": asdict(outcome.freshness),
+        "freshness_undisturbed": asdict(outcome.freshness_undisturbed),
         "lag_ms": outcome.lag_ms,
         "requests": asdict(outcome.requests),
         "cost_usd": round(outcome.requests.cost_usd, 6),

@@ -79,8 +79,10 @@ class DriverTask:
     """At most."""
     s3: Mapping[str, Any] | None = None
     """The fields of `S3`."""
-    halt: bool = False
-    """Stop between two commits, and wait to be killed."""
+    halt_at: int | None = None
+    """Stop between two commits once so many events are applied, and wait to be killed."""
+    warm_up: bool = False
+    """Before it says that it has begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from ...cdc.freshness import freshness
+from ...cdc.freshness import Freshness, freshness
 from ...log.portal import Portal
 from ...log.runtime import SystemClock
 from ..cli import output
 from . import steps
 from .fresh import Times, read_times
-from .outcome import Outcome, total
+from .outcome import DriverCrash, Outcome, total
 from .picture import Mark, picture
 from .place import Place
 from .report import (
@@ -46,12 +46,16 @@ class Plan:
     producers: int
     events_per_s: float
     """Of all producers together; 0: as fast as they can."""
+    crashes: bool
+    """Whether to kill one producer, and Spark's driver."""
 
     @classmethod
-    def of(cls, lake: str, events: Path | None, expect: Path | None, producers: int, events_per_s: float) -> Plan:
+    def of(
+        cls, lake: str, events: Path | None, expect: Path | None, producers: int, events_per_s: float, *, crashes: bool = True
+    ) -> Plan:
         """Without ``events`` and ``expect`` the shipped capture. Raises `NotSupported` for a lake that the demo cannot use."""
         capture = Capture(events.resolve(), expect.resolve()) if events and expect else Capture()
-        return cls(lake, Place.of(lake), capture, producers, events_per_s)
+        return cls(lake, Place.of(lake), capture, producers, events_per_s, crashes)
 
 
 def run_demo(plan: Plan, *, as_json: bool) -> bool:
@@ -61,12 +65,19 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
     screen = Screen(Console(stderr=as_json), clock)
     tables = [target.table for target in capture.targets()]
     screen.say(
-        f"Lake {plan.lake}: {plan.producers} processes send {capture.events.name}, Spark keeps the Delta tables {', '.join(tables)} in "
-        f"step. One producer will be killed, and Spark's driver."
+        f"Lake {plan.lake}: Spark starts and follows the topic, {plan.producers} processes send {capture.events.name}, and the Delta "
+        f"tables {', '.join(tables)} are kept in step.{' One producer will be killed, and the driver.' if plan.crashes else ''}"
     )
     with screen.step("produce, publish and sync") as listener:
         streamed = _finished(
-            lambda: steps.stream(place, capture, producers=plan.producers, events_per_s=plan.events_per_s, listener=listener)
+            lambda: steps.stream(
+                place,
+                capture,
+                producers=plan.producers,
+                events_per_s=plan.events_per_s,
+                crashes=plan.crashes,
+                listener=listener,
+            )
         )
     screen.done(produced_line(streamed.produced, plan.producers))
     with screen.step("compare"):
@@ -81,6 +92,7 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
         produced=streamed.produced,
         driver_crash=streamed.driver_crash,
         freshness=freshness(times.stored_ms, times.visible_ms),
+        freshness_undisturbed=_undisturbed(times, streamed.driver_crash),
         picture=_picture(streamed, times),
         lag_ms=streamed.lag_ms,
         requests=total([streamed.produced.requests, streamed.requests]),
@@ -95,6 +107,14 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
         show_figures(outcome)
         show_next_steps(outcome, capture)
     return findings.equal
+
+
+def _undisturbed(times: Times, crash: DriverCrash | None) -> Freshness:
+    """Of the events that did not wait while there was no driver: visible before it was killed, or appended after another was there."""
+    if crash is None:
+        return freshness(times.stored_ms, times.visible_ms)
+    waited = (times.stored_ms < crash.returned_ms) & ((times.visible_ms < 0) | (times.visible_ms >= crash.killed_ms))
+    return freshness(times.stored_ms[~waited], times.visible_ms[~waited])
 
 
 def _picture(streamed: Streamed, times: Times) -> list[str]:

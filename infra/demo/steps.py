@@ -33,6 +33,9 @@ from .tables import SHOP, Target, infer_targets
 TOPIC = "shop"
 _QUEUES = 16
 _PUBLISH_S = 3.0
+_EVENTS_PER_BATCH = 100_000
+_WARM_UP_S = 10.0
+"""A run that sends for a shorter time than that does not wait for a warm driver."""
 _FAULTS_MAX, _RETRY_S = 10, 1.0
 
 
@@ -86,7 +89,9 @@ def check_installed(*, spark: bool = True) -> None:
         find_java()
 
 
-async def stream(place: Place, capture: Capture, *, producers: int, events_per_s: float, listener: Listener) -> Streamed:
+async def stream(
+    place: Place, capture: Capture, *, producers: int, events_per_s: float, crashes: bool, listener: Listener
+) -> Streamed:
     """Create a topic of a name that is free, produce the capture into it, and publish and sync it meanwhile."""
     store = CountingStore(open_store(place.url))
     async with aio.connect(store=store, maintenance=False) as lake:
@@ -107,15 +112,17 @@ async def stream(place: Place, capture: Capture, *, producers: int, events_per_s
                 clock=lake.runtime.clock,
                 events_per_s=events_per_s,
                 syncing=turns.syncing,
+                crashes=crashes,
                 listener=listener,
             )
             turns.all_sent.set()
             return produced
 
         sync = run_driver(
-            _driver_task(place, topic, capture),
+            _driver_task(place, topic, capture, events_per_s=events_per_s, crashes=crashes),
             turns,
             clock=lake.runtime.clock,
+            following=listener.following,
             killed=listener.driver_killed,
             returned=listener.driver_returned,
         )
@@ -129,15 +136,18 @@ async def stream(place: Place, capture: Capture, *, producers: int, events_per_s
     return Streamed(topic, record, producing.result(), syncing.result(), publishing.result(), store.statistics())
 
 
-def _driver_task(place: Place, topic: str, capture: Capture) -> DriverTask:
+def _driver_task(place: Place, topic: str, capture: Capture, *, events_per_s: float, crashes: bool) -> DriverTask:
+    events = count_events(capture.events)
     return DriverTask(
         lake=place.url,
         topic=topic,
         into=place.targets(topic),
         columns={target.table: target.columns for target in capture.targets()},
-        # So that there are two batches, and the driver can be killed in the second.
-        events_per_batch=max(1, -(-count_events(capture.events) // 2)),
+        # If it is to be killed once half of the events are applied, there have to be some left.
+        events_per_batch=max(1, events // 2) if crashes else _EVENTS_PER_BATCH,
         s3=asdict(place.s3) if place.s3 else None,
+        halt_at=events - events // 2 if crashes else None,
+        warm_up=events > events_per_s * _WARM_UP_S > 0,
     )
 
 

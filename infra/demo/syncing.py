@@ -30,24 +30,26 @@ async def run_driver(
     turns: Turns,
     *,
     clock: Clock,
+    following: Callable[[], None],
     killed: Callable[[DriverCrash], None],
     returned: Callable[[DriverCrash], None],
 ) -> DriverCrash | None:
-    """Sync until all is sent and applied, killed by SIGKILL on the way, unless there is too little to do so. Raises `DemoFailed` with what
+    """Sync until all is sent and applied, killed by SIGKILL where the task halts. Raises `DemoFailed` with what
     Spark says.
     """
     crash: DriverCrash | None = None
     with TemporaryFile() as said:
         driver = _Driver(said)
         try:
-            await driver.start(replace(task, halt=True))
+            await driver.start(task)
+            following()
             turns.syncing.set()
             end = await driver.followed(turns.all_sent)
             if isinstance(end, Halted):
                 await driver.kill()
                 crash = DriverCrash(end.target, end.batches, killed_ms=clock.wall_ms())
                 killed(crash)
-                await driver.start(replace(task, halt=False))
+                await driver.start(replace(task, halt_at=None, warm_up=False))
                 crash = replace(crash, returned_ms=clock.wall_ms())
                 returned(crash)
                 end = await driver.followed(turns.all_sent)

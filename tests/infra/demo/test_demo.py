@@ -1,4 +1,6 @@
-"""The demo as users run it: real processes, one of them killed, Spark, local files and S3 servers."""
+"""The demo as users run it: real processes, Spark, local files and S3 servers. On local files a producer and the driver are killed; on S3
+nothing is, which halves the time.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +68,26 @@ def assert_faithful(found: dict[str, Any]) -> None:
     assert found["equal"]
     assert (found["events"], found["findings"]["stream"]["found"]) == (len(lines()), len(lines()))
     assert [table["table"] for table in found["findings"]["tables"]] == ["customers", "order_items", "orders"]
-    crash = found["crash"]
-    assert crash["events"] >= 1
-    assert crash["durable"] == crash["acknowledged"] + crash["events"]
-    assert 0 < crash["durable"] < found["events"]
-    assert found["driver_crash"]["batches"] == 1
-    assert found["driver_crash"]["killed_ms"] < found["driver_crash"]["returned_ms"]
     assert (found["freshness"]["events"], found["freshness"]["waiting"]) == (len(lines()), 0)
     assert 0 < found["freshness"]["p50_ms"] <= found["freshness"]["p99_ms"]
     assert found["requests"]["put"]["requests"] > 8
     assert found["cost_usd"] > 0
+
+
+def assert_killed(found: dict[str, Any]) -> None:
+    crash = found["crash"]
+    assert crash["events"] >= 1
+    assert crash["durable"] == crash["acknowledged"] + crash["events"]
+    assert 0 < crash["durable"] < found["events"]
+    assert found["driver_crash"]["batches"] >= 1
+    assert found["driver_crash"]["killed_ms"] < found["driver_crash"]["returned_ms"]
+    # Some of the last batch waited for the driver that came back; those of the first did not.
+    assert 0 < found["freshness_undisturbed"]["events"] < len(lines())
+
+
+def assert_nothing_killed(found: dict[str, Any]) -> None:
+    assert (found["crash"], found["driver_crash"]) == (None, None)
+    assert found["freshness_undisturbed"] == found["freshness"]
 
 
 @pytest.mark.spark
@@ -86,7 +98,9 @@ def test_on_local_files(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     # The lake that the environment names is for daily use.
-    assert_faithful(run(capture(tmp_path), {"PENSTOCK_LAKE": str(tmp_path / "daily")}, here=here))
+    found = run(capture(tmp_path), {"PENSTOCK_LAKE": str(tmp_path / "daily")}, here=here)
+    assert_faithful(found)
+    assert_killed(found)
     described = CliRunner().invoke(main, ["group", "describe", "sync-shop", "--lake", str(here / "penstock-demo"), "--json"])
     assert described.exit_code == 0, described.output
     assert [path.name for path in here.iterdir()] == ["penstock-demo"]
@@ -101,7 +115,9 @@ def test_on_local_files(tmp_path: Path) -> None:
 def test_on_moto_by_its_url(tmp_path: Path) -> None:
     with moto_server() as server:
         secrets = {name: value for name, value in server.environment.items() if "ENDPOINT" not in name}
-        assert_faithful(run(["--lake", server.url("demo"), *capture(tmp_path)], secrets))
+        found = run(["--lake", server.url("demo"), "--no-crashes", *capture(tmp_path)], secrets)
+    assert_faithful(found)
+    assert_nothing_killed(found)
 
 
 @pytest.mark.spark
@@ -112,7 +128,9 @@ def test_on_moto_by_its_url(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("java")
 def test_on_versitygw_by_the_environment(tmp_path: Path) -> None:
     with versitygw_server(tmp_path / "server") as server:
-        assert_faithful(run(["--lake", f"s3://{server.bucket}/demo", *capture(tmp_path)], server.environment))
+        found = run(["--lake", f"s3://{server.bucket}/demo", "--no-crashes", *capture(tmp_path)], server.environment)
+    assert_faithful(found)
+    assert_nothing_killed(found)
 
 
 # --- Without Spark: the tables are filled by plain Python -----------------------------------------------------------------------
