@@ -32,7 +32,7 @@ class Options:
     guard: bool = True
     adopt: bool = False
     tasks: int = 1
-    events_in_driver: int = 10_000
+    events_in_driver: int = 50_000
     """Batches of no more events are folded in the driver, also with Spark."""
     steps: Steps = NO_STEPS
 
