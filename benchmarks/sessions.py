@@ -17,12 +17,13 @@ CORES = 2
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """A session of two cores; the running one where there is one."""
+def spark_session(*, short: bool = False) -> Iterator[SparkSession]:
+    """A session of two cores, or one for a ``short`` run, in which the second compiler would not pay off; the running one where there is one."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    spark = running or session("penstock-bench", master=f"local[{CORES}]")
+    conf = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if short else {}
+    spark = running or session("penstock-bench", master=f"local[{CORES}]", conf=conf)
     yield spark
     if running is None:
         spark.stop()

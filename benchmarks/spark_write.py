@@ -32,7 +32,7 @@ LETTERS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    with spark_session() as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+    with spark_session(short=options.small) as spark, tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         for body_bytes, rows in ((100, 2_000),) if options.small else ((100, 1_000_000), (1000, 200_000)):
             yield from _beside_parquet(spark, Path(folder), body_bytes, rows, options.repeats)
         yield _small_batches(spark, Path(folder), options.scaled(20, 2))

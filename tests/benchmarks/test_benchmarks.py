@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import benchmarks
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.figures import Figure, Options, table
 
@@ -25,6 +26,11 @@ def test_a_benchmark_runs(name: str) -> None:
     assert figures
     assert all(figure.values for figure in figures)
     assert len({figure.name for figure in figures}) == len(figures), "names tell figures apart"
+
+
+def test_the_readme_says_what_each_measures() -> None:
+    readme = Path(benchmarks.__file__).with_name("README.md").read_text()
+    assert [name for name in BENCHMARKS if f"| `{name}` |" not in readme] == []
 
 
 def test_the_report_is_a_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
