@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..log.errors import MissingDependency
 from . import jars
 from .java import find_java
+from .source.register import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ def session(
     s3: S3 | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with Delta, and with S3 when ``s3`` is given; the running one, if there is one.
+    """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``; the running one, if there is one.
 
     Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` wins
     over what Penstock sets. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
@@ -64,13 +65,18 @@ def session(
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return configure(builder, s3=s3, conf=conf).getOrCreate()
+    spark = configure(builder, s3=s3, conf=conf).getOrCreate()
+    register(spark)
+    return spark
 
 
 def configure(
     builder: SparkSession.Builder, *, s3: S3 | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession.Builder:
     """Complete a builder of your own with what Delta, and S3, need; ``conf`` wins. Sets and raises the same as `session`.
+
+    The session that it makes knows ``format("penstock")`` where Penstock is installed in a folder of Python's path; `register` makes it so
+    anywhere.
 
     ``spark.jars`` is taken: name JARs of your own, after Penstock's, in ``conf``, or use ``spark.jars.packages``.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +16,24 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make ``format("penstock")`` known to ``spark``, and hand Penstock to its executors if it came with the job as a wheel.
 
-    Needed in jobs that bring Penstock along (``spark-submit --py-files``): Spark looks for sources only among what is installed, and puts
-    ZIP files on its workers' path, but not wheels. Where Penstock is installed this does nothing that Spark would not do by itself.
+    `penstock.spark.session` does it. A session that was made otherwise needs it where Spark's own search does not find the source: it sees
+    what is installed in a folder, but neither an editable install nor what a job brings along (``spark-submit --py-files``), and puts ZIP
+    files on its workers' path, but not wheels. Doing it again does no harm.
     """
     from .datasource import PenstockDataSource
 
     wheel = wheel_of(Path(__file__))
     if wheel is not None:
-        folder = tempfile.mkdtemp(prefix="penstock-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when their first task comes
-        spark.sparkContext.addPyFile(str(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip")))
+        spark.sparkContext.addPyFile(str(_as_zip(wheel)))
     spark.dataSource.register(PenstockDataSource)
+
+
+@cache
+def _as_zip(wheel: Path) -> Path:
+    """A copy under a name that Spark takes; one, as a second file of the name would be an error."""
+    folder = tempfile.mkdtemp(prefix="penstock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when their first task comes
+    return Path(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip"))
 
 
 def wheel_of(module: Path) -> Path | None:

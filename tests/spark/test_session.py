@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import penstock
 from penstock.log.errors import MissingDependency
 from penstock.spark import S3, jars, prefetch
 from penstock.spark.session import check_versions, local_cores, s3_settings
+from tests.tree import ROOT
 
 
 def test_missing_or_other_versions_say_what_to_install() -> None:
@@ -92,3 +96,29 @@ def test_without_a_network_a_cold_cache_is_an_error_that_says_how_to_fill_it(
     assert "could not be fetched" in message
     assert "python -m penstock.spark.prefetch" in message
     assert list((tmp_path / "jars").iterdir()) == []
+
+
+_JOB = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import penstock.spark
+spark = penstock.spark.session(master="local[1]", conf={"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"})
+print("ROWS", spark.read.format("penstock").option("lake", sys.argv[2]).load("orders").count())
+penstock.spark.session().stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.usefixtures("java")
+def test_a_session_knows_the_source_wherever_it_is_started(tmp_path: Path) -> None:
+    # Spark's own search sees the folders of Python's path, among them the current one, but no editable install.
+    with penstock.connect(tmp_path / "lake", maintenance=False) as lake:
+        lake.create_topic("orders", queues=1)
+        with lake.producer("orders") as producer:
+            producer.send(penstock.Message(b"1"))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", _JOB, str(ROOT), str(tmp_path / "lake")]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert ran.stdout.splitlines() == ["ROWS 1"], ran.stderr
