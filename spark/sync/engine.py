@@ -339,6 +339,8 @@ class Engine:
                 self._stop(source, folded.refused[source].values())
             return False
         history = options.history if isinstance(options.history, bool) else of_table(dict.fromkeys(options.history, True), source)
+        if history:  # what this batch empties had versions before
+            truncated = self._truncated.get(source, NEVER)
         progress = Progress({}, None if truncated == NEVER else truncated)
         target = Target(source, name, key_of(shape), shape.key, progress, history=bool(history))
         self._held.check()

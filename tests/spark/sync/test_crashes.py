@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+IN_TASKS, IN_DRIVER = 0, 10_000
+
+
 class Place:
     """A topic that has the stream, and targets of which one keeps history."""
 
@@ -38,7 +41,7 @@ class Place:
         send(self.lake, events, groups=[grouped(one) for one in events])
         self.check = Check(self.into, stored(self.lake), history={VERSIONED})
 
-    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, events_in_driver: int = 0) -> None:
+    def drive(self, spark: SparkSession, steps: Steps = NO_STEPS, *, batch: int = BATCH, events_in_driver: int = IN_DRIVER) -> None:
         """To the end of the topic, in this process."""
         options = Options(
             place=LakePlace.of(self.lake),
@@ -61,10 +64,8 @@ class Place:
             engine.close()
 
 
-IN_TASKS, IN_DRIVER = 0, 10_000
 OF_SPARK: list[tuple[str, Moment, str, int]] = [
     ("fold", "in", "", IN_TASKS),
-    ("create", "after", VERSIONED, IN_TASKS),
     ("merge", "in", "a", IN_TASKS),
     ("merge", "in", VERSIONED, IN_TASKS),
     ("add columns", "after", "a", IN_DRIVER),
@@ -85,6 +86,14 @@ def test_a_driver_that_ends_at_a_step_of_spark_leaves_targets_as_far_as_they_say
         place.check()
     place.drive(spark, batch=1_000)
     assert place.check(complete=True) > 15
+
+
+def test_versions_before_a_truncate_are_kept_when_it_comes_with_the_first_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    events = [one for one in stream(15) if one["value"]["source"]["table"] == VERSIONED]
+    send(lake, events, groups=[grouped(one) for one in events])
+    assert sync(spark, lake, TOPIC, into=into, history=[VERSIONED]).await_termination()
+    assert Check(into, stored(lake), history={VERSIONED})(complete=True) == 30
 
 
 def test_a_batch_without_rows_is_remembered_by_the_target(spark: SparkSession, tmp_path: Path) -> None:
