@@ -11,7 +11,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmarks import idle, latency, lookups, memory, publishing, reading, sending, spark_source, spark_sync, spark_write, volume
+from benchmarks import (
+    idle,
+    latency,
+    lookups,
+    memory,
+    publishing,
+    reading,
+    sending,
+    spark_freshness,
+    spark_source,
+    spark_sync,
+    spark_write,
+    volume,
+)
 from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, takeovers, throughput
 from benchmarks.figures import Figure, Options, as_json, table
 
@@ -35,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "spark-source": spark_source.measure,
     "spark-write": spark_write.measure,
     "spark-sync": spark_sync.measure,
+    "spark-freshness": spark_freshness.measure,
 }
 
 
