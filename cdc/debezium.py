@@ -12,6 +12,7 @@ from typing import Any
 from ..log.errors import InvalidArgument
 
 _OPERATIONS = ("c", "u", "d", "r", "t", "m")
+_PUTS = ("c", "u", "r")
 _TOTAL_ORDER_BITS = 20
 _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
@@ -99,13 +100,16 @@ def parse_change(event: object) -> Change | None:
         table = table or _fields(envelope.get("message") or {}).get("prefix")
     if not isinstance(table, str):
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(table))
-    before = envelope.get("before")
+    before, after = envelope.get("before"), envelope.get("after")
+    if after is None and op in _PUTS:
+        # What the row was before is not what it is now.
+        raise InvalidArgument("the event does not say the row", expected=f"an object as after, op being {op}", observed="null")
     return Change(
         table=table,
         schema=source.get("schema") or source.get("db"),
         op=op,
         key=_fields(key),
-        row=_fields(envelope.get("after") or before or {}),
+        row=_fields(after or before or {}),
         position=position_of(source, envelope.get("transaction")),
         before=_fields(before) if before else None,
         time_us=_time_us(source),

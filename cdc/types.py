@@ -207,6 +207,8 @@ def _integer(bits: int) -> Convert:
         if value.__class__ is not int:
             if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
                 raise TypeError
+            if isinstance(value, Decimal) and value.adjusted() >= bits and value:
+                raise OverflowError  # looked at first: as an int, 1e3000000 has all its digits
             number = int(value)
             if number != Decimal(value):
                 raise ValueError

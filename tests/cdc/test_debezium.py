@@ -87,6 +87,8 @@ def test_a_tombstone_says_nothing(event: object) -> None:
         {**POSTGRES, "source": {"table": 3}},
         {"key": 5, "value": POSTGRES},
         {**POSTGRES, "after": "text"},
+        {**POSTGRES, "op": "u", "before": {"id": 7, "name": "the row before"}, "after": None},
+        {**POSTGRES, "op": "r", "after": None},
     ],
 )
 def test_what_is_no_envelope_is_refused(event: object) -> None:
