@@ -43,14 +43,61 @@ class Change:
 
 
 _DECODER = json.JSONDecoder(parse_float=Decimal)
+_ANY_DIGITS = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
+"""For integers of thousands of digits, which `int` does not read."""
+_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_SHALLOW = 20
+
+
+class NestedTooDeep(InvalidArgument):
+    """JSON that is nested deeper than it can be read."""
+
+    outline: object = None
+    """What of it lies near its surface: whose event it is can be told from that."""
 
 
 def decode_event(body: bytes) -> object:
-    """The JSON of a message's body, every number exact. Raises `InvalidArgument` for what is no JSON."""
+    """The JSON of a message's body, every number exact; None for an empty one, as a tombstone's is. Raises `InvalidArgument` for what is no
+    JSON, `NestedTooDeep`.
+    """
+    if not body:
+        return None
     try:
-        return _DECODER.decode(body.decode())
+        try:
+            return _json(body.decode())
+        except RecursionError:
+            outline = _json(_near_the_surface(body.decode()))
     except (ValueError, RecursionError) as error:
         raise InvalidArgument("this is no JSON", expected="a change event", observed=repr(body[:80])) from error
+    nested = NestedTooDeep("it is nested too deep to be read", expected="a change event")
+    nested.outline = outline
+    raise nested
+
+
+def _json(text: str) -> object:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        return _ANY_DIGITS.decode(text)
+
+
+def _near_the_surface(text: str) -> str:
+    """JSON with null for what lies deeper. Raises `ValueError` for what is none."""
+    parts, begin, depth = [], 0, 0
+    for token in _TOKENS.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            if depth == _SHALLOW:
+                parts += [text[begin : token.start()], "null"]
+        elif token[0] in "]}":
+            if depth == _SHALLOW:
+                begin = token.end()
+            depth -= 1
+    if depth:
+        raise ValueError("brackets are not closed")
+    return "".join([*parts, text[begin:]])
 
 
 def is_control(event: object) -> bool:

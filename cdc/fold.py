@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
-from .debezium import Change, decode_event, is_control, parse_change, table_of
+from .debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
+from .reading import RowReader, said
 from .seen import Seen
-from .targets import Source, Target, wanted
-from .types import KEEP, Convert, Unfit, connect_type, converter
+from .targets import Source, Target, of_table, wanted
+from .types import KEEP, Unfit, characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +88,12 @@ class Folded:
     """Events that are applied already."""
 
 
-class _Table:
+class _Table(RowReader):
     """The fold of one table in all queues."""
 
     def __init__(self, target: Target) -> None:
-        self.target = target
+        super().__init__(target)
         self.done = target.progress.offsets
-        self.columns = [(column.name, converter(column.type)) for column in target.columns]
-        self.converters = dict(self.columns)
-        self.names = frozenset(self.converters)
-        self.key_places = target.key_places
         self.nets: dict[int, dict[Key, Net]] = {}
         self.versions: list[Version] = []
         self.truncate: int | None = target.progress.truncated
@@ -104,56 +101,10 @@ class _Table:
         """By queue, the highest of this range: what it removes of other queues is left to who puts them together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
-        self.schema: Mapping[str, Any] | None = None
-        self.typed = self.columns
 
     def note(self, truncate: Truncate) -> None:
         """A truncate came."""
         self.new_truncate = max(self.new_truncate or truncate, truncate)
-
-    def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
-        """Its converters for events with this schema."""
-        if schema != self.schema:
-            self.schema, self.typed = schema, _typed(self.columns, schema)
-        return self.typed
-
-    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
-        """A row's values by column. Raises `Unfit`."""
-        found: list[Any] = []
-        name = ""
-        try:
-            for name, convert in self.reading(schema):
-                value = row.get(name, KEEP)
-                found.append(value if value is None or value is KEEP else convert(value))
-        except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-            raise Unfit(f"column {name}: {error}") from error
-        return tuple(found)
-
-    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Key:
-        """The key among a row's columns. Raises `Unfit`."""
-        typed = dict(self.reading(schema)) if schema is not None else self.converters
-        key = []
-        for name in self.target.key:
-            value = row.get(name)
-            if value is None:
-                raise Unfit(f"key column {name} is {'NULL' if name in row else 'missing'}")
-            try:
-                key.append(typed[name](value))
-            except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
-                raise Unfit(f"key column {name}: {error}") from error
-        return tuple(key)
-
-
-def _typed(columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
-    readers = {}
-    for one in (schema or {}).get("fields") or []:
-        if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
-            readers[one.get("field")] = read
-    return [(name, _after(readers[name], convert) if name in readers else convert) for name, convert in columns]
-
-
-def _after(read: Convert, convert: Convert) -> Convert:
-    return lambda value: convert(read(value))
 
 
 class Fold:
@@ -163,6 +114,8 @@ class Fold:
         self._plan = plan
         self._tables = {source: _Table(target) for source, target in plan.targets.items()}
         self._folded = Folded()
+        self._keyless: dict[Source, dict[int, Refused]] = {}
+        """By table and queue, the first event without a key: it cannot be applied if no other one of its table has one."""
 
     def add(self, queue: int, offset: int, body: bytes, time_us: int = 0) -> None:
         """Take one event; ``time_us`` is when it was stored."""
@@ -182,21 +135,26 @@ class Fold:
         source = (change.schema, change.table)
         table = self._tables.get(source)
         if (
-            table is not None
-            and (table.target.stopped or offset < table.done.get(queue, 0) or queue in folded.refused.get(source, ()))
-        ) or (self._plan.bars and self._barred(source, queue, offset)):
+            (table is not None and (table.target.stopped or offset < table.done.get(queue, 0)))
+            or queue in folded.refused.get(source, ())
+            or (self._plan.bars and self._barred(source, queue, offset))
+        ):
             folded.passed += 1
-        elif table is None:
-            self._see(source, change, (queue, offset))
-        else:
-            try:
+            return
+        try:
+            if table is None:
+                self._see(source, change, (queue, offset))
+            else:
                 self._apply(table, change, (queue, offset), time_us)
-            except Unfit as error:
-                self._refuse(source, (queue, offset), str(error))
+        except Unfit as error:
+            self._refuse(source, (queue, offset), str(error))
 
     def result(self) -> Folded:
         """What became of them."""
         folded = self._folded
+        for source, keyless in self._keyless.items():
+            if not folded.seen[source].key:
+                folded.refused[source] = folded.refused.get(source, {}) | keyless
         for source, table in self._tables.items():
             if nets := [one for queue in table.nets.values() for one in queue.items()]:
                 folded.nets[source] = nets
@@ -214,6 +172,8 @@ class Fold:
 
     def _no_change(self, event: object, queue: int, offset: int, error: Exception) -> None:
         """An event about the stream itself; or one that cannot be applied, to its table or to anybody."""
+        if isinstance(error, NestedTooDeep):
+            event = error.outline
         source = table_of(event)
         if is_control(event) or (source is not None and not wanted(self._plan.tables, source)):
             self._folded.ignored += 1
@@ -297,7 +257,7 @@ class Fold:
         return table.values(change.row, change.schema_of_row)
 
     def _key(self, table: _Table, change: Change) -> Key:
-        if change.key:
+        if change.key and table.key_names <= change.key.keys():
             return table.key(change.key, change.schema_of_key)
         return table.key(change.row, change.schema_of_row)
 
@@ -347,27 +307,32 @@ class Fold:
         if not wanted(self._plan.tables, source):
             folded.ignored += 1
             return
-        seen = folded.seen.setdefault(source, Seen())
-        if not known and change.op == "t":
+        for name in change.row:
+            try:
+                characters(name)
+            except Unfit as error:
+                raise Unfit(f"column {name!r}: {error}") from error
+        if known:
+            folded.seen.setdefault(source, Seen()).note(change, place, known)
+        elif change.op == "t":
             folded.ignored += 1  # once the target is known it is folded again
-            seen.note_truncate(change.position if self._plan.guard else None, place)
-            return
-        if not known and not seen.key:
-            seen.key = tuple(change.key) or _declared_key(self._plan.keys, source)
-            if not seen.key:
+            folded.seen.setdefault(source, Seen()).note_truncate(change.position if self._plan.guard else None, place)
+        else:
+            key = tuple(of_table(self._plan.keys, source) or change.key)
+            for name in key:
+                said(name, change.key if name in change.key else change.row)
+            seen = folded.seen.setdefault(source, Seen())
+            seen.key = seen.key or key
+            if not key:
                 reason = "it has no key, and no key is declared for its table"
-                self._folded.refused.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
-        seen.note(change, place, known)
+                self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
+            seen.note(change, place, known)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, PenstockError):
         return error.message if error.observed is None else f"{error.message}: {error.observed}"
     return str(error)
-
-
-def _declared_key(keys: Mapping[str, Sequence[str]], source: Source) -> tuple[str, ...]:
-    return tuple(keys.get(f"{source[0]}.{source[1]}", keys.get(source[1], ())))
 
 
 def _with_key(values: tuple[Any, ...], places: tuple[int, ...], key: Key) -> tuple[Any, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from .changes import Place
+from .connect import connect_type
 from .debezium import Change
-from .types import KEEP, connect_type, infer, joined
+from .types import KEEP, infer, joined
 
 
 @dataclass(slots=True)

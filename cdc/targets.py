@@ -39,7 +39,7 @@ class Declared:
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Table to column to Spark SQL type."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Table to its key columns, for events without a key."""
+    """Table to its key columns, in place of the events' key."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> Declared:

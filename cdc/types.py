@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from types import EllipsisType
@@ -26,7 +26,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 KEEP: Final[EllipsisType] = ...
 """In place of a value: the event does not have it, so the row keeps what it has."""
 MARKER = "__debezium_unavailable_value"
-_MARKERS = frozenset({MARKER, base64.b64encode(MARKER.encode()).decode()})
+MARKERS = frozenset({MARKER, base64.b64encode(MARKER.encode()).decode()})
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _ALIASES = {
@@ -46,7 +46,7 @@ _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)"
 _SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
 _PLAIN = 20_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEVELS = 200
 
 
 class Unfit(ValueError):
@@ -95,7 +95,7 @@ def arrow_type(name: str) -> pa.DataType:
 def is_unavailable(value: object) -> bool:
     """Whether a value, or one inside it, is Debezium's marker for what the source did not log."""
     if isinstance(value, str):
-        return value in _MARKERS
+        return value in MARKERS
     if isinstance(value, list):
         return any(map(is_unavailable, value))
     if isinstance(value, dict):
@@ -147,11 +147,27 @@ def converter(name: str) -> Convert:
         try:
             return convert(value)
         except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
+            check_levels(value)
             if is_unavailable(value):
                 return KEEP
             raise Unfit(f"{_shown(value)} does not fit {name}{_why(error)}") from error
 
     return checked
+
+
+def key_converter(name: str) -> Convert:
+    """The same for a column of a key, where equal values have to be one: no zero has a sign, and NaN, which equals nothing, does not fit."""
+    convert = converter(name)
+    if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
+        return convert
+
+    def of_key(value: Any) -> Any:  # noqa: ANN401
+        found = convert(value)
+        if found != found:  # noqa: PLR0124 - NaN
+            raise Unfit("NaN cannot be in a key")
+        return found or abs(found)
+
+    return of_key
 
 
 def _converters(name: str) -> Convert:
@@ -171,19 +187,43 @@ def _converters(name: str) -> Convert:
     }[name]
 
 
-def text_of(value: object) -> object:
+def text_of(value: Any) -> object:  # noqa: ANN401
     """Text as it is, anything else as JSON; `KEEP` for the marker."""
     if value.__class__ is str:
-        return KEEP if value in _MARKERS else value
-    if is_unavailable(value):
-        return KEEP
+        return KEEP if value in MARKERS else value if value.isascii() else characters(value)
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return exact_json(value)
+    check_levels(value)
+    return KEEP if is_unavailable(value) else characters(exact_json(value))
+
+
+def characters(text: str) -> str:
+    """The same, if it can be written. Raises `Unfit`: JSON can say half of a surrogate pair, UTF-8 cannot."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Unfit("it has half of a surrogate pair, which is no character") from error
+    return text
+
+
+def check_levels(value: object) -> None:
+    """Raise `Unfit` for arrays and objects that are nested deeper than any stack allows for."""
+    level, number = [value], 0
+    while level := [
+        one for outer in level if isinstance(outer, dict | list) for one in _inside(outer) if isinstance(one, dict | list)
+    ]:
+        number += 1
+        if number >= _LEVELS:
+            raise Unfit(f"it is nested deeper than {_LEVELS} levels")
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def exact_json(value: object) -> str:
@@ -250,7 +290,7 @@ def _binary(value: object) -> bytes | EllipsisType:
         return value
     if not isinstance(value, str):
         raise TypeError
-    if value in _MARKERS:
+    if value in MARKERS:
         return KEEP
     return base64.b64decode(value, validate=True)
 
@@ -288,76 +328,6 @@ def _timestamp(value: Any) -> datetime:  # noqa: ANN401
 def _timestamp_ntz(value: Any) -> datetime:  # noqa: ANN401
     instant = _instant(value)
     return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)
-
-
-# --- Connect's schemas ----------------------------------------------------------------------------------------------------------
-
-
-def connect_type(field: Mapping[str, Any]) -> tuple[str, Convert | None]:
-    """The type that a field of a Connect schema calls for, and what reads its values; None where JSON's value is the value."""
-    name, kind = field.get("name") or "", field.get("type")
-    if found := _NAMED.get(name):
-        return found
-    if name == "org.apache.kafka.connect.data.Decimal":
-        parameters = field.get("parameters") or {}
-        scale = int(parameters.get("scale", 0))
-        precision = max(int(parameters.get("connect.decimal.precision", 38)), scale, 1)
-        return (f"decimal({precision},{scale})" if precision <= 38 and scale >= 0 else "string"), lambda value: _unscaled(
-            value, scale
-        )
-    return _KINDS.get(str(kind), "string"), None
-
-
-_KINDS = {
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "float32": "float",
-    "float": "float",
-    "float64": "double",
-    "double": "double",
-    "boolean": "boolean",
-    "string": "string",
-    "bytes": "binary",
-}
-
-
-def _unscaled(value: object, scale: int) -> object:
-    if not isinstance(value, str) or value in _MARKERS:
-        return value
-    digits = base64.b64decode(value, validate=True)
-    number = int.from_bytes(digits, "big", signed=True)
-    sign, figures, _ = Decimal(number).as_tuple()
-    return Decimal((sign, figures, -scale))
-
-
-def _variable_scale(value: object) -> object:
-    return _unscaled(value["value"], int(value["scale"])) if isinstance(value, dict) else value
-
-
-def _units(per_second: int) -> Convert:
-    def read(value: object) -> object:
-        if not isinstance(value, int):
-            return value
-        microseconds, rest = divmod(value * 1_000_000, per_second)
-        if rest:
-            raise Unfit(f"{value} is more precise than microseconds")
-        return _EPOCH + timedelta(microseconds=microseconds)
-
-    return read
-
-
-_NAMED: dict[str, tuple[str, Convert | None]] = {
-    "io.debezium.data.VariableScaleDecimal": ("string", _variable_scale),
-    "io.debezium.time.Date": ("date", None),
-    "io.debezium.time.Timestamp": ("timestamp", _units(1_000)),
-    "io.debezium.time.MicroTimestamp": ("timestamp", _units(1_000_000)),
-    "io.debezium.time.NanoTimestamp": ("timestamp", _units(1_000_000_000)),
-    "io.debezium.time.ZonedTimestamp": ("timestamp", None),
-    "org.apache.kafka.connect.data.Date": ("date", None),
-    "org.apache.kafka.connect.data.Timestamp": ("timestamp", _units(1_000)),
-}
 
 
 def _shown(value: object) -> str:

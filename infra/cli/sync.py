@@ -46,7 +46,7 @@ _TAIL_BYTES = 4_000
 @click.option(
     "--column", "columns", multiple=True, metavar="TABLE.COLUMN=TYPE", help="A column's type, such as orders.amount=decimal(12,2)."
 )
-@click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table whose events have no key.")
+@click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
 @click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")
 @click.option(
     "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."

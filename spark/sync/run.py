@@ -58,7 +58,7 @@ def sync(
       targets: a batch costs little, and one core does all the work. History needs Spark. Either goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON.
-    - ``keys``: key columns by table, for events that have no key.
+    - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
     - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.fold import Fold, Plan, Refused
 from penstock.cdc.targets import Column, Declared, Progress, Target
-from penstock.cdc.types import exact_json
+from penstock.cdc.types import MARKER, exact_json
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference
@@ -80,7 +81,7 @@ def test_one_queue_in_any_batches_ends_as_the_judge_says(stream: Stream, data: s
         }
 
 
-def changed(op: str, key: int, **row: Any) -> bytes:
+def changed(op: str, key: int | str | None, **row: Any) -> bytes:
     value = {"op": op, "before": None, "after": {"id": key, **row}, "source": {"table": "t", "schema": "s"}}
     return json.dumps({"key": {"id": key}, "value": value}).encode()
 
@@ -93,7 +94,7 @@ def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can
         0: [changed("c", 1, n=1), changed("x", 2, n=2), changed("c", 3, n=3)],
         1: [changed("c", 4, n=2**31), changed("c", 5, n=5)],
         2: [changed("c", 6, n=6), b"no json", changed("c", 7, n=7)],
-        3: [b'{"ts_ms": 1}', b"null", changed("c", None, n=8)],  # type: ignore[arg-type]
+        3: [b'{"ts_ms": 1}', b"null", changed("c", None, n=8)],
     }.items():
         for offset, body in enumerate(bodies):
             fold.add(queue, offset, body)
@@ -105,6 +106,106 @@ def test_what_cannot_be_applied_stops_its_table_in_its_queue_and_what_nobody_can
     assert folded.refused[source][3].reason == "key column id is NULL"
     assert folded.broken == {2: Refused((2, 1), "this is no JSON: b'no json'")}
     assert folded.ignored == 2
+
+
+def test_an_empty_body_is_a_tombstone_and_what_is_too_much_for_a_reader_stops_its_table_only() -> None:
+    source = ("s", "t")
+    target = Target(source, "t", (Column("id", "bigint"), Column("n", "string")), ("id",))
+    fold = Fold(Plan({source: target}))
+    deep = changed("c", 2, n=0).replace(b'"n": 0', b'"n": ' + b"[" * 5_000 + b'"]{"' + b"]" * 5_000)
+    bodies = {
+        0: [b"", changed("c", 1, n=1)],
+        1: [deep],
+        2: [changed("c", 3, n=json.loads("[" * 300 + "]" * 300))],
+        3: [changed("c", 4, n="half of a pair: \ud800")],
+        4: [changed("c", 5, n=["\udc00"])],
+        5: [changed("c", 6, **{"\ud800": 1})],
+        6: [changed("c", 7, n=0).replace(b'"n": 0', b'"n": ' + b"9" * 5_000)],
+        7: [changed("c", 0, n=0).replace(b'"id": 0', b'"id": ' + b"9" * 5_000)],
+        8: [changed("c", 8, n="a pair: \U0001f600")],
+    }
+    for queue, of_queue in bodies.items():
+        for offset, body in enumerate(of_queue):
+            fold.add(queue, offset, body)
+    folded = fold.result()
+    assert folded.broken == {}
+    assert {queue: one.reason for queue, one in folded.refused[source].items()} == {
+        1: "it is nested too deep to be read",
+        2: "column n: it is nested deeper than 200 levels",
+        3: "column n: it has half of a surrogate pair, which is no character",
+        4: "column n: it has half of a surrogate pair, which is no character",
+        5: "column '\\ud800': it has half of a surrogate pair, which is no character",
+        7: f"column id: {'9' * 60} does not fit bigint",
+    }
+    assert {key: net.values[1] for key, net in folded.nets[source]} == {(1,): "1", (7,): "9" * 5_000, (8,): "a pair: \U0001f600"}
+    assert folded.ignored == 1
+
+
+@pytest.mark.parametrize("body", [b" ", b"[" * 5_000, b"[" * 5_000 + b"]" * 5_000, b"9" * 5_000, b"9" * 5_000 + b"x", b"\xff"])
+def test_what_names_no_table_is_nobody_s(body: bytes) -> None:
+    fold = Fold(Plan({}))
+    fold.add(0, 0, body)
+    assert list(fold.result().broken) == [0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "first", "reason"),
+    [
+        ({}, changed("c", None, n=1), "key column id is NULL"),
+        ({}, changed("c", MARKER, n=1), "key column id is not logged"),
+        ({"t": ["idd"]}, changed("c", 1, n=1), "key column idd is missing"),
+        (
+            {},
+            changed("c", 1, n=1).replace(b'"key": {"id": 1}', b'"key": null'),
+            "it has no key, and no key is declared for its table",
+        ),
+    ],
+)
+def test_a_table_whose_first_event_has_no_whole_key_stands_still_and_gets_no_target(
+    keys: dict[str, list[str]], first: bytes, reason: str
+) -> None:
+    memory = Memory(Declared.of(None, keys))
+    other = changed("c", 1, n=1).replace(b'"table": "t"', b'"table": "other"')
+    memory.apply([Message(0, 0, first), Message(0, 1, other)])
+    assert memory.stopped == {("s", "t"): {0: (0, reason)}}
+    assert memory.rows() == {"other": {(1,): {"id": 1, "n": 1}}}
+
+
+def test_a_table_has_a_target_by_other_events_than_those_without_a_whole_key() -> None:
+    memory = Memory()
+    gone = json.dumps({"value": {"op": "d", "before": {"id": 7}, "source": {"table": "t", "schema": "s"}}}).encode()
+    memory.apply(
+        [Message(0, 0, gone), Message(0, 1, changed("c", 1)), Message(1, 0, changed("c", None)), Message(1, 1, changed("c", 3))]
+    )
+    assert memory.stopped == {("s", "t"): {1: (0, "key column id is NULL")}}
+    assert memory.rows() == {"t": {(1,): {"id": 1}}}
+
+
+def test_a_declared_key_counts_before_the_event_s_and_deletes_take_it_from_the_row_before() -> None:
+    memory = Memory(Declared.of(None, {"t": ["tenant", "id"]}))
+    gone = {"op": "d", "before": {"tenant": 7, "id": 1}, "source": {"table": "t", "schema": "s"}}
+    lost = {**gone, "before": {"id": 1}}
+    bodies = [changed("c", 1, tenant=7), changed("c", 1, tenant=8)]
+    bodies += [json.dumps({"key": {"id": 1}, "value": value}).encode() for value in (gone, lost)]
+    memory.apply([Message(0, offset, body) for offset, body in enumerate(bodies)])
+    assert memory.rows() == {"t": {(8, 1): {"tenant": 8, "id": 1}}}
+    assert memory.stopped == {("s", "t"): {0: (3, "key column tenant is missing")}}
+
+
+@pytest.mark.parametrize(("kind", "zero"), [("double", 0.0), ("float", 0.0), ("decimal(4,2)", Decimal("0.00"))])
+def test_zeros_of_either_sign_are_one_key_and_nan_is_none(kind: str, zero: object) -> None:
+    source = ("s", "t")
+    fold = Fold(Plan({source: Target(source, "t", (Column("id", kind), Column("n", "double")), ("id",))}))
+    for queue, said in enumerate(("0.0", "-0.0", '"-0"')):
+        fold.add(queue, 0, changed("c", 0, n=-0.0).replace(b'"id": 0', b'"id": ' + said.encode()))
+    gone = {"op": "d", "before": None, "source": {"table": "t", "schema": "s"}}
+    fold.add(3, 0, json.dumps({"key": {"id": -0.0}, "value": gone}).encode())
+    fold.add(4, 0, changed("c", "NaN", n=1))
+    fold.add(5, 0, json.dumps({"key": {"id": float("nan")}, "value": gone}).encode())
+    folded = fold.result()
+    assert [repr(key) for key, _ in folded.nets[source]] == [repr((zero,))] * 4
+    assert [repr(net.values) for _, net in folded.nets[source] if net.put] == [repr((zero, -0.0))] * 3
+    assert sorted(folded.refused[source]) == [4, 5]
 
 
 def test_events_before_a_target_s_vector_and_other_tables_change_nothing() -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.cdc.connect import connect_type
 from penstock.cdc.floats import nearest_single
-from penstock.cdc.types import KEEP, MARKER, Unfit, arrow_type, connect_type, converter, exact_json, infer, joined, normal_type
+from penstock.cdc.types import KEEP, MARKER, Unfit, arrow_type, converter, exact_json, infer, joined, normal_type
 from penstock.log.errors import InvalidArgument
 
 

@@ -1,0 +1,77 @@
+"""Typed rows and keys of what the events of one table say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .changes import Key
+from .connect import connect_type
+from .targets import Target
+from .types import KEEP, Convert, Unfit, converter, is_unavailable, key_converter
+
+
+class RowReader:
+    """Makes typed rows and keys of one table of what its events say."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.columns = [
+            (column.name, (key_converter if column.name in target.key else converter)(column.type)) for column in target.columns
+        ]
+        self.converters = dict(self.columns)
+        self.names = frozenset(self.converters)
+        self.key_places = target.key_places
+        self.key_names = frozenset(target.key)
+        self.schema: Mapping[str, Any] | None = None
+        self.typed = self.columns
+
+    def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+        """Its converters for events with this schema."""
+        if schema != self.schema:
+            self.schema, self.typed = schema, _typed(self.columns, schema)
+        return self.typed
+
+    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
+        """A row's values by column. Raises `Unfit`."""
+        found: list[Any] = []
+        name = ""
+        try:
+            for name, convert in self.reading(schema):
+                value = row.get(name, KEEP)
+                found.append(value if value is None or value is KEEP else convert(value))
+        except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+            raise Unfit(f"column {name}: {error}") from error
+        return tuple(found)
+
+    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Key:
+        """The key among a row's columns. Raises `Unfit`."""
+        typed = dict(self.reading(schema)) if schema is not None else self.converters
+        key = []
+        for name in self.target.key:
+            value = said(name, row)
+            try:
+                key.append(typed[name](value))
+            except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
+                raise Unfit(f"key column {name}: {error}") from error
+        return tuple(key)
+
+
+def said(name: str, row: Mapping[str, Any]) -> object:
+    """What a row has in a column of the key. Raises `Unfit`."""
+    value = row.get(name)
+    if value is None or is_unavailable(value):
+        raise Unfit(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
+    return value
+
+
+def _typed(columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+    readers = {}
+    for one in (schema or {}).get("fields") or []:
+        if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
+            readers[one.get("field")] = read
+    return [(name, _after(readers[name], convert) if name in readers else convert) for name, convert in columns]
+
+
+def _after(read: Convert, convert: Convert) -> Convert:
+    return lambda value: convert(read(value))
