@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from datetime import timedelta
@@ -16,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cdc.targets import Declared
+from penstock.cdc.types import exact_json
 from penstock.log.errors import NotSupported
 from penstock.spark import sync
 from penstock.spark.lakes import LakePlace
@@ -55,9 +55,9 @@ def drive(
 
 
 def known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without what is NULL and what is the sync's own, JSON text of arrays read."""
+    """A row without what is NULL and what is the sync's own, arrays as JSON text: text may look like an array."""
     return {
-        name: json.loads(value) if isinstance(value, str) and value.startswith("[") else value
+        name: exact_json(value) if isinstance(value, list | dict) else value
         for name, value in row.items()
         if value is not None and not name.startswith("__")
     }
