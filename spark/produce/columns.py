@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 ColumnOrName: TypeAlias = Union["Column", str]
 
 _PREFIX = "__penstock_"
+_JSON = {
+    "ignoreNullFields": "false",
+    # Spark's own formats cut microseconds.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 STAGED = tuple(name for name in SEND_SCHEMA.names if name != "sequence")
 """The columns that are staged."""
 
@@ -142,23 +148,22 @@ def _body(df: DataFrame, mapping: MessageColumns) -> Column:
     """Bytes: binary and text as they are, anything else as JSON; by default all columns that are nothing else of the message."""
     from pyspark.sql import functions as F
 
-    options = {"ignoreNullFields": "false"}
     if mapping.body is None:
-        taken = {name for _, name in mapping.named()}
-        rest = [name for name in df.columns if name not in taken]
+        taken = {_as_compared(df, name) for _, name in mapping.named()}
+        rest = [name for name in df.columns if _as_compared(df, name) not in taken]
         if not rest:
             raise InvalidArgument(
                 "no column is left for the body", operation="write_ordered", expected="body=…", observed=df.columns
             )
-        return F.to_json(F.struct(*(F.col(_quoted(name)) for name in rest)), options).cast("binary")
+        return F.to_json(F.struct(*(F.col(_quoted(name)) for name in rest)), _JSON).cast("binary")
     column = _resolved(df, mapping.body, "body")
     text = _type(df, column).simpleString()
     if text in {"binary", "string"} or text.startswith(("char", "varchar")):
         return column.cast("binary")
     if text.startswith(("struct", "array", "map", "variant")):
-        return F.to_json(column, options).cast("binary")
+        return F.to_json(column, _JSON).cast("binary")
     # Spark writes a single value as JSON only inside of something.
-    inside = F.to_json(F.array(column), options)
+    inside = F.to_json(F.array(column), _JSON)
     return F.when(column.isNotNull(), F.substr(inside, F.lit(2), F.length(inside) - 2)).cast("binary")
 
 
@@ -211,6 +216,11 @@ def label(given: ColumnOrName | int) -> str:
 
 def _type(df: DataFrame, column: Column) -> DataType:
     return df.select(column).schema[0].dataType
+
+
+def _as_compared(df: DataFrame, name: str) -> str:
+    """A column's name as Spark tells names apart, by default without regard to case."""
+    return name if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" else name.lower()
 
 
 def _quoted(name: str) -> str:

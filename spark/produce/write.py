@@ -79,8 +79,9 @@ def write_ordered(
     The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer routes,
     so that rows of a group have one queue, where they lie in the order of ``order_by``; rows that are equal by it lie in any order, so name
     columns that tell rows of a group apart. ``body`` is taken as it is if it is binary or text, else as JSON; by default it is a JSON object
-    of all columns that are not named as something else but order. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to
-    text. ``queue`` names the queue where it is not null. A topic of NORMAL messages takes ``message_group=None``.
+    of all columns that are not named as something else but order. Times in JSON have microseconds, in the session's zone. ``tag`` is text,
+    ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue where it is not null. A topic of NORMAL messages
+    takes ``message_group=None``.
 
     ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent: a batch whose number is not
     above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again after

@@ -130,6 +130,17 @@ def test_bodies_of_all_kinds(spark: SparkSession, lake: penstock.Lake) -> None:
     assert date.fromisoformat(json.loads(others[3])) == date(2026, 1, 31)
 
 
+def test_times_in_bodies_keep_their_microseconds_and_labels_are_found_in_any_case(spark: SparkSession, lake: penstock.Lake) -> None:
+    rows = spark.sql(
+        "SELECT 'g' Account, 'x' Label, TIMESTAMP'9999-12-31 23:59:59.999999Z' z, "
+        "TIMESTAMP_NTZ'2026-01-31 00:00:00.000001' n, TIME'12:00:00.123456' t"
+    )
+    write_ordered(rows, lake, "orders", message_group="account", tag="LABEL", order_by="z")
+    (message,) = read(lake)
+    assert (message.message_group, message.tag) == ("g", "x")
+    assert message.json() == {"z": "9999-12-31T23:59:59.999999Z", "n": "2026-01-31T00:00:00.000001", "t": "12:00:00.123456"}
+
+
 def test_nothing_is_visible_before_all_is(spark: SparkSession, lake: penstock.Lake) -> None:
     seen: dict[str, int] = {}
     columns = MessageColumns(message_group="user", order_by=("seq",))
