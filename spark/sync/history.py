@@ -16,11 +16,11 @@ from ...cdc.history import Link, chains
 from ...cdc.merging import LEVEL, SINCE
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from ...cdc.types import arrow_type
-from .names import KIND, NUMBER, quoted
+from .names import KIND, NUMBER, TOLD, quoted
 from .steps import Steps
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _ROWS = 8_192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,18 +50,24 @@ def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
     return mine.mapInArrow(partial(_typed, target, schema, steps), from_arrow_schema(schema))
 
 
-def history_source(rows: DataFrame, current: DataFrame, target: Target) -> DataFrame:
+def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFrame:
     """What to merge: a row that closes each current version that has a newer one, and the new versions.
 
-    ``current``: the target's current versions.
+    ``there``: what the target has. A row that is gone is as far as its last version: what is told of it again comes before its delete too.
     """
     from pyspark.sql import functions as F
 
     keys = [quoted(key) for key in target.key]
-    s, c = rows.alias("s"), current.alias("c")
-    same = " AND ".join(f"s.{key} <=> c.{key}" for key in keys)
-    newer = f"c.{POSITION} IS NULL OR s.{LEVEL} > c.{POSITION}"
-    alive = s.join(c, F.expr(same), "left").where(newer)
+
+    def same(one: str, other: str) -> Column:
+        return F.expr(" AND ".join(f"{one}.{key} <=> {other}.{key}" for key in keys))
+
+    s, c = rows.alias("s"), there.where(CURRENT).alias("c")
+    mine = there.alias("a").join(s, same("a", "s"), "left_semi")
+    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(TOLD)).alias("e")
+    reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{TOLD} END"
+    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached}"
+    alive = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left").where(newer)
     kept = [
         F.expr(
             f"CASE WHEN s.{SINCE}[{place}] <= coalesce(c.{POSITION}, {NEVER}) THEN c.{quoted(column.name)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NUMBER, KIND = "__number", "__kind"
+NUMBER, KIND, TOLD = "__number", "__kind", "__told"
 
 
 def quoted(name: str) -> str:

@@ -155,8 +155,7 @@ class Tables:
         with self._once(owner, target), self._set(self._planning(target)):
             table = DeltaTable.forPath(self.session, self.path(target.name))
             if target.history:
-                current = table.toDF().where(CURRENT)
-                return merge_history(table, history_source(rows, current, target), target, truncate)
+                return merge_history(table, history_source(rows, table.toDF(), target), target, truncate)
             on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in target.key)
             counts = applies(guard=self._guard)
             merge = table.alias("t").merge(rows.alias("s"), on).whenMatchedDelete(f"NOT s.{PUT} AND {counts}")
