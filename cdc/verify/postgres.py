@@ -28,10 +28,12 @@ _COLUMNS = """
     WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
     ORDER BY n.nspname, c.relname, a.attnum
 """
+_ISO = "regexp_replace({0}::text, '^([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}) (?!.*BC$)', '\\1T')"
+"""Infinity, years before Christ and years of more digits stay as PostgreSQL writes them."""
 _SPELT = {
     "bytea": "translate(encode({0}, 'base64'), E'\\n', '')",
-    "timestamptz": "replace(to_json({0}) #>> '{{}}', '+00:00', 'Z')",
-    "timestamp": "to_json({0}) #>> '{{}}'",
+    "timestamptz": f"regexp_replace({_ISO}, '[+]00$', 'Z')",
+    "timestamp": _ISO,
 }
 """What a capture writes otherwise than PostgreSQL does."""
 

@@ -28,6 +28,17 @@ def penstock(*args: str, code: int = 0) -> str:
     return result.output
 
 
+def test_times_that_no_timestamp_holds_are_equal_as_text(database: Database, capture: Capturing, tmp_path: Path) -> None:
+    database.run("CREATE TABLE times (at timestamptz PRIMARY KEY, local timestamp)")
+    capture()
+    times = "infinity", "-infinity", "20000-01-01 00:00:00.5", "0044-03-15 12:00:00 BC", "9999-12-31 23:59:59.999999"
+    database.run("INSERT INTO times VALUES " + ", ".join(f"('{time}', '{time}')" for time in times))
+    capture()
+    into = str(tmp_path / "targets")
+    penstock("sync", TOPIC, "--lake", capture.lake, "--into", into, "--engine", "deltalake", "--once")
+    assert "times: equal (5 rows in the source, 5 in the target)" in penstock("verify-sync", database.dsn, into, "--table", "times")
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_captured_and_synced_table_is_equal_until_it_changes(
     database: Database, capture: Capturing, tmp_path: Path, declared: bool
