@@ -19,6 +19,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from ..coordinator.coordination import Coordination, open_coordination
+from ..coordinator.tables.open import table_place
 from ..log.errors import InvalidArgument
 from ..log.lake import Lake
 from ..log.portal import Portal
@@ -53,7 +54,8 @@ class LakePlace:
         """The place of a lake by its URL or folder, or of one that is open: then with its coordination, unless another is named, and read
         only if that is.
 
-        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, and what is none.
+        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, and what is none;
+        so with its coordination.
         """
         if isinstance(lake, str | os.PathLike):
             url = os.fspath(lake)
@@ -74,6 +76,7 @@ class LakePlace:
                 )
         if "://" not in url:
             url = Path(url).expanduser().absolute().as_uri()
+        table_place(coordination, url)  # said now, not by whoever needs it first
         return cls(url, coordination, read_only)
 
     @property

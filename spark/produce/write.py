@@ -167,6 +167,8 @@ class OrderedWriter:
     ) -> None:
         if name is not None:
             check_producer_name(NAME_PREFIX + name)
+        if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+            raise InvalidArgument("bad timeout", operation="write_ordered", expected="a timedelta above 0", observed=repr(timeout))
         self._place, self._topic, self._mapping = place, topic, mapping
         self._name, self._timeout, self._part_bytes = name, timeout, part_bytes
         self._steps = steps or Steps()

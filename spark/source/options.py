@@ -95,11 +95,14 @@ def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
             raise _bad(name, found[name], "no such option here", hint=hint)
     if "lake" not in found:
         raise InvalidArgument("the lake is missing", operation="read", hint='name it: .option("lake", "s3://bucket/lake")')
+    start = _places(found, "starting", "latest" if stream else "earliest", unnamed="earliest")
+    end = _places(found, "ending", "latest", unnamed="latest")
+    _check_range(start, end)
     return SourceOptions(
         place=LakePlace.of(found["lake"], coordination=found.get("coordination"), read_only=True),
         topic=_topic(found),
-        start=_places(found, "starting", "latest" if stream else "earliest", unnamed="earliest"),
-        end=_places(found, "ending", "latest", unnamed="latest"),
+        start=start,
+        end=end,
         max_offsets_per_trigger=_positive(found, "maxOffsetsPerTrigger"),
         max_bytes_per_trigger=_positive(found, "maxBytesPerTrigger"),
         fail_on_data_loss=_choice(found, "failOnDataLoss", {"true": True, "false": False}, default=True),
@@ -150,6 +153,20 @@ def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Pl
         case "latest":
             return Places("latest")
     return Places(unnamed, _offsets_by_queue(offsets, text))
+
+
+def _check_range(start: Places, end: Places) -> None:
+    """Raise `InvalidArgument` where an end that was named lies before the start that was."""
+    if isinstance(start.default, datetime) and isinstance(end.default, datetime) and start.default > end.default:
+        raise InvalidArgument(
+            "startingTimestamp is after endingTimestamp", operation="read", observed=f"{start.default} to {end.default}"
+        )
+    for queue, first in start.named.items():
+        last = end.named.get(queue)
+        if isinstance(first, int) and isinstance(last, int) and first > last:
+            raise InvalidArgument(
+                f"startingOffsets are above endingOffsets in queue {queue}", operation="read", observed=f"{first} to {last}"
+            )
 
 
 def _offsets_by_queue(name: str, text: str) -> dict[int, Place]:

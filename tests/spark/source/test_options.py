@@ -109,6 +109,9 @@ def test_an_unknown_option_that_is_like_none_names_all() -> None:
         ({"topic": "others"}, r"two topics are named.*orders, others"),
         ({"lake": "memory://x"}, "in the memory of one process"),
         ({"numTasks": "many"}, "numTasks is wrong"),
+        ({"coordination": "nonsense://x"}, "not a coordination table's URL"),
+        ({"startingOffsets": '{"1": 5}', "endingOffsets": '{"0": 9, "1": 3}'}, "above endingOffsets in queue 1.*5 to 3"),
+        ({"startingTimestamp": "2000", "endingTimestamp": "1000"}, "startingTimestamp is after endingTimestamp"),
     ],
 )
 def test_a_bad_value_says_what_is_expected(option: dict[str, str], says: str) -> None:
