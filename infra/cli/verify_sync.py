@@ -61,20 +61,28 @@ def command(
 
     SOURCE is a dump, or a folder of them: CSV with a header, JSON lines or Parquet, packed or not, named after their tables; or
     postgresql://user@host/database, whose tables are read as of one moment. TARGET is a Delta table, or the folder in which each
-    table's has its name. Numbers are compared by value, times by instant.
+    table's has its name. Numbers are compared by value, times by instant. Of several tables those that cannot be compared are named, and
+    the exit code is 1.
     """
     of_all, by_table = keys_of(keys)
     location = Location.of(target)
     equal = True
     with _sources(source, tables, DumpOptions(open_file, DumpFormat(format_name) if format_name else None, null)) as sources:
         alone = find_target(location, sources[0].name) if len(sources) == 1 else None
-        targets = [alone or open_target(location.inside(one.name), one.name) for one in sources]
-        for rows, there in zip(sources, targets, strict=True):
-            key = by_table.get(there.name) or of_all or _key_of(rows, there)
-            with output.progress(f"comparing {there.name}"):
-                found = compare(rows, there, there.schema, key, ignore=ignore, examples=examples, empty_is_null=empty_is_null)
-            _show(session, found)
-            equal = equal and found.equal
+        for rows in sources:
+            try:
+                there = alone or open_target(location.inside(rows.name), rows.name)
+                key = by_table.get(there.name) or of_all or _key_of(rows, there)
+                with output.progress(f"comparing {there.name}"):
+                    found = compare(rows, there, there.schema, key, ignore=ignore, examples=examples, empty_is_null=empty_is_null)
+            except InvalidArgument as error:
+                if len(sources) == 1:
+                    raise
+                _show_not_compared(session, rows.name, error)
+                equal = False
+            else:
+                _show(session, found)
+                equal = equal and found.equal
     return 0 if equal else OTHER
 
 
@@ -99,6 +107,14 @@ def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
         object=target.name,
         hint="name its columns with --key, such as --key id",
     )
+
+
+def _show_not_compared(session: Session, table: str, error: InvalidArgument) -> None:
+    """Of one among several: the others are compared all the same."""
+    if session.as_json:
+        output.emit({"table": table, "equal": False, "error": error.kind, "message": str(error)})
+    else:
+        output.say(f"{output.printable(table)}: NOT COMPARED: {error}")
 
 
 def _show(session: Session, found: Comparison) -> None:

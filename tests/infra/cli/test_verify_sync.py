@@ -103,6 +103,28 @@ def test_columns_of_one_side_only(penstock: Penstock, dump: Path, tmp_path: Path
     penstock("verify-sync", dump, tmp_path / "bills", "--key", "id", "--ignore", "at")
 
 
+def test_a_table_that_cannot_be_compared_is_named_and_the_others_are_compared(
+    penstock: Penstock, dump: Path, tmp_path: Path
+) -> None:
+    targets = tmp_path / "targets"
+    write(targets / "bills", ROWS, synced=True)
+    write(targets / "keyless", ROWS)
+    for name in ("keyless", "audit", "zones"):
+        (dump.parent / f"{name}.csv").write_text(CSV)
+    write(targets / "zones", ROWS, synced=True)
+    lines = penstock("verify-sync", dump.parent, targets, code=1).out.splitlines()
+    assert [line.partition(" (")[0] for line in lines] == [
+        "audit: NOT COMPARED: there is no such target",
+        "bills: equal",
+        "keyless: NOT COMPARED: the primary key is not known",
+        "zones: equal",
+    ]
+    found = penstock("verify-sync", dump.parent, targets, "--json", code=1).rows
+    assert [(one["table"], one["equal"]) for one in found] == [
+        ("audit", False), ("bills", True), ("keyless", False), ("zones", True),
+    ]  # fmt: skip
+
+
 def test_an_empty_text_that_the_source_cannot_tell_from_null(penstock: Penstock, dump: Path, tmp_path: Path) -> None:
     write(tmp_path / "bills", ROWS)
     dump.write_text(CSV.replace('""', ""))
