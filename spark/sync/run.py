@@ -158,9 +158,13 @@ class SyncRun:
         return True
 
     def stop(self) -> None:
-        """End it in order, after the batch under way, and wait for that. What ended it before is left to `await_termination`."""
+        """End it in order, after the batch under way, and wait for that. What ended it before is left to `await_termination`.
+
+        In the listener it only says so, and does not wait.
+        """
         self._stop.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     @property
     def stopped(self) -> dict[str, tuple[Stop, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import tempfile
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,10 +18,10 @@ from hypothesis import strategies as st
 from penstock.cdc.targets import Declared
 from penstock.cdc.types import exact_json
 from penstock.log.errors import NotSupported
-from penstock.spark import sync
+from penstock.spark import SyncRun, sync
 from penstock.spark.lakes import LakePlace
 from penstock.spark.sync.engine import Engine
-from penstock.spark.sync.options import Options
+from penstock.spark.sync.options import Batch, Options
 from penstock.spark.sync.steps import NO_STEPS, Steps
 from tests.cdc import nasty
 from tests.cdc.reference import Reference
@@ -128,6 +129,19 @@ def test_a_run_by_name_ends_with_what_is_there_and_targets_may_be_compacted_mean
     running = sync(None, lake, TOPIC, into=into, trigger=timedelta(seconds=0.1))
     running.stop()
     assert rows(into / "t") == [{"id": 1, "n": 2}]
+
+
+def test_a_listener_may_stop_the_run(tmp_path: Path) -> None:
+    lake, told = str(tmp_path / "lake"), queue.SimpleQueue[SyncRun]()
+    send(lake, [event("c", "bills", {"id": n}, {"id": n}, at=n) for n in range(4)], queues=1)
+
+    def enough(_batch: Batch) -> None:
+        told.get(timeout=60).stop()
+
+    run = sync(None, lake, TOPIC, into=tmp_path / "targets", max_events_per_batch=3, trigger=timedelta(minutes=5), listener=enough)
+    told.put(run)
+    assert run.await_termination(timedelta(minutes=2))
+    assert run.status.events == 3
 
 
 def test_a_table_of_somebody_else_stops_that_table(tmp_path: Path) -> None:
