@@ -23,6 +23,8 @@ def combined(parts: list[Folded]) -> Folded:
             whole.truncates[source] = max(whole.truncates.get(source, truncate), truncate)
         for source, count in part.counts.items():
             whole.counts[source] = whole.counts.get(source, 0) + count
+        for source, told in part.told.items():
+            whole.told.setdefault(source, {}).update(told)  # a queue is one task's
         whole.broken.update(part.broken)
         whole.ignored += part.ignored
         whole.passed += part.passed

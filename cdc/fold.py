@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..log.errors import InvalidArgument, PenstockError
-from .changes import ALWAYS, Key, Net, Place, move, put, remove, truncated
+from .changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from .reading import RowReader, said
 from .seen import Seen
 from .targets import Source, Target, of_table, wanted
+from .told import Told
 from .types import KEEP, Unfit, characters
+
+
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The times that a version can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ class Folded:
     """By table, the events folded."""
     ignored: int = 0
     """Events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
+    told: dict[Source, dict[int, Told]] = field(default_factory=dict)
+    """By table, how far the source's positions are in the queues of which something new is known."""
     passed: int = 0
     """Events that are applied already."""
 
@@ -101,6 +108,17 @@ class _Table(RowReader):
         """By queue, the highest of this range: what it removes of other queues is left to who puts them together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
+        self.newest = {queue: told.position for queue, told in target.told.items()}
+        """By queue, the highest position that it has told of."""
+        self.behind = {queue: told.behind for queue, told in target.told.items()}
+        """By queue, how many events have come since then."""
+
+    def tell(self, queue: int, position: int) -> None:
+        """An event of this position was applied."""
+        if position >= self.newest.get(queue, NEVER):
+            self.newest[queue], self.behind[queue] = position, 0
+        else:
+            self.behind[queue] += 1
 
     def note(self, truncate: Truncate) -> None:
         """A truncate came."""
@@ -146,6 +164,8 @@ class Fold:
                 self._see(source, change, (queue, offset))
             else:
                 self._apply(table, change, (queue, offset), time_us)
+                if change.position is not None and self._plan.guard:
+                    table.tell(queue, change.position)
         except Unfit as error:
             self._refuse(source, (queue, offset), str(error))
 
@@ -166,6 +186,9 @@ class Fold:
                 folded.versions[source] = table.versions
             if table.count:
                 folded.counts[source] = table.count
+            told = {queue: Told(position, table.behind[queue]) for queue, position in table.newest.items()}
+            if changed := {queue: one for queue, one in told.items() if one != table.target.told.get(queue)}:
+                folded.told[source] = changed
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate
         return folded
@@ -281,6 +304,8 @@ class Fold:
 
     def _version(self, table: _Table, change: Change, position: int | None, place: Place, time_us: int) -> None:
         at_us = time_us if change.time_us is None else change.time_us
+        if not _FIRST_US <= at_us <= _LAST_US:
+            raise Unfit(f"it was changed in no year from 1 to 9999: {at_us} microseconds after 1970")
         table.count += 1
         if change.op == "t":
             table.versions.append(Version((), "t", (), position, at_us, place))

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 
 from ..log.errors import CallError, InvalidArgument
 from .changes import ALWAYS
+from .told import ByQueue
 from .types import normal_type
 
 Source: TypeAlias = tuple[str | None, str]
@@ -114,6 +115,8 @@ class Target:
     history: bool = False
     stopped: bool = False
     """Nothing is applied to it any more in this run."""
+    told: ByQueue = field(default_factory=dict)
+    """By queue, how far the source's positions are."""
 
     @property
     def key_places(self) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cdc.combine import combined
 from penstock.cdc.fold import Fold, Plan, Refused
 from penstock.cdc.targets import Column, Declared, Progress, Target
+from penstock.cdc.told import Told
 from penstock.cdc.types import MARKER, exact_json
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
@@ -206,6 +209,39 @@ def test_zeros_of_either_sign_are_one_key_and_nan_is_none(kind: str, zero: objec
     assert [repr(key) for key, _ in folded.nets[source]] == [repr((zero,))] * 4
     assert [repr(net.values) for _, net in folded.nets[source] if net.put] == [repr((zero, -0.0))] * 3
     assert sorted(folded.refused[source]) == [4, 5]
+
+
+def test_events_that_lie_behind_what_their_queue_has_told_are_counted_until_it_is_there_again() -> None:
+    source = ("s", "t")
+
+    def at(position: int, op: str = "u") -> bytes:
+        place = {"file": f"binlog.{position:06}", "pos": 4, "row": 0}
+        return changed(op, 1, n=position).replace(b'"table": "t"', b'"table": "t", ' + json.dumps(place).encode()[1:-1])
+
+    def told(target: Target, queues: dict[int, list[int]], *, guard: bool = True) -> dict[int, tuple[int, int]]:
+        parts = []
+        for queue, positions in queues.items():
+            fold = Fold(Plan({source: target}, guard=guard))
+            for offset, position in enumerate(positions):
+                fold.add(queue, offset, at(position))
+            fold.add(queue, len(positions), changed("u", 1))  # of no position
+            parts.append(fold.result())
+        return {queue: (one.position >> 44, one.behind) for queue, one in combined(parts).told.get(source, {}).items()}
+
+    target = Target(source, "t", (Column("id", "bigint"), Column("n", "bigint")), ("id",))
+    assert told(target, {0: [1, 2, 1, 2], 1: [412, 1, 2], 2: []}) == {0: (2, 0), 1: (412, 2)}
+    before = replace(target, told={0: Told(412 << 44 | 4 << 12, 3), 3: Told(7 << 44)})
+    assert told(before, {0: [1]}) == {0: (412, 4)}
+    assert told(before, {0: [1, 412]}) == {0: (412, 0)}
+    assert told(before, {0: [1]}, guard=False) == {}
+
+
+def test_a_change_whose_time_no_version_can_have_stops_its_table() -> None:
+    source = ("s", "t")
+    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"),), ("id",), history=True)}))
+    for queue, ts_ms in enumerate((253_402_300_799_999, 253_402_300_800_000, -62_135_596_800_001)):
+        fold.add(queue, 0, changed("c", 1).replace(b'"table": "t"', b'"table": "t", "ts_ms": %d' % ts_ms))
+    assert sorted(fold.result().refused[source]) == [1, 2]
 
 
 def test_events_before_a_target_s_vector_and_other_tables_change_nothing() -> None:
