@@ -19,7 +19,6 @@ from .targets import Source, Target, of_table, wanted
 from .told import Told
 from .types import KEEP, Unfit, characters
 
-
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The times that a version can have."""
 
@@ -251,7 +250,7 @@ class Fold:
         key = self._key(table, change)
         for one in {key, self._moved(table, change, key) or key}:
             if table.target.history:
-                at_us = time_us if change.time_us is None else change.time_us
+                at_us = _changed_at(change, time_us)
                 table.versions.append(Version(one, "d", (None,) * width, position, at_us, place))
             elif (after := remove(nets.get(one), width, position, place)) is not None:
                 nets[one] = after
@@ -303,9 +302,7 @@ class Fold:
             table.truncates[queue] = max(table.truncates.get(queue, table.truncate or 0), position)
 
     def _version(self, table: _Table, change: Change, position: int | None, place: Place, time_us: int) -> None:
-        at_us = time_us if change.time_us is None else change.time_us
-        if not _FIRST_US <= at_us <= _LAST_US:
-            raise Unfit(f"it was changed in no year from 1 to 9999: {at_us} microseconds after 1970")
+        at_us = _changed_at(change, time_us)
         table.count += 1
         if change.op == "t":
             table.versions.append(Version((), "t", (), position, at_us, place))
@@ -352,6 +349,13 @@ class Fold:
                 reason = "it has no key, and no key is declared for its table"
                 self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
             seen.note(change, place, known)
+
+
+def _changed_at(change: Change, stored_us: int) -> int:
+    at_us = stored_us if change.time_us is None else change.time_us
+    if not _FIRST_US <= at_us <= _LAST_US:
+        raise Unfit(f"it was changed in no year from 1 to 9999: {at_us} microseconds after 1970")
+    return at_us
 
 
 def _reason(error: Exception) -> str:
