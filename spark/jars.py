@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -48,18 +49,18 @@ def listed(*, s3: bool = False) -> list[Jar]:
 
 
 def missing(*, s3: bool = False) -> list[Jar]:
-    """Those of `listed` that are not in the cache."""
-    return [jar for jar in listed(s3=s3) if not (_jar_folder() / jar.file_name).is_file()]
+    """Those of `listed` that are not in the cache, or not whole, as a copy to a full disk leaves them."""
+    return [jar for jar in listed(s3=s3) if not _is_there(jar)]
 
 
 def ensure(*, s3: bool = False) -> list[Path]:
-    """The files of `listed`, fetched from Maven Central when they are not in the cache yet.
+    """The files of `listed`, fetched from Maven Central when they are not in the cache yet, or cut off there.
 
     Processes may do this side by side: a file appears whole or not at all. Raises `MissingDependency` without Java, PySpark, or a
     network when one is needed.
     """
     for path in _lists(s3):
-        if any(not (_jar_folder() / jar.file_name).is_file() for jar in _read_list(path)):
+        if not all(map(_is_there, _read_list(path))):
             _fetch(path)
     return [_jar_folder() / jar.file_name for jar in listed(s3=s3)]
 
@@ -73,6 +74,11 @@ def _read_list(path: Path) -> list[Jar]:
         Jar(dependency.attrib["org"], dependency.attrib["name"], dependency.attrib["rev"])
         for dependency in ET.parse(path).getroot().iter("dependency")  # noqa: S314
     ]
+
+
+def _is_there(jar: Jar) -> bool:
+    """A JAR is a ZIP file, whose directory is its end."""
+    return zipfile.is_zipfile(_jar_folder() / jar.file_name)
 
 
 def _jar_folder() -> Path:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -70,7 +71,7 @@ def test_what_other_programs_left_in_maven_s_folder_is_never_asked() -> None:
 def fill(cache: Path, names: list[str]) -> None:
     (cache / "jars").mkdir(parents=True)
     for name in names:
-        (cache / "jars" / name).write_bytes(b"jar")
+        zipfile.ZipFile(cache / "jars" / name, "w").close()
 
 
 def test_a_warm_cache_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +81,9 @@ def test_a_warm_cache_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(file.is_file() for file in jars.ensure())
     assert jars.missing() == []
     assert len(jars.missing(s3=True)) == 36
+    cut = jars.ensure()[0]
+    cut.write_bytes(cut.read_bytes()[:-1])
+    assert [jar.file_name for jar in jars.missing()] == [cut.name]
 
 
 @pytest.mark.spark
