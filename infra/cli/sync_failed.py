@@ -44,4 +44,4 @@ def _name(error: Exception) -> str:
 def _said(error: Exception) -> str:
     """Of Spark's page the last line that is no call."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]
-    return (lines[-1] if lines else repr(error))[:_SAID_CHARS]
+    return (lines[-1].lstrip(": ") if lines else repr(error))[:_SAID_CHARS]

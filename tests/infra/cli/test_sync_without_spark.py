@@ -66,7 +66,7 @@ def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_t
 
     outside = told(RuntimeError("An error occurred.\n: java.io.IOException: disk full\n\tat java.base/run\n"))
     assert exit_code([outside]) == 3
-    assert outside.observed == "RuntimeError: : java.io.IOException: disk full"
+    assert outside.observed == "RuntimeError: java.io.IOException: disk full"
     bug = told(KeyError("offsets"))
     assert isinstance(bug, InternalError)
     assert "test_sync_without_spark.py" in "".join(traceback.format_exception(bug))
