@@ -6,15 +6,15 @@ ended), and carries Delta's ``txn`` with a number that grows with that. Commits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..log.errors import InvalidArgument, MissingDependency, NotSupported
 from .changes import Key
 from .fold import Truncate
 from .location import Location
-from .merging import NEWEST, PUT, SINCE, applies, newest, removed_by, until_committed
-from .targets import POSITION, Column, Found, Owner, Target, Written, encode_metadata
+from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
+from .targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, Written, encode_metadata
 from .types import arrow_type, normal_type
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _METADATA = "userMetadata"
+_STORE = "Object Store error"
 Values: TypeAlias = tuple[Any, ...]
 
 
@@ -86,17 +87,19 @@ class DeltaTables:
             self.path(target.name),
             pa.schema([*fields, *position]),
             mode="ignore",
+            configuration={PROPERTY: encode_metadata(owner, target)},
+            raise_if_key_not_exists=False,
             storage_options=self._options,
             commit_properties=_properties(owner, target),
         )
 
-    def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None:
-        """Give a target columns that it lacks."""
+    def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
+        """Give a target columns that it lacks. The commit does not say how far the target is: nothing holds it up if that has changed."""
         import pyarrow as pa
         from deltalake import Schema
 
         fields = Schema.from_arrow(pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])).fields
-        self._table(target).alter.add_columns(fields, commit_properties=_properties(owner, target))
+        self._table(target).alter.add_columns(fields)
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Values]:
         """Of a target, the rows with these keys."""
@@ -119,11 +122,19 @@ class DeltaTables:
         return found
 
     def merge(
-        self, target: Target, rows: pa.Table, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
+        self,
+        target: Target,
+        rows: pa.Table,
+        owner: Owner,
+        *,
+        truncate: Truncate | None = None,
+        partial: bool = True,
+        check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` says how far it is then. False when that had been done before.
+        """Merge a batch's net changes; ``target`` says how far it is then. False, and nothing is done, when a sync has merged since it was
+        as far as the batch was built on.
 
-        ``partial``: some rows have only some columns.
+        ``partial``: some rows have only some columns. ``check``: asked before each attempt.
         """
         from deltalake.exceptions import CommitFailedError
 
@@ -148,7 +159,7 @@ class DeltaTables:
 
         def merge() -> bool:
             table = self._table(target)
-            if _done(table, owner, target):
+            if (table.transaction_version(APP_ID) or 0) >= target.progress.commits:
                 return False
             merging = table.merge(
                 source, on, source_alias="s", target_alias="t", commit_properties=_properties(owner, target, once=True)
@@ -166,7 +177,15 @@ class DeltaTables:
                 )
             return True
 
-        return until_committed(merge, CommitFailedError, self.path(target.name))
+        return until_committed(merge, CommitFailedError, self.path(target.name), check=check)
+
+    def refusal(self, error: Exception) -> str | None:
+        """Why a target did not take what it was given, in a line. None: that is not to be laid to the target."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        if not isinstance(error, DeltaError) or isinstance(error, CommitFailedError) or _STORE in str(error):
+            return None
+        return one_line(error)
 
     def _open(self, name: str) -> DeltaTable | None:
         from deltalake import DeltaTable
@@ -205,7 +224,7 @@ def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]
 def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    transactions = [Transaction(owner.app_id, target.progress.version)] if once else None
+    transactions = [Transaction(APP_ID, target.progress.commits)] if once else None
     # Losing against another commit, the merge has to look at the rows and at `txn` again, which deltalake's own retries do not.
     retries = 0 if once else None
     return CommitProperties(
@@ -213,14 +232,14 @@ def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitPr
     )
 
 
-def _done(table: DeltaTable, owner: Owner, target: Target) -> bool:
-    version = table.transaction_version(owner.app_id)
-    return version is not None and version >= target.progress.version
-
-
 def _written(table: DeltaTable) -> Written | None:
-    found = (newest(commit.get(_METADATA) for commit in table.history(limit)) for limit in (NEWEST, None))
-    return next((one for one in found if one is not None), None)
+    said = table.metadata().configuration.get(PROPERTY)
+    return newest(_commits(table, NEWEST)) or newest(_commits(table, None), said)
+
+
+def _commits(table: DeltaTable, limit: int | None) -> Iterator[Commit]:
+    for commit in table.history(limit):
+        yield Commit(commit["version"], commit["operation"], commit.get(_METADATA))
 
 
 def _type_name(kind: pa.DataType) -> str | None:

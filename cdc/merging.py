@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from ..log.errors import RetryError
 from .changes import ALWAYS
@@ -18,6 +19,37 @@ on each column counts."""
 NEWEST = 20
 """Commits to look at first for what a sync said last; then all."""
 _ATTEMPTS = 10
+_REASON = 500
+_HARMLESS = frozenset(
+    {
+        "ADD COLUMN",
+        "ADD COLUMNS",
+        "ADD CONSTRAINT",
+        "ADD FEATURE",
+        "CHANGE COLUMN",
+        "CHANGE COLUMNS",
+        "CLUSTER BY",
+        "COMPUTE STATS",
+        "DROP CONSTRAINT",
+        "OPTIMIZE",
+        "REORG",
+        "SET TBLPROPERTIES",
+        "UNSET TBLPROPERTIES",
+        "UPDATE FIELD METADATA",
+        "UPGRADE PROTOCOL",
+        "VACUUM END",
+        "VACUUM START",
+    }
+)
+"""Operations that leave every row as it was, as Spark and deltalake call them."""
+
+
+class Commit(NamedTuple):
+    """A commit of a Delta table, as its history tells of it."""
+
+    version: int
+    operation: str
+    metadata: str | None
 
 
 def applies(*, guard: bool) -> str:
@@ -30,14 +62,33 @@ def removed_by(truncate: Truncate, *, guard: bool) -> str | None:
     return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if guard and truncate.position != ALWAYS else None
 
 
-def newest(said: Iterable[str | None]) -> Written | None:
-    """What the newest commit of a sync says, of what commits say, the newest first: others, as compaction's, may stand before it."""
-    return next((found for one in said if (found := decode_metadata(one)) is not None), None)
+def newest(commits: Iterable[Commit], property_: str | None = None) -> Written | None:
+    """What the newest commit of a sync says, of these, the newest first, and what others have changed since.
+
+    ``property_``: what the table itself says, once such a commit is no longer among them.
+    """
+    changed = None
+    for commit in commits:
+        if (found := decode_metadata(commit.metadata)) is not None:
+            return replace(found, changed=changed)
+        if commit.operation not in _HARMLESS:
+            changed = f"{commit.operation} in version {commit.version}"
+    said = decode_metadata(property_)
+    return None if said is None else replace(said, forgotten=True, changed=changed)
 
 
-def until_committed(commit: Callable[[], T], lost: type[Exception], path: str) -> T:
-    """Do it, again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`."""
+def one_line(error: Exception) -> str:
+    """What an error says first: the rest is for who knows the library it comes from."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:_REASON]
+
+
+def until_committed(commit: Callable[[], T], lost: type[Exception], path: str, *, check: Callable[[], None]) -> T:
+    """Do it, again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and what ``check`` does,
+    which comes before each attempt.
+    """
     for attempt in range(1, _ATTEMPTS + 1):
+        check()
         try:
             return commit()
         except lost as error:

@@ -18,6 +18,10 @@ Source: TypeAlias = tuple[str | None, str]
 POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
 METADATA = "penstock_sync"
+PROPERTY = "penstock.sync"
+"""Of the table: whose it is. It outlives the commits that Delta's cleanup of the log removes."""
+APP_ID = "penstock-sync"
+"""Of Delta's ``txn``, whose number is that of the syncs' commits to the table, whichever sync's."""
 
 
 class TargetRefused(CallError):
@@ -73,17 +77,25 @@ class Progress:
     """By queue, the offset before which everything is applied."""
     truncated: int | None = None
     """The highest position of a truncate: older events of other queues are dropped when they come."""
-
-    @property
-    def version(self) -> int:
-        """Grows with every commit: the number of Delta's ``txn``."""
-        return sum(self.offsets.values())
+    commits: int = 0
+    """The number of the commit that says so: a merge says the next one, so that Delta passes it over if there is one of that number."""
 
     def reached(self, ends: Mapping[int, int], truncated: int | None) -> Progress:
         """Once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves none: it tells nothing of later events."""
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
-        return Progress(offsets, newest)
+        return Progress(offsets, newest, self.commits + 1)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
+        return {"offsets": offsets, "truncated": self.truncated, "commits": self.commits}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Progress:
+        """The inverse. Raises `KeyError`, `TypeError` or `ValueError`."""
+        offsets = {int(queue): int(offset) for queue, offset in document["offsets"].items()}
+        return cls(offsets, document["truncated"], int(document.get("commits", 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +106,6 @@ class Owner:
     life: int
     """The entry that created the topic: one of the same name that is made again has another."""
     name: str
-
-    @property
-    def app_id(self) -> str:
-        """Of Delta's ``txn``: the numbers of a topic that is made again begin anew."""
-        return f"penstock/{self.topic}/{self.life}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +136,7 @@ class Target:
 
 
 def encode_metadata(owner: Owner, target: Target) -> str:
-    """The ``userMetadata`` of a commit."""
-    progress = target.progress
+    """The ``userMetadata`` of a commit that says how far the target is."""
     return json.dumps(
         {
             METADATA: {
@@ -140,8 +146,7 @@ def encode_metadata(owner: Owner, target: Target) -> str:
                 "source": list(target.source),
                 "key": list(target.key),
                 "history": target.history,
-                "offsets": {str(queue): offset for queue, offset in sorted(progress.offsets.items())},
-                "truncated": progress.truncated,
+                **target.progress.document(),
             }
         }
     )
@@ -149,13 +154,17 @@ def encode_metadata(owner: Owner, target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a commit's metadata says."""
+    """What a commit's metadata says, or the table's property."""
 
     owner: Owner
     source: Source
     key: tuple[str, ...]
     history: bool
     progress: Progress
+    forgotten: bool = False
+    """Only the table's property says it: the commit that said how far it is was removed with others of its age."""
+    changed: str | None = None
+    """What somebody else has done to the rows since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +195,7 @@ def decode_metadata(text: str | None) -> Written | None:
             (schema, table),
             tuple(found["key"]),
             bool(found.get("history")),
-            Progress({int(queue): offset for queue, offset in found["offsets"].items()}, found["truncated"]),
+            Progress.read(found),
         )
     except (KeyError, TypeError, ValueError):
         return None
@@ -195,6 +204,14 @@ def decode_metadata(text: str | None) -> Written | None:
 def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool) -> Written | None:
     """What is known of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
     if written is not None and written.owner == owner:
+        if written.changed is not None and not adopt:
+            raise TargetRefused(
+                "somebody else has changed the target's rows since the sync wrote it last",
+                operation="sync",
+                object=path,
+                observed=written.changed,
+                hint="remove it, then it is made again from the events that are kept, or go on with the rows it has by adopt=True (--adopt)",
+            )
         return written
     if adopt:
         return None
@@ -214,14 +231,30 @@ def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool
     )
 
 
-def target_name(source: Source, taken: Mapping[str, Source]) -> str:
-    """The folder for a table: its name, with its schema before it when another schema's table has taken that."""
+def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
+    """The folders that a table may have, those that others have ``taken`` left out: its name, else that with its schema before it.
+
+    Raises `TargetRefused` when there is none.
+    """
     schema, table = source
-    check_name(table)
-    if taken.get(table, source) == source or schema is None:
-        return table
-    check_name(schema)
-    return f"{schema}.{table}"
+    names = [table] if schema is None else [table, f"{schema}.{table}"]
+    free = [name for name in names if taken.get(name, source) == source]
+    if not free:
+        raise name_taken(source)
+    for name in free:
+        check_name(name)
+    return free
+
+
+def name_taken(source: Source) -> TargetRefused:
+    """Every folder that a table could have is another one's."""
+    schema, table = source
+    return TargetRefused(
+        "the table's folder is that of another table",
+        operation="sync",
+        object=table if schema is None else f"{schema}.{table}",
+        hint="sync it into a folder of its own, by a sync of another name: tables=… (--table)",
+    )
 
 
 def check_name(name: str) -> None:

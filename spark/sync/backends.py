@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -11,9 +11,11 @@ from ...cdc.changes import Key, Net, finished, merged
 from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Folded, Truncate
-from ...cdc.targets import Column, Owner, Target, Written
+from ...cdc.merging import one_line
+from ...cdc.targets import Column, Owner, Target, TargetRefused, Written
 from ...cdc.targets import Found as Existing
-from ...log.errors import ReopenError
+from ...log.errors import PenstockError, ReopenError
+from .existing import untold
 from .history import history_table
 from .options import Options
 from .scan import Scan, batch_of, folded_of, pieces, rows_of, rows_schema, summary
@@ -31,7 +33,7 @@ class TargetTables(Protocol):
     def find(self, name: str) -> Existing | None: ...
     def written(self, name: str) -> Written | None: ...
     def create(self, target: Target, owner: Owner) -> None: ...
-    def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None: ...
+    def add_columns(self, target: Target, columns: Sequence[Column]) -> None: ...
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, tuple[Any, ...]]: ...
     def merge(
         self,
@@ -41,25 +43,38 @@ class TargetTables(Protocol):
         *,
         truncate: Truncate | None = None,
         partial: bool = True,
+        check: Callable[[], None],
     ) -> bool: ...
+    def refusal(self, error: Exception) -> str | None: ...
 
 
 def check_done(tables: TargetTables, target: Target, owner: Owner) -> None:
-    """Delta says that the target is as far as that already: by a commit of ours whose answer was lost, or by another driver's.
-
-    Raises `ReopenError`.
+    """A sync has merged into the target since it was as far as the batch was built on: by a commit of ours whose answer was lost, or by
+    another driver's, which raises `ReopenError`; `TargetRefused` when nothing tells any more which.
     """
     written = tables.written(target.name)
-    done = written.progress.offsets if written is not None and written.owner == owner else {}
-    if any(done.get(queue, 0) < offset for queue, offset in target.progress.offsets.items()):
+    if written is not None and written.owner == owner and written.forgotten:
+        raise untold(tables.path(target.name))
+    if written is None or written.owner != owner or written.progress != target.progress:
         raise ReopenError(
             "the target is further than this driver knows",
             operation="sync",
             object=tables.path(target.name),
             expected=dict(target.progress.offsets),
-            observed=dict(done),
+            observed=None if written is None else f"{dict(written.progress.offsets)} by sync {written.owner.name}",
             hint="did two drivers run? Start the sync again: it goes on from what the target has",
         )
+
+
+def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefused | None:
+    """What a target's error means to its table, which is to stand still. None: the error is the store's, the session's or the lease's."""
+    if isinstance(error, TargetRefused):
+        return error
+    if isinstance(error, PenstockError):
+        return None
+    ours = isinstance(error, ValueError | TypeError | OverflowError | pa.ArrowException)
+    reason = one_line(error) if ours else tables.refusal(error)
+    return None if reason is None else TargetRefused(reason, operation="sync", object=tables.path(name))
 
 
 class Found(Protocol):

@@ -7,28 +7,29 @@ What stands in the targets' commits decides what is applied; the sync's own reco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from ...cdc.changes import NEVER
-from ...cdc.fold import Folded, Plan, Refused
+from ...cdc.fold import Folded, Plan, Refused, Truncate
 from ...cdc.seen import Seen
-from ...cdc.shape import Shape, key_of, named, new_columns
-from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, of_table, target_name, wanted
+from ...cdc.shape import Shape, named, new_columns
+from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, target_names, wanted
 from ...log.errors import InvalidArgument
-from ..lakes import OpenLake, lakes
+from ..lakes import lakes
 from ..source.admission import Ranges, admitted, packed
 from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
 from .backends import Found as FoundChanges
-from .backends import backend_of, check_done
-from .existing import GONE, check_writable, known_target
-from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, where_to_begin
+from .backends import backend_of, check_done, refusal_of
+from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone
+from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent
 from .scan import EVENT, Scan
+from .stops import Stops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,9 +54,9 @@ class Engine:
         self._names: dict[Source, str] = {}
         """The folders of tables, those too of which no event has come in this run: what stands there is read when one comes."""
         self._others: dict[Source, frozenset[str]] = {}
-        self._stopped: dict[Source, dict[int, Stop]] = {}
-        self._resume: dict[Source, dict[int, int]] = {}
-        """Of those, where they are to be taken up in each queue."""
+        self._progress: dict[str, Progress] = {}
+        """By folder, what the sync's record says, and then what this run has merged."""
+        self._stopped = Stops()
         self._position: dict[int, int] = {}
         self._batches = 0
         self._standing: Standing | None = None
@@ -76,7 +77,7 @@ class Engine:
         options = self._options
         standing = self._standing = self._view.refresh()
         opened = lakes.open(options.place)
-        self._lease = opened.run(lambda: _leased(opened, options, patience_s))
+        self._lease = opened.run(lambda: take_lease(opened, options.topic, options.name, patience_s=patience_s))
         self._owner = Owner(options.topic, standing.life, options.name)
         try:
             self._begin(standing)
@@ -101,6 +102,7 @@ class Engine:
         check_folder(record, self._options.into, self._options.name)
         self._names = {source: name for name, source in record.tables.items()}
         self._truncated = dict(record.truncated)
+        self._progress = dict(record.progress)
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
         if not self._made_again() and covers(record.chosen, self._options.tables):
             self._position = position
@@ -108,8 +110,7 @@ class Engine:
         for table, stops in lost.items():
             schema, dot, name = table.partition(".")
             source = sources.get(table, (schema, name) if dot else (None, table))
-            self._stopped[source] = {stop.queue: stop for stop in stops}
-            self._resume[source] = dict(record.resume.get(table, {}))
+            self._stopped.keep(source, stops, record.resume.get(table, {}))
 
     def _made_again(self) -> bool:
         """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
@@ -119,8 +120,7 @@ class Engine:
         cut = [queue for queue, offset in sorted(self._earliest.items()) if offset > 0]
         if cut and not self._options.adopt:
             for source in gone:
-                self._stopped[source] = {queue: Stop(queue, self._earliest[queue], GONE) for queue in cut}
-                self._resume[source] = dict(self._earliest)
+                self._stopped.keep(source, [Stop(queue, self._earliest[queue], GONE) for queue in cut], self._earliest)
             return False
         for source in gone:
             del self._names[source]
@@ -166,12 +166,7 @@ class Engine:
         events = sum(end - start for start, end in ranges.values())
         if broken:
             (first, *_) = broken.values()
-            raise PoisonEvent(
-                first.reason,
-                operation="sync",
-                object=f"{self._options.topic}, queue {first.place[0]}, offset {first.place[1]}",
-                hint="nothing behind it in its queue is applied; see it with `penstock read`",
-            )
+            raise PoisonEvent.at(first, self._options.topic)
         standing = self._standing
         assert standing is not None, "look comes first"
         lag = sum(limit - self._position[queue] for queue, (_, limit) in standing.kept.items())
@@ -185,7 +180,7 @@ class Engine:
     @property
     def stopped(self) -> dict[str, tuple[Stop, ...]]:
         """Tables that stand still, and the events that cannot be applied."""
-        return {named(source): tuple(stops[queue] for queue in sorted(stops)) for source, stops in self._stopped.items()}
+        return self._stopped.named
 
     @property
     def position(self) -> dict[int, int]:
@@ -250,25 +245,33 @@ class Engine:
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}
         for source, count in folded.counts.items():
-            refused = folded.refused.get(source, {})
-            ends = self._position | {
-                queue: refused[queue].place[1] if queue in refused else end for queue, (_, end) in ranges.items()
-            }
-            truncate = folded.truncates.get(source)
-            target = self._targets[source].reached(ends, None if truncate is None else truncate.position)
-            self._reached("merge", "before", target.name)
-            self._held.check()
-            moved = folded.moved.get(source)
-            old = self._tables.rows(target, list(moved)) if moved else None
-            rows = found.rows(target, truncate, old)
-            if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=source in folded.partial):
-                check_done(self._tables, target, self._own)
-            self._reached("merge", "after", target.name)
-            self._targets[source] = target
+            bars = folded.refused.get(source, {})
+            ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
+            truncate, before = folded.truncates.get(source), self._targets[source]
+            target = before.reached(ends, None if truncate is None else truncate.position)
+            try:
+                self._merge(found, target, truncate, folded)
+            except Exception as error:
+                if (why := refusal_of(self._tables, target.name, error)) is None:
+                    raise
+                starts = {queue: max(start, before.progress.offsets.get(queue, 0)) for queue, (start, _) in ranges.items()}
+                self._stopped.add(source, [Refused(place, str(why)) for place in sorted(starts.items())], self._position)
+                continue
+            self._targets[source], self._progress[target.name] = target, target.progress
             merged[target.name] = count
-        for source, refused in folded.refused.items():
-            self._stop(source, refused.values(), {queue: end for queue, (_, end) in ranges.items()})
+        for source, bars in folded.refused.items():
+            self._stopped.add(source, bars.values(), self._position | {queue: end for queue, (_, end) in ranges.items()})
         return merged
+
+    def _merge(self, found: FoundChanges, target: Target, truncate: Truncate | None, folded: Folded) -> None:
+        self._reached("merge", "before", target.name)
+        self._held.check()
+        moved, partial = folded.moved.get(target.source), target.source in folded.partial
+        old = self._tables.rows(target, list(moved)) if moved else None
+        rows = found.rows(target, truncate, old)
+        if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
+            check_done(self._tables, target, self._own)
+        self._reached("merge", "after", target.name)
 
     def _save(self) -> None:
         self._reached("progress", "before")
@@ -280,7 +283,8 @@ class Engine:
             tables={name: source for source, name in self._names.items()},
             truncated=self._truncated,
             stopped=self.stopped,
-            resume={named(source): dict(places) for source, places in self._resume.items()},
+            progress={name: self._progress[name] for name in self._names.values() if name in self._progress},
+            resume=self._stopped.resume,
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
@@ -301,8 +305,10 @@ class Engine:
                 changed |= (
                     self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
                 )
-            except TargetRefused as error:
-                self._bar(source, seen, error)
+            except Exception as error:
+                if (why := refusal_of(self._tables, self._names.get(source, source[1]), error)) is None:
+                    raise
+                self._bar(source, seen, why)
                 changed = True
         return changed
 
@@ -310,7 +316,7 @@ class Engine:
         """Let a table end before the events that its target refuses; all of it stands still when it refuses all."""
         refused = [Refused(place, str(error)) for place in sorted(seen.first(error.columns).items())]
         if not error.columns:
-            self._stop(source, refused)
+            self._stopped.add(source, refused, self._position)
             return
         bars = self._bars.setdefault(source, {})
         for one in refused:
@@ -318,36 +324,32 @@ class Engine:
 
     def _add_table(self, source: Source, shape: Shape, seen: Seen, folded: Folded) -> bool:
         """Find a table's target, or make it. False: there is nothing to be made."""
-        options = self._options
-        name = self._names.get(source) or target_name(source, {name: one for one, name in self._names.items()})
-        found = self._tables.find(name)
-        if found is not None and found.written is not None and found.written.source != source and source[0] is not None:
-            name = f"{source[0]}.{source[1]}"
-            found = self._tables.find(name)
+        taken = {name: one for one, name in self._names.items()}
+        names = [self._names[source]] if source in self._names else target_names(source, taken)
+        name, found = folder_of(source, names, self._tables.find)
         if found is not None:
             self._know(source, name, found, shape)
             return True
         if source in self._names:
-            raise InvalidArgument(
-                "the target has gone", operation="sync", object=self._tables.path(name), hint="start the sync again"
-            )
+            raise target_gone(self._tables.path(name))
         truncated = max(self._truncated.get(source, NEVER), NEVER if seen.truncated is None else seen.truncated)
         if not shape.key:
             if truncated != NEVER:
                 self._truncated[source] = truncated
             if source in folded.refused:
-                self._stop(source, folded.refused[source].values())
+                self._stopped.add(source, folded.refused[source].values(), self._position)
             return False
-        history = options.history if isinstance(options.history, bool) else of_table(dict.fromkeys(options.history, True), source)
+        history = self._options.historic(source)
         if history:  # what this batch empties had versions before
             truncated = self._truncated.get(source, NEVER)
-        progress = Progress({}, None if truncated == NEVER else truncated)
-        target = Target(source, name, key_of(shape), shape.key, progress, history=bool(history))
+        target = new_target(source, name, shape, truncated=None if truncated == NEVER else truncated, history=history)
         self._held.check()
         self._reached("create", "before", name)
         self._tables.create(target, self._own)
         self._reached("create", "after", name)
-        self._targets[source], self._names[source] = target, name
+        made = self._tables.find(name)  # another sync may have made it at the same time
+        assert made is not None, "it was made"
+        self._know(source, name, made, shape)
         self._truncated.pop(source, None)
         return True
 
@@ -355,15 +357,24 @@ class Engine:
         """A target that is there. Raises `TargetRefused`."""
         options, path = self._options, self._tables.path(name)
         told = self._record is not None and wanted(self._record.chosen, source)
-        cut = None if told else self._earliest
-        target = known_target(source, name, found, shape, path=path, owner=self._own, adopt=options.adopt, cut=cut)
-        if target.history and not self._backend.keeps_history:
-            raise TargetRefused(
-                "the target keeps history, and this engine does not", operation="sync", object=path, hint="engine='spark' does"
-            )
+        above = lakes.open(
+            self._reading
+        ).lake.runtime.clock.wall_ms()  # the number of any commit of those that it is taken over from
+        target = known_target(
+            source,
+            name,
+            found,
+            shape,
+            path=path,
+            owner=self._own,
+            adopted=Progress(commits=above) if options.adopt else None,
+            kept=self._progress.get(name),
+            cut=None if told else self._earliest,
+        )
+        check_history(target, path=path, wanted=options.historic(source), kept=self._backend.keeps_history)
         if options.guard and not target.history and POSITION not in found.others:
             self._held.check()
-            self._tables.add_columns(target, [Column(POSITION, "bigint")], self._own)
+            self._tables.add_columns(target, [Column(POSITION, "bigint")])
         self._targets[source], self._names[source] = target, name
         self._others[source] = found.others
 
@@ -375,25 +386,15 @@ class Engine:
             return False
         self._held.check()
         self._reached("add columns", "before", target.name)
-        self._tables.add_columns(target, columns, self._own)
+        try:
+            self._tables.add_columns(target, columns)
+        except Exception as error:
+            if (why := refusal_of(self._tables, target.name, error)) is None:
+                raise
+            raise why.of(*(column.name for column in columns)) from error
         self._reached("add columns", "after", target.name)
         self._targets[source] = replace(target, columns=(*target.columns, *columns))
         return True
 
-    def _stop(self, source: Source, refused: Iterable[Refused], ends: Mapping[int, int] | None = None) -> None:
-        """Let a table stand still; ``ends``: how far it has everything of this batch, but where an event was refused."""
-        stops = self._stopped.setdefault(source, {})
-        for one in refused:
-            stops.setdefault(one.place[0], Stop(*one.place, one.reason))
-        resume = self._resume.setdefault(source, {})
-        for queue, position in self._position.items():
-            resume.setdefault(queue, stops[queue].offset if queue in stops else (ends or {}).get(queue, position))
-
     def _reached(self, step: str, moment: Literal["before", "in", "after"], what: str = "") -> None:
         self._options.steps.reached(step, moment, what)
-
-
-async def _leased(opened: OpenLake, options: Options, patience_s: float | None) -> SyncLease:
-    lease = SyncLease(await opened.coordination(), opened.lake.runtime, options.topic, options.name)
-    await lease.take(patience_s=patience_s)
-    return lease

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...cdc.shape import Shape
-from ...cdc.targets import Column, Found, Owner, Progress, Source, Target, TargetRefused, check_owner
+from ...cdc.shape import Shape, key_of, named
+from ...cdc.targets import Column, Found, Owner, Progress, Source, Target, TargetRefused, Written, check_owner, name_taken
+from ...log.errors import InvalidArgument
 
 GONE = (
     "the target has gone, and retention has removed events that it needs: let the source send a new snapshot, and start with "
@@ -14,14 +15,47 @@ GONE = (
 )
 
 
+def folder_of(source: Source, names: Sequence[str], find: Callable[[str], Found | None]) -> tuple[str, Found | None]:
+    """The first of the folders that is no other table's, and what is there. Raises `TargetRefused`."""
+    for name in names:
+        found = find(name)
+        if found is None or found.written is None or found.written.source == source:
+            return name, found
+    raise name_taken(source)
+
+
+def new_target(source: Source, name: str, shape: Shape, *, truncated: int | None, history: bool) -> Target:
+    """One that is to be made. Raises `TargetRefused`."""
+    if lacking := [key for key in shape.key if key not in {column.name for column in shape.columns}]:
+        raise TargetRefused(
+            "the events have no value in columns of the key", operation="sync", object=named(source), observed=", ".join(lacking)
+        )
+    return Target(source, name, key_of(shape), shape.key, Progress({}, truncated), history=history)
+
+
 def known_target(
-    source: Source, name: str, found: Found, shape: Shape, *, path: str, owner: Owner, adopt: bool, cut: Mapping[int, int] | None
+    source: Source,
+    name: str,
+    found: Found,
+    shape: Shape,
+    *,
+    path: str,
+    owner: Owner,
+    adopted: Progress | None,
+    kept: Progress | None,
+    cut: Mapping[int, int] | None,
 ) -> Target:
     """What is there, as this sync goes on with it. Raises `TargetRefused`.
 
-    ``cut``: by queue, where its events begin, if nothing but the target's vector tells how far it is.
+    ``adopted``: how far one is that was somebody else's, None: it must not be; ``kept``: what the sync's own record says of it; ``cut``: by
+    queue, where its events begin, if nothing but the target's vector tells how far it is.
     """
+    adopt = adopted is not None
     written = check_owner(path, found.written, owner, adopt=adopt)
+    if written is not None and written.source != source:
+        raise name_taken(source)
+    if written is not None and written.forgotten:
+        written = _remembered(written, kept, path=path, adopted=adopted)
     if written is not None and cut is not None and not adopt and _lacks(written.progress, cut):
         raise TargetRefused(
             "retention has removed events that the target lacks, or may lack",
@@ -42,7 +76,47 @@ def known_target(
             observed=f"columns {', '.join(column.name for column in found.columns)}",
         )
     target = Target(source, name, found.columns, key)
-    return target if written is None else replace(target, progress=written.progress, history=written.history)
+    if written is None:
+        return replace(target, progress=adopted or Progress())
+    return replace(target, progress=written.progress, history=written.history)
+
+
+def _remembered(written: Written, kept: Progress | None, *, path: str, adopted: Progress | None) -> Written:
+    """A target whose commit that says how far it is has gone is as far as the sync's record says."""
+    if kept is None and adopted is None:
+        raise untold(path)
+    progress = kept or Progress()
+    return replace(written, progress=progress if adopted is None else replace(progress, commits=adopted.commits))
+
+
+def target_gone(path: str) -> InvalidArgument:
+    """It was there when the run began."""
+    return InvalidArgument("the target has gone", operation="sync", object=path, hint="start the sync again")
+
+
+def untold(path: str) -> TargetRefused:
+    """Neither its log nor the sync's record says how far a target is."""
+    return TargetRefused(
+        "nothing tells any more how far the target is: Delta's cleanup has removed the commit that did, and the sync's record does not",
+        operation="sync",
+        object=path,
+        hint="remove it, then it is made again from the events that are kept, or go on with the rows it has by adopt=True (--adopt)",
+    )
+
+
+def check_history(target: Target, *, path: str, wanted: bool, kept: bool) -> None:
+    """Raise `TargetRefused` for a target without the history that is ``wanted``, or with one that the engine does not keep."""
+    if wanted and not target.history:
+        raise TargetRefused(
+            "the target was made without history",
+            operation="sync",
+            object=path,
+            hint="choose another folder, and a name of its own",
+        )
+    if target.history and not kept:
+        raise TargetRefused(
+            "the target keeps history, and this engine does not", operation="sync", object=path, hint="engine='spark' does"
+        )
 
 
 def check_writable(columns: Collection[Column], others: frozenset[str], *, path: str) -> None:

@@ -18,6 +18,7 @@ from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from ...cdc.types import arrow_type
 from .names import KIND, NUMBER, TOLD, quoted
 from .steps import Steps
+from .typed import typed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -149,7 +150,7 @@ def _batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.Recor
         NUMBER: [link.number for link in links],
         SINCE: [link.since for link in links],
     }
-    return pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    return typed_batch(columns, schema)
 
 
 def _at(time_us: int) -> datetime:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ...cdc.targets import Source
+from ...cdc.targets import Progress, Source
 from ...coordinator.cell import QueueCell
 from ...coordinator.cell_codec import decode_cell
 from ...coordinator.cells import CellChanged, Cells, Stored
@@ -20,6 +20,7 @@ from ...coordinator.worker import LeaseLost, Member
 from ...log.errors import CallError, DataDamaged, InvalidArgument, OffsetOutOfRange
 from ...log.paths import topic_folder
 from ...log.runtime import Runtime
+from ..lakes import OpenLake
 
 _LOOK_S = 0.3
 _WRITE_S = 10.0
@@ -62,6 +63,8 @@ class SyncRecord:
     """The tables that it was run for, and the offsets hold for; None: all."""
     truncated: Mapping[Source, int] = field(default_factory=dict)
     """Of tables without a target yet, the highest position of a truncate."""
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+    """By folder, what its target says of how far it is: Delta's cleanup of the log removes the commit that says so from a quiet one."""
 
 
 def sync_group(name: str) -> str:
@@ -86,6 +89,7 @@ def encode_record(record: SyncRecord) -> bytes:
         "tables": tables,
         "truncated": [[*source, position] for source, position in record.truncated.items()],
         "stopped": stopped,
+        "progress": {name: progress.document() for name, progress in record.progress.items()},
         "resume": {table: {str(queue): offset for queue, offset in places.items()} for table, places in record.resume.items()},
     }
     return json.dumps(document).encode()
@@ -107,6 +111,7 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
             {table: {int(queue): offset for queue, offset in places.items()} for table, places in found["resume"].items()},
             None if chosen is None else frozenset(chosen),
             {(schema, table): position for schema, table, position in found.get("truncated", ())},
+            {name: Progress.read(progress) for name, progress in found.get("progress", {}).items()},
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DataDamaged("the record of a sync cannot be read", operation="sync", object=where, observed=repr(error)) from error
@@ -270,3 +275,10 @@ class SyncLease:
         if member is not None:
             self._coordination.worker.finished(1)
             await member.leave()
+
+
+async def take_lease(opened: OpenLake, topic: str, name: str, *, patience_s: float | None) -> SyncLease:
+    """Become the holder of a sync; see `SyncLease.take`."""
+    lease = SyncLease(await opened.coordination(), opened.lake.runtime, topic, name)
+    await lease.take(patience_s=patience_s)
+    return lease

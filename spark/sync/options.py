@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
-from ...cdc.targets import Declared
+from ...cdc.fold import Refused
+from ...cdc.targets import Declared, Source, of_table
 from ...log.errors import PenstockError
 from ..lakes import LakePlace
 from .steps import NO_STEPS, Steps
@@ -15,6 +17,17 @@ class PoisonEvent(PenstockError):
     """An event of which it cannot be told which table it is of."""
 
     kind = "poison_event"
+
+    @classmethod
+    def at(cls, refused: Refused, topic: str) -> Self:
+        """That event."""
+        queue, offset = refused.place
+        return cls(
+            refused.reason,
+            operation="sync",
+            object=f"{topic}, queue {queue}, offset {offset}",
+            hint="nothing behind it in its queue is applied; see it with `penstock read`",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +48,11 @@ class Options:
     events_in_driver: int = 50_000
     """Batches of no more events are folded in the driver, also with Spark."""
     steps: Steps = NO_STEPS
+
+    def historic(self, source: Source) -> bool:
+        """Whether a table's target is to keep history."""
+        history = self.history
+        return history if isinstance(history, bool) else bool(of_table(dict.fromkeys(history, True), source))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read
 from .history import history_rows
 from .steps import NO_STEPS, Steps
+from .typed import typed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,4 +212,4 @@ def batch_of(target: Target, schema: pa.Schema, items: Sequence[tuple[Key, Net]]
         LEVEL: [net.level for _, net in items],
         SINCE: [net.since for _, net in items],
     }
-    return pa.record_batch([pa.array(values[field.name], field.type) for field in schema], schema=schema)
+    return typed_batch(values, schema)

@@ -5,18 +5,21 @@ Every commit names the sync and how far the target is with it, and carries Delta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ...cdc.fold import Truncate
-from ...cdc.merging import NEWEST, PUT, SINCE, applies, newest, removed_by, until_committed
+from ...cdc.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 from ...cdc.targets import (
+    APP_ID,
     CURRENT,
     OP,
     POSITION,
+    PROPERTY,
     VALID_FROM,
     VALID_TO,
     Column,
@@ -41,6 +44,9 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+_TIMES = "spark.sql.parquet.outputTimestampType"
+_DELTA_SAYS = re.compile(r"org\.apache\.spark\.sql\.delta\.[\w.$]*Exception: (.+)")
+_TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
 
 class Tables:
@@ -51,6 +57,7 @@ class Tables:
         self._into = into.rstrip("/")
         self._guard = guard
         self._few_rows = False
+        session.conf.set(_TIMES, "TIMESTAMP_MICROS")  # the default, INT96, is read as nanoseconds by others: 1677 to 2262
 
     def expect(self, *, few_rows: bool) -> None:
         """How the next merges are to be planned: ``few_rows`` come out of this process's memory, or any number out of tasks."""
@@ -89,12 +96,10 @@ class Tables:
         return self._written(DeltaTable.forPath(self.session, self.path(name)))
 
     def _written(self, table: DeltaTable) -> Written | None:
-        for limit in (NEWEST, None):
-            history = table.history(limit) if limit else table.history()
-            rows = history.select("version", "userMetadata").where("userMetadata IS NOT NULL").collect()
-            if (found := newest(row.userMetadata for row in sorted(rows, key=lambda row: -row.version))) is not None:
-                return found
-        return None
+        if (found := newest(_commits(table.history(NEWEST)))) is not None:
+            return found
+        (detail,) = table.detail().select("properties").collect()
+        return newest(_commits(table.history()), detail.properties.get(PROPERTY))
 
     def create(self, target: Target, owner: Owner) -> None:
         """Make a target; fine when it is there."""
@@ -102,6 +107,7 @@ class Tables:
 
         with self._metadata(owner, target):
             builder = DeltaTable.createIfNotExists(self.session).location(self.path(target.name))
+            builder = builder.property(PROPERTY, encode_metadata(owner, target))
             for name, kind in self._wanted(target):
                 builder = builder.addColumn(name, kind)
             builder.execute()
@@ -112,11 +118,10 @@ class Tables:
             own += [(OP, "string"), (VALID_FROM, "timestamp"), (VALID_TO, "timestamp"), (CURRENT, "boolean")]
         return [(column.name, column.type) for column in target.columns] + own
 
-    def add_columns(self, target: Target, columns: Sequence[Column], owner: Owner) -> None:
-        """Give a target columns that it lacks."""
+    def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
+        """Give a target columns that it lacks. The commit does not say how far the target is: nothing holds it up if that has changed."""
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
-        with self._metadata(owner, target):
-            self.session.sql(f"ALTER TABLE delta.{quoted(self.path(target.name))} ADD COLUMNS ({named})")
+        self.session.sql(f"ALTER TABLE delta.{quoted(self.path(target.name))} ADD COLUMNS ({named})")
 
     def rows(self, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
         """Of a target, the rows with these keys."""
@@ -134,11 +139,19 @@ class Tables:
         return {tuple(row[place] for place in target.key_places): row for row in values}
 
     def merge(
-        self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None = None, partial: bool = True
+        self,
+        target: Target,
+        rows: DataFrame,
+        owner: Owner,
+        *,
+        truncate: Truncate | None = None,
+        partial: bool = True,
+        check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` says how far it is then. False when that had been done before.
+        """Merge a batch's net changes; ``target`` says how far it is then. False, and nothing is done, when a sync has merged since it was
+        as far as the batch was built on.
 
-        ``partial``: some rows have only some columns.
+        ``partial``: some rows have only some columns. ``check``: asked before each attempt.
         """
         from delta.exceptions import DeltaConcurrentModificationException
 
@@ -147,7 +160,17 @@ class Tables:
             lambda: self._merge(target, rows, owner, truncate=truncate, partial=partial),
             DeltaConcurrentModificationException,
             self.path(target.name),
+            check=check,
         )
+
+    def refusal(self, error: Exception) -> str | None:
+        """Why a target did not take what it was given, in a line. None: that is not to be laid to the target."""
+        from pyspark.errors import AnalysisException, PythonException
+
+        said = (_TASK_SAYS if isinstance(error, PythonException) else _DELTA_SAYS).search(str(error))
+        if said is not None:
+            return said[1][:500]
+        return one_line(error) if isinstance(error, AnalysisException) else None
 
     def _merge(self, target: Target, rows: DataFrame, owner: Owner, *, truncate: Truncate | None, partial: bool) -> bool:
         from delta.tables import DeltaTable
@@ -199,7 +222,7 @@ class Tables:
 
     @contextmanager
     def _once(self, owner: Owner, target: Target) -> Iterator[None]:
-        once = {_APP_ID: owner.app_id, _VERSION: str(target.progress.version), _METADATA: encode_metadata(owner, target)}
+        once = {_APP_ID: APP_ID, _VERSION: str(target.progress.commits), _METADATA: encode_metadata(owner, target)}
         with self._set(once):
             yield
 
@@ -214,3 +237,8 @@ class Tables:
         finally:
             for name, known in before.items():
                 conf.unset(name) if known is None else conf.set(name, known)
+
+
+def _commits(history: DataFrame) -> list[Commit]:
+    rows = history.select("version", "operation", "userMetadata").collect()
+    return [Commit(row.version, row.operation, row.userMetadata) for row in sorted(rows, key=lambda row: -row.version)]

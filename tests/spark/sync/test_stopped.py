@@ -62,7 +62,10 @@ def test_a_type_that_became_wider_stops_the_table_until_its_target_is_rewritten(
     place = old.schema.get_field_index("amount")
     rewritten = old.set_column(place, "amount", old["amount"].cast(pa.decimal128(12, 2)))
     write_deltalake(path, rewritten, mode="overwrite", schema_mode="overwrite")
-    with sync(None, lake, TOPIC, into=into, columns=wide) as run:
+    with sync(None, lake, TOPIC, into=into, columns=wide) as run:  # it is asked for: somebody else wrote last
+        assert run.await_termination()
+    assert "changed the target's rows since the sync wrote it last" in run.stopped["public.bills"][0].reason
+    with sync(None, lake, TOPIC, into=into, columns=wide, adopt=True) as run:
         assert run.await_termination()
     assert run.stopped == {}
     assert rows(path) == [{"id": n, "amount": Decimal(amount)} for n, amount in enumerate(amounts)]

@@ -11,7 +11,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
 from penstock.cdc.delta_tables import DeltaTables
-from penstock.cdc.targets import Column, Owner, Target, encode_metadata
+from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
+from penstock.log.errors import ReopenError
 from penstock.spark import sync
 from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 
@@ -32,24 +33,46 @@ def nets(ids: range) -> pa.Table:
     )
 
 
-def test_a_driver_that_stood_still_after_its_look_at_the_lease_doubles_nothing(tmp_path: Path) -> None:
+class Other:
+    """Merges another batch into the new target, as a driver does that took the lease over from one that stands still."""
+
+    def __init__(self, into: Path) -> None:
+        self._into = into
+
+    def reached(self, step: str, moment: str, what: str = "") -> None:
+        if (step, moment) == ("merge", "in"):
+            tables = DeltaTables(str(self._into), guard=True)
+            found = tables.find("t")
+            assert found is not None
+            assert found.written is not None
+            assert tables.merge(TARGET.reached({0: 2, 1: 1}, None), nets(range(1)), found.written.owner)
+
+
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_over_its_successor(
+    tmp_path: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    """Row 1 was removed in the other one's batch; this one has it, and more events in all."""
+    session = request.getfixturevalue("spark") if engine == "spark" else None
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
-    send(lake, [event("c", "t", {"id": n}, {"id": n}, at=n) for n in range(5)], queues=1)
+    groups = [group_for(queue, 2) for queue in (0, 1)]
+    events = [event("c", "t", {"id": n}, {"id": n}) for n in (1, 0, 2, 3)]
+    send(lake, events, groups=[groups[0], *groups[1:] * 3])
 
-    class Other:
-        """Merges a smaller batch into the new target, as a driver does that took the lease over."""
-
+    class OtherHasMore(Other):
         def reached(self, step: str, moment: str, what: str = "") -> None:
             if (step, moment) == ("merge", "in"):
-                tables = DeltaTables(str(into), guard=True)
-                found = tables.find("t")
-                assert found is not None
-                assert found.written is not None
-                assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), found.written.owner)
+                send(lake, [event("d", "t", {"id": 1}, before={"id": 1})], groups=groups[:1])
+            super().reached(step, moment, what)
 
-    run = sync(None, lake, TOPIC, into=into, steps=Other())
-    assert run.await_termination()
-    assert rows(into / "t") == [{"id": n} for n in range(5)]
+    run = sync(session, lake, TOPIC, into=into, steps=OtherHasMore(into))
+    with pytest.raises(ReopenError, match="the target is further than this driver knows"):
+        run.await_termination()
+    written = DeltaTables(str(into), guard=True).written("t")
+    assert written is not None
+    assert written.progress == Progress({0: 2, 1: 1}, None, commits=1)
+    assert sync(session, lake, TOPIC, into=into).await_termination()
+    assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
 
 
 def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +89,28 @@ def test_a_merge_that_lost_against_another_commit_looks_at_the_rows_again(tmp_pa
         return table
 
     monkeypatch.setattr(DeltaTables, "_table", opens)
-    assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), OWNER)
+    asked: list[int] = []
+    assert tables.merge(TARGET.reached({0: 3}, None), nets(range(3)), OWNER, check=lambda: asked.append(len(opened)))
     assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}, {"id": 2}]
     assert len(opened) == 2
+    assert asked == [0, 1]  # whether the lease holds, before each attempt
+
+
+def test_of_two_syncs_that_make_a_target_at_once_one_has_it(tmp_path: Path) -> None:
+    lake, into = str(tmp_path / "lake"), tmp_path / "targets"
+    send(lake, [event("c", "t", {"id": 1}, {"id": 1})])
+
+    class Another:
+        def reached(self, step: str, moment: str, what: str = "") -> None:
+            if (step, moment) == ("create", "before"):
+                assert sync(None, lake, TOPIC, into=into, name="another").await_termination()
+
+    run = sync(None, lake, TOPIC, into=into, name="one", steps=Another())
+    assert run.await_termination()
+    assert "written by sync another of topic" in run.stopped["public.t"][0].reason
+    written = DeltaTables(str(into), guard=True).written("t")
+    assert written is not None
+    assert written.owner.name == "another"
 
 
 def test_a_topic_made_again_begins_anew_in_a_target_that_is_adopted(tmp_path: Path) -> None:

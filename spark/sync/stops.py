@@ -1,0 +1,45 @@
+"""Tables that stand still: at which events, why, and where they are to be taken up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ...cdc.fold import Refused
+from ...cdc.shape import named
+from ...cdc.targets import Source
+from .lease import Stop
+
+
+class Stops:
+    """Of one run."""
+
+    def __init__(self) -> None:
+        self._stops: dict[Source, dict[int, Stop]] = {}
+        self._resume: dict[Source, dict[int, int]] = {}
+
+    def __contains__(self, source: Source) -> bool:
+        return source in self._stops
+
+    def keep(self, source: Source, stops: Iterable[Stop], resume: Mapping[int, int]) -> None:
+        """One that cannot be tried again."""
+        self._stops[source] = {stop.queue: stop for stop in stops}
+        self._resume[source] = dict(resume)
+
+    def add(self, source: Source, refused: Iterable[Refused], reached: Mapping[int, int]) -> None:
+        """Let a table stand still; ``reached``: by queue, how far it has everything, but where an event was refused."""
+        stops = self._stops.setdefault(source, {})
+        for one in refused:
+            stops.setdefault(one.place[0], Stop(*one.place, one.reason))
+        resume = self._resume.setdefault(source, {})
+        for queue, offset in reached.items():
+            resume.setdefault(queue, stops[queue].offset if queue in stops else offset)
+
+    @property
+    def named(self) -> dict[str, tuple[Stop, ...]]:
+        """By table, the events that cannot be applied."""
+        return {named(source): tuple(stops[queue] for queue in sorted(stops)) for source, stops in self._stops.items()}
+
+    @property
+    def resume(self) -> dict[str, dict[int, int]]:
+        """By table and queue, where it is to be taken up."""
+        return {named(source): dict(places) for source, places in self._resume.items()}

@@ -1,0 +1,21 @@
+"""Values by column as Arrow has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ...cdc.types import Unfit
+
+
+def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Raises `Unfit`, which says of which column, for values that Arrow does not take."""
+    columns = []
+    for field in schema:
+        try:
+            columns.append(pa.array(values[field.name], field.type))
+        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+            raise Unfit(f"column {field.name}: {error}") from error
+    return pa.record_batch(columns, schema=schema)
