@@ -97,7 +97,7 @@ class Folded:
 class _Table(RowReader):
     """The fold of one table in all queues."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, guard: bool) -> None:
         super().__init__(target)
         self.done = target.progress.offsets
         self.nets: dict[int, dict[Key, Net]] = {}
@@ -107,9 +107,9 @@ class _Table(RowReader):
         """By queue, the highest of this range: what it removes of other queues is left to who puts them together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
-        self.newest = {queue: told.position for queue, told in target.told.items()}
+        self.newest = {queue: told.position for queue, told in target.progress.told.items()}
         """By queue, the highest position that it has told of."""
-        self.behind = {queue: told.behind for queue, told in target.told.items()}
+        self.behind = {queue: told.behind if guard else 0 for queue, told in target.progress.told.items()}
         """By queue, how many events have come since then."""
 
     def tell(self, queue: int, position: int) -> None:
@@ -129,7 +129,7 @@ class Fold:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._tables = {source: _Table(target) for source, target in plan.targets.items()}
+        self._tables = {source: _Table(target, guard=plan.guard) for source, target in plan.targets.items()}
         self._folded = Folded()
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """By table and queue, the first event without a key: it cannot be applied if no other one of its table has one."""
@@ -186,7 +186,7 @@ class Fold:
             if table.count:
                 folded.counts[source] = table.count
             told = {queue: Told(position, table.behind[queue]) for queue, position in table.newest.items()}
-            if changed := {queue: one for queue, one in told.items() if one != table.target.told.get(queue)}:
+            if changed := {queue: one for queue, one in told.items() if one != table.target.progress.told.get(queue)}:
                 folded.told[source] = changed
             if table.new_truncate is not None:
                 folded.truncates[source] = table.new_truncate

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 from ..log.errors import CallError, InvalidArgument
 from .changes import ALWAYS
-from .told import ByQueue
+from .told import ByQueue, Told
 from .types import normal_type
 
 Source: TypeAlias = tuple[str | None, str]
@@ -77,25 +77,35 @@ class Progress:
     """By queue, the offset before which everything is applied."""
     truncated: int | None = None
     """The highest position of a truncate: older events of other queues are dropped when they come."""
+    told: ByQueue = field(default_factory=dict)
+    """By queue, how far the source's positions are."""
     commits: int = 0
     """The number of the commit that says so: a merge says the next one, so that Delta passes it over if there is one of that number."""
 
-    def reached(self, ends: Mapping[int, int], truncated: int | None) -> Progress:
+    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Progress:
         """Once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves none: it tells nothing of later events."""
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
-        return Progress(offsets, newest, self.commits + 1)
+        return Progress(offsets, newest, {**self.told, **(told or {})}, self.commits + 1)
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
-        return {"offsets": offsets, "truncated": self.truncated, "commits": self.commits}
+        told = {str(queue): list(one) for queue, one in sorted(self.told.items())}
+        return {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Progress:
         """The inverse. Raises `KeyError`, `TypeError` or `ValueError`."""
         offsets = {int(queue): int(offset) for queue, offset in document["offsets"].items()}
-        return cls(offsets, document["truncated"], int(document.get("commits", 0)))
+        told = {int(queue): Told(position, behind) for queue, (position, behind) in document.get("told", {}).items()}
+        return cls(offsets, document["truncated"], told, int(document.get("commits", 0)))
+
+
+def behind(progress: Mapping[str, Progress]) -> dict[str, int]:
+    """By target, how many of its last events lie behind what their queues had told before; those left out of which none does."""
+    found = {name: sum(told.behind for told in one.told.values()) for name, one in progress.items()}
+    return {name: events for name, events in found.items() if events}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +132,6 @@ class Target:
     history: bool = False
     stopped: bool = False
     """Nothing is applied to it any more in this run."""
-    told: ByQueue = field(default_factory=dict)
-    """By queue, how far the source's positions are."""
 
     @property
     def key_places(self) -> tuple[int, ...]:
@@ -131,8 +139,8 @@ class Target:
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
 
-    def reached(self, ends: Mapping[int, int], truncated: int | None) -> Target:
-        return replace(self, progress=self.progress.reached(ends, truncated))
+    def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Target:
+        return replace(self, progress=self.progress.reached(ends, truncated, told))
 
 
 def encode_metadata(owner: Owner, target: Target) -> str:

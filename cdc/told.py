@@ -20,8 +20,3 @@ class Told(NamedTuple):
 
 
 ByQueue: TypeAlias = Mapping[int, Told]
-
-
-def behind(told: ByQueue) -> int:
-    """The last events of all queues that lie behind."""
-    return sum(one.behind for one in told.values())

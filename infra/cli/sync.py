@@ -170,6 +170,7 @@ def _show_batch(session: Session, batch: Mapping[str, Any]) -> None:
     rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
     tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
     click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)
+    _show_behind(batch["behind"])
 
 
 def _show_end(session: Session, end: Mapping[str, Any]) -> int:
@@ -191,7 +192,17 @@ def _show_stopped(stopped: Mapping[str, Any]) -> None:
                 )
 
 
+def _show_behind(behind: Mapping[str, int]) -> None:
+    for table, events in behind.items():
+        click.echo(
+            f"{table}: its last {events:,} events lie behind what was told before, and change no newer row: a connector begins again, or the "
+            "source has moved to another server",
+            err=True,
+        )
+
+
 def _show_status(session: Session, topic: str, name: str) -> int:
+    from ...cdc.targets import behind
     from ...spark.sync.lease import SyncRecord, read_record
 
     found: list[tuple[SyncRecord, dict[int, tuple[int, int]]]] = []
@@ -220,10 +231,12 @@ def _show_status(session: Session, topic: str, name: str) -> int:
                 "lag": sum(lag.values()),
                 "tables": sorted(record.tables),
                 "stopped": stopped,
+                "behind": behind(record.progress),
             }
         )
     else:
         click.echo(f"{name}: {topic} into {record.into}, {len(record.tables)} tables, {sum(lag.values()):,} events to come.")
+        _show_behind(behind(record.progress))
         _show_stopped({table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()})
     return OTHER if record.stopped else 0
 

@@ -15,7 +15,7 @@ from ...cdc.changes import NEVER
 from ...cdc.fold import Folded, Plan, Refused, Truncate
 from ...cdc.seen import Seen
 from ...cdc.shape import Shape, named, new_columns
-from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, target_names, wanted
+from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, behind, target_names, wanted
 from ...log.errors import InvalidArgument
 from ..lakes import lakes
 from ..source.admission import Ranges, admitted, packed
@@ -170,7 +170,7 @@ class Engine:
         standing = self._standing
         assert standing is not None, "look comes first"
         lag = sum(limit - self._position[queue] for queue, (_, limit) in standing.kept.items())
-        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag)
+        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress))
 
     def ends(self) -> dict[int, int]:
         """Where every queue ends, as of the last `look`."""
@@ -248,7 +248,7 @@ class Engine:
             bars = folded.refused.get(source, {})
             ends = self._position | {queue: bars[queue].place[1] if queue in bars else end for queue, (_, end) in ranges.items()}
             truncate, before = folded.truncates.get(source), self._targets[source]
-            target = before.reached(ends, None if truncate is None else truncate.position)
+            target = before.reached(ends, None if truncate is None else truncate.position, folded.told.get(source))
             try:
                 self._merge(found, target, truncate, folded)
             except Exception as error:

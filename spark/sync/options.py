@@ -66,3 +66,6 @@ class Batch:
     """Events by target that was written."""
     lag: int = 0
     """Events of the topic that are still to come, as far as it was known at the batch's beginning."""
+    behind: Mapping[str, int] = field(default_factory=dict)
+    """By target, its last events that lie behind what their queues told before, by the source's positions: those of rows that are there change
+    nothing. They come again after a connector's restart; if they do not end, the source has moved to another server."""

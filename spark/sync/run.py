@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("penstock.spark")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _POLL_S = 0.1
@@ -194,6 +197,15 @@ class SyncRun:
             except Exception as error:  # noqa: BLE001 - the same; what came first is what matters
                 self._error = self._error or error
 
+    def _warn(self, batch: Batch) -> None:
+        before = self._last.behind if self._last is not None else {}
+        if tables := sorted(batch.behind.keys() - before.keys()):
+            log.warning(
+                "events of %s lie behind what was told before, by the source's positions, and change no newer row: a connector begins again, or "
+                "the source has moved to another server (docs/0010, Limits)",
+                ", ".join(tables),
+            )
+
     def _apply(self) -> None:
         engine = self._engine
         engine.look()
@@ -201,6 +213,7 @@ class SyncRun:
         while not self._stop.is_set():
             batch = engine.step(ends)
             if batch is not None:
+                self._warn(batch)
                 self._batches, self._events, self._last = self._batches + 1, self._events + batch.events, batch
                 if self._listener is not None:
                     self._listener(batch)

@@ -46,6 +46,14 @@ def test_an_event_that_cannot_be_applied_is_named(penstock: Penstock, lake: Path
     assert len(rows(tmp_path / "targets" / "bills")) == 2
 
 
+def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), [*EVENTS, event("u", "bills", {"id": 2}, {"id": 2, "amount": "0.00"}, at=1)], queues=1)
+    behind = "bills: its last 1 events lie behind what was told before, and change no newer row"
+    assert behind in penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS).err
+    assert behind in penstock("sync", TOPIC, "--status").err
+    assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
+
+
 def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
     send(str(lake), EVENTS)
     (tmp_path / "file").write_text("")

@@ -70,7 +70,7 @@ def test_a_driver_that_stood_still_after_its_look_at_the_lease_commits_nothing_o
         run.await_termination()
     written = DeltaTables(str(into), guard=True).written("t")
     assert written is not None
-    assert written.progress == Progress({0: 2, 1: 1}, None, commits=1)
+    assert replace(written.progress, told={}) == Progress({0: 2, 1: 1}, None, commits=1)
     assert sync(session, lake, TOPIC, into=into).await_termination()
     assert rows(into / "t") == [{"id": n} for n in (0, 2, 3)]
 
