@@ -181,9 +181,11 @@ class DeltaTables:
 
     def refusal(self, error: Exception) -> str | None:
         """Why a target did not take what it was given, in a line. None: that is not to be laid to the target."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-        if not isinstance(error, DeltaError) or isinstance(error, CommitFailedError) or _STORE in str(error):
+        # A table that is not found could not be made: that is the folder's fault, as all of them lie there.
+        of_all = isinstance(error, CommitFailedError | TableNotFoundError) or _STORE in str(error)
+        if of_all or not isinstance(error, DeltaError):
             return None
         return one_line(error)
 
