@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from contextlib import suppress
 
@@ -9,6 +10,7 @@ from ...log.errors import InternalError, PenstockError, RetryError
 
 _BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
 _SAID_CHARS = 500
+_ORNAMENT = re.compile(r"\x1b\[\d*m|↳")
 
 
 class SyncFailed(RetryError):
@@ -42,6 +44,9 @@ def _name(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """Of Spark's page the last line that is no call."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]
-    return (lines[-1].lstrip(": ") if lines else repr(error))[:_SAID_CHARS]
+    """Of a page of Spark's the last line that is no call; of others all, in a line and without colours."""
+    text = str(error)
+    if type(error).__module__.startswith(("pyspark", "py4j")):
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]
+        text = lines[-1].lstrip(": ") if lines else ""
+    return (" ".join(_ORNAMENT.sub("", text).split()) or repr(error))[:_SAID_CHARS]

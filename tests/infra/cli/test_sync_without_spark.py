@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from penstock.infra.cli.endings import exit_code
 from penstock.infra.cli.sync_failed import as_ours
@@ -54,13 +55,16 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
     assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+def test_a_store_of_targets_that_does_not_answer_is_told_as_it_is(
+    penstock: Penstock, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(str(lake), EVENTS)
-    (tmp_path / "file").write_text("")
-    for into in (tmp_path / "file", Path("/proc/targets")):
-        said = penstock("sync", TOPIC, "--into", into, *OPTIONS, code=3).err
-        assert "error: the sync failed" in said
-        assert f"object:    {into}\n" in said
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    said = penstock("sync", TOPIC, "--into", "s3://bucket/x?endpoint=http://127.0.0.1:1", *OPTIONS, code=3).err
+    assert "error: the sync failed" in said
+    assert "object:    s3://bucket/x\n" in said
+    assert "Error performing GET http://127.0.0.1:1" in said
 
 
 def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_traceback() -> None:
@@ -72,9 +76,9 @@ def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_t
         assert isinstance(found, PenstockError)
         return found
 
-    outside = told(RuntimeError("An error occurred.\n: java.io.IOException: disk full\n\tat java.base/run\n"))
+    outside = told(PySparkException("An error occurred.\n: java.io.IOException: disk full\n\tat java.base/run\n"))
     assert exit_code([outside]) == 3
-    assert outside.observed == "RuntimeError: java.io.IOException: disk full"
+    assert outside.observed == "PySparkException: java.io.IOException: disk full"
     bug = told(KeyError("offsets"))
     assert isinstance(bug, InternalError)
     assert "test_sync_without_spark.py" in "".join(traceback.format_exception(bug))
