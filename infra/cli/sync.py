@@ -179,6 +179,8 @@ def _show_end(session: Session, end: Mapping[str, Any]) -> int:
     else:
         click.echo(f"{end['events']:,} events in {end['batches']:,} batches.")
         _show_stopped(end["stopped"])
+        for name in end["unmatched"]:
+            click.echo(f"{name} is named by an option, but no event has had it yet: is it misspelt?", err=True)
     return OTHER if end["stopped"] else 0
 
 

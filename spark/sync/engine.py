@@ -34,8 +34,6 @@ from .stops import Stops
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Batch", "Engine", "Options", "PoisonEvent"]
-
 
 class Engine:
     """One sync in one driver. Every method is for one thread at a time."""
@@ -167,9 +165,7 @@ class Engine:
         if broken:
             (first, *_) = broken.values()
             raise PoisonEvent.at(first, self._options.topic)
-        standing = self._standing
-        assert standing is not None, "look comes first"
-        lag = sum(limit - self._position[queue] for queue, (_, limit) in standing.kept.items())
+        lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
         return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress))
 
     def ends(self) -> dict[int, int]:
@@ -181,6 +177,11 @@ class Engine:
     def stopped(self) -> dict[str, tuple[Stop, ...]]:
         """Tables that stand still, and the events that cannot be applied."""
         return self._stopped.named
+
+    @property
+    def known(self) -> dict[Source, Target | None]:
+        """By table, its target; None: no event of it could be applied in this run."""
+        return {**dict.fromkeys((*self._names, *self._stopped)), **self._targets}
 
     @property
     def position(self) -> dict[int, int]:
@@ -357,9 +358,8 @@ class Engine:
         """A target that is there. Raises `TargetRefused`."""
         options, path = self._options, self._tables.path(name)
         told = self._record is not None and wanted(self._record.chosen, source)
-        above = lakes.open(
-            self._reading
-        ).lake.runtime.clock.wall_ms()  # the number of any commit of those that it is taken over from
+        # Above the number of any commit of those that it is taken over from.
+        above = lakes.open(self._reading).lake.runtime.clock.wall_ms()
         target = known_target(
             source,
             name,

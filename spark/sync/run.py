@@ -19,6 +19,7 @@ from .engine import Engine
 from .lease import Stop
 from .options import Batch, Options
 from .steps import NO_STEPS, Steps
+from .unmatched import unmatched
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -114,7 +115,7 @@ def sync(
     )
     engine = Engine(spark, options)
     engine.open()
-    return SyncRun(engine, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+    return SyncRun(engine, options, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
 
 
 def _folder(into: str | os.PathLike[str]) -> str:
@@ -135,13 +136,18 @@ class SyncStatus:
     stopped: Mapping[str, tuple[Stop, ...]]
     """Tables that stand still, and the events that cannot be applied."""
     last: Batch | None
+    unmatched: tuple[str, ...] = ()
+    """Tables and columns (``table.column``) that ``tables``, ``columns``, ``keys`` or ``history`` name and no event has had yet: to come, or
+    misspelt."""
 
 
 class SyncRun:
     """A sync that runs, in a thread of its own. Leaving its context stops it."""
 
-    def __init__(self, engine: Engine, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: Engine, options: Options, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None
+    ) -> None:
+        self._engine, self._options = engine, options
         self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
         self._listener = listener
         self._stop = threading.Event()
@@ -178,7 +184,10 @@ class SyncRun:
     def status(self) -> SyncStatus:
         """How it is now."""
         engine = self._engine
-        return SyncStatus(self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last)
+        missing = unmatched(self._options, engine.known)
+        return SyncStatus(
+            self._thread.is_alive(), self._batches, self._events, engine.position, engine.stopped, self._last, missing
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...cdc.fold import Refused
 from ...cdc.shape import named
@@ -19,6 +19,9 @@ class Stops:
 
     def __contains__(self, source: Source) -> bool:
         return source in self._stops
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(tuple(self._stops))
 
     def keep(self, source: Source, stops: Iterable[Stop], resume: Mapping[int, int]) -> None:
         """One that cannot be tried again."""

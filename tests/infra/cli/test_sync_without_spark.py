@@ -55,6 +55,22 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
     assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
 
 
+def test_names_that_no_event_has_are_told(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), EVENTS)
+    wrong = ["--column", "bills.amuont=int", "--column", "bill.amount=int", "--table", "bills", "--table", "public.lines"]
+    said = penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS, *wrong).err
+    told = [line.partition(" is named by an option")[0] for line in said.splitlines() if "is it misspelt?" in line]
+    assert told == ["bill", "bills.amuont", "public.lines"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_as_it_is(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), EVENTS)
+    (tmp_path / "file").write_text("")
+    said = penstock("sync", TOPIC, "--into", tmp_path / "file", *OPTIONS, code=3).err
+    assert "error: the sync failed" in said
+    assert f"object:    {tmp_path / 'file'}\n" in said
+
+
 def test_a_store_of_targets_that_does_not_answer_is_told_as_it_is(
     penstock: Penstock, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
