@@ -83,6 +83,15 @@ def test_a_store_of_targets_that_does_not_answer_is_told_as_it_is(
     assert "Error performing GET http://127.0.0.1:1" in said
 
 
+def test_a_folder_in_which_no_table_can_be_made_ends_the_sync(penstock: Penstock, lake: Path, tmp_path: Path) -> None:
+    send(str(lake), EVENTS)
+    (tmp_path / "file").write_text("")
+    for into in (tmp_path / "file", Path("/proc/targets")):
+        said = penstock("sync", TOPIC, "--into", into, *OPTIONS, code=3).err
+        assert "error: the sync failed" in said
+        assert f"Could not create local directory: {into}/bills" in said
+
+
 def test_what_ends_the_process_reaches_the_caller_in_a_line_and_a_bug_with_its_traceback() -> None:
     def told(error: Exception) -> PenstockError:
         try:
