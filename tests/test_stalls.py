@@ -21,6 +21,22 @@ def test_halted(tmp_path_factory, made):
         subprocess.run(["sh", "-c", f"(sleep {STALL_S + 1}; kill -CONT {{pid}}) & kill -STOP {{pid}}"], check=True)
     assert len(made) > 1, "the first run fails"
 """
+DISK_HALTED = f"""
+import os, time
+
+def test_disk_halted(made, monkeypatch):
+    flushed = []
+
+    def slow(descriptor):
+        flushed.append(time.sleep({STALL_S + 1}))
+
+    if len(made) == 1:
+        monkeypatch.setattr(os, "fsync", slow)
+        while not flushed:
+            time.sleep(0.1)
+        time.sleep(0.5)  # so that who flushed has looked at the clock
+    assert len(made) > 1, "the first run fails"
+"""
 FAILS = """
 def test_fails(made):
     assert len(made) > 1
@@ -51,11 +67,18 @@ def run_pytest(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+def test_a_test_whose_disk_was_halted_is_run_again_and_named(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, DISK_HALTED)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "run again: its process or its disk had stood still" in run.stdout
+
+
+@pytest.mark.slow
 def test_a_test_whose_process_was_halted_is_run_again_and_named(tmp_path: Path) -> None:
     run = run_pytest(tmp_path, HALTED)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "1 passed" in run.stdout
-    assert "run again: its process had stood still" in run.stdout
+    assert "run again: its process or its disk had stood still" in run.stdout
     assert "test_sample.py::test_halted" in run.stdout
 
 
