@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    filters,
     idle,
     latency,
     lookups,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "memory": memory.measure,
     "idle": idle.measure,
     "lookups": lookups.measure,
+    "filters": filters.measure,
     "push": throughput.measure,
     "simple": receiving.measure,
     "handlers": handlers.measure,

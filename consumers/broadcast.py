@@ -22,10 +22,10 @@ from ..log.errors import (
     RetryError,
     UnknownOutcome,
 )
+from ..log.filters import parse_filter
 from ..log.lake import Lake
 from ..log.messages import MessageView, views
 from ..log.reader import Reader
-from ..log.tags import TagFilter
 from .consumer import Consumer
 from .executor import Executor, executor_of
 from .feed import Feed
@@ -159,7 +159,7 @@ class BroadcastConsumer(Consumer):
     # --- Messages ---------------------------------------------------------------------------------------------------------------
 
     async def _follow(self, topic: str, queue: int, executor: Executor) -> None:
-        feed, keep = self._feeds[topic], TagFilter.parse(self._subscriptions[topic].filter)
+        feed, keep = self._feeds[topic], parse_filter(self._subscriptions[topic].filter)
         feed.attach(queue)
         pause = Backoff(_TROUBLE_S)
         while not self._stopping.is_set():

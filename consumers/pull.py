@@ -20,11 +20,11 @@ from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.offsets import Settled
 from ..log.errors import CallError, InvalidArgument, PenstockError
+from ..log.filters import parse_filter
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView, views
 from ..log.reader import Position, Reader
-from ..log.tags import TagFilter
 from .consumer import GroupMember
 from .membership import Membership, Subscription
 
@@ -235,7 +235,7 @@ class PullConsumer(GroupMember):
                 self._turn.rotate(1)  # what was found is handed out first, and the next poll meets this at once
                 break
             if rows is not None:
-                kept = TagFilter.parse(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
+                kept = parse_filter(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
                 found.append(_Part(queue, owned, start, start + rows.num_rows, kept))
                 left -= kept.num_rows
         return found

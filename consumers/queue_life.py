@@ -22,9 +22,9 @@ from ..coordinator.offsets import OffsetSet
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
 from ..log.errors import DataDamaged, OffsetOutOfRange, PenstockError, ReopenError, RetryError, unforeseen
+from ..log.filters import parse_filter
 from ..log.messages import views
 from ..log.runtime import Runtime
-from ..log.tags import TagFilter
 from .burial import Burial
 from .dead_letters import DeadLetterWriter
 from .feed import Feed
@@ -326,7 +326,7 @@ class QueueLife(Generic[ScheduleT]):
             notes.forget(first_unsettled)
             notes.note(start, time_ms)
         self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
-        kept = TagFilter.parse(self._record.settings.filter_of(self.topic)).apply(rows)
+        kept = parse_filter(self._record.settings.filter_of(self.topic)).apply(rows)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
         schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
@@ -370,7 +370,7 @@ class QueueLife(Generic[ScheduleT]):
                 schedule.recalled(list(views(self.topic, rows, epoch=epoch)), 0, 0)
             if start is not None:
                 limit = min(schedule.next_fresh, start + _RECALL_ROWS)
-                keep = TagFilter.parse(self._record.settings.filter_of(self.topic))
+                keep = parse_filter(self._record.settings.filter_of(self.topic))
                 async for rows in self._feed.scan(self.queue, start, limit):
                     kept = views(self.topic, keep.apply(rows), epoch=epoch)
                     schedule.recalled(list(kept), start, start + rows.num_rows)

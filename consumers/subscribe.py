@@ -9,7 +9,8 @@ from types import EllipsisType
 from typing import TypeAlias
 
 from ..coordinator import DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryPolicy
-from ..log import InvalidArgument, Position, TagFilter
+from ..log import InvalidArgument, Position
+from ..log.filters import parse_filter
 from ..log.paths import check_topic_name
 from .membership import Subscription
 
@@ -72,7 +73,7 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
         )
     for topic, tags in topics.items():
         check_topic_name(topic)
-        TagFilter.parse(tags)
+        parse_filter(tags)
     check_start(start)
     return {topic: Subscription(tags, start) for topic, tags in topics.items()}
 

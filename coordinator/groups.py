@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from ..log.errors import CallError, InvalidArgument, LimitExceeded
+from ..log.filters import parse_filter
 from ..log.limits import TOPIC_NAME_CHARS_MAX, is_positive
 from ..log.paths import DLQ_PREFIX, check_topic_name
-from ..log.tags import TagFilter
 from .retry import RetryPolicy, Schedule
 
 ATTEMPTS_DEFAULT = 17
@@ -88,7 +88,7 @@ class GroupSettings:
     """Deliveries until the dead-letter policy; None: any number."""
     dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
     filters: Mapping[str, str] = field(default_factory=dict)
-    """By topic: tags, as ``a || b``; a topic that is not here is taken whole."""
+    """By topic, as `parse_filter` reads them: tags, ``a || b``, or ``SQL92: price > 10``; a topic that is not here is taken whole."""
 
     def __post_init__(self) -> None:
         for name, kind in (("delivery_order", DeliveryOrder), ("dead_letter_policy", DeadLetterPolicy)):
@@ -109,12 +109,12 @@ class GroupSettings:
             )
         filters: object = self.filters
         if not isinstance(filters, Mapping):
-            raise InvalidArgument("filters must be a mapping of topics to tags", observed=type(filters).__name__)
+            raise InvalidArgument("filters must be a mapping of topics to texts", observed=type(filters).__name__)
         for topic, tags in self.filters.items():
             check_topic_name(topic)
             if not isinstance(tags, str):
                 raise InvalidArgument(f"the filter of {topic} must be a string", observed=repr(tags))
-            TagFilter.parse(tags)
+            parse_filter(tags)
 
     @staticmethod
     def of(delivery_order: DeliveryOrder | str) -> GroupSettings:
@@ -133,7 +133,7 @@ class GroupSettings:
         return replace(defaults, **stated)  # type: ignore[arg-type]
 
     def filter_of(self, topic: str) -> str:
-        """The tags that the group takes of a topic."""
+        """What the group takes of a topic."""
         return self.filters.get(topic, ALL)
 
 
@@ -265,7 +265,7 @@ def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: b
     }
     for topic in sorted({*wanted.filters, *(stored.filters if whole else ())}):
         tags, has = wanted.filter_of(topic), stored.filter_of(topic)
-        if TagFilter.parse(tags) != TagFilter.parse(has):
+        if parse_filter(tags) != parse_filter(has):
             found[f"filter of {topic}"] = (tags, has)
     return found
 

@@ -49,6 +49,10 @@ QUEUES_MAX = 4096
 TAG_BYTES_MAX = 1024
 KEYS_MAX = 128
 SEQUENCE_MAX = 2**63 - 1
+FILTER_CHARS_MAX = 4096
+"""It stands in the record of its consumer group."""
+FILTER_DEPTH_MAX = 64
+"""Parentheses and NOTs inside each other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

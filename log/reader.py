@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from .errors import InvalidArgument, MissingDependency
+from .filters import Filter
 from .messages import MESSAGE_SCHEMA, MessageView, to_us, views
 from .reading import Rows, Span, out_of_range
+from .sql import SqlFilter
 from .table.lookup import Lookup, lookup
 from .table.scan import GROUPS_AHEAD, offset_at
 from .table.snapshot import Snapshot
@@ -50,6 +52,7 @@ class Reader:
         end: Position = "latest",
         follow: bool = False,
         tags: str | None = None,
+        where: str | None = None,
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -57,7 +60,7 @@ class Reader:
 
         ``queue=None`` reads all queues: what is in the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
         exclusive; a time means the first message stored at or after it. ``follow=True`` does not end. ``tags`` is a filter such as
-        ``paid || refunded``.
+        ``paid || refunded``, ``where`` a condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
 
         Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept (also when retention
         overtakes what is being read) or beyond the next one, and `DataDamaged` where rows cannot be read any more, behind those that can,
@@ -65,7 +68,7 @@ class Reader:
         """
         if follow and end != "latest":
             raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
-        keep = TagFilter.parse(tags)
+        keep = _filters(tags, where)
         names = _checked_columns(columns)
         skip_damaged = _checked_skip(damaged)
         queues = self._checked_queues(queue)
@@ -79,11 +82,13 @@ class Reader:
             skip_damaged=skip_damaged,
             movable=start == "earliest" or isinstance(start, datetime),
         )
-        needed = sorted({*names, "queue", "offset", "tag"}, key=MESSAGE_SCHEMA.names.index)
+        looked_at = frozenset[str]().union(*(one.columns for one in keep))
+        needed = sorted({*names, "queue", "offset", *looked_at}, key=MESSAGE_SCHEMA.names.index)
         source = self._rows.joined(snapshot, span, needed)
         try:
             async for batch in source:
-                batch = keep.apply(batch)
+                for one in keep:
+                    batch = one.apply(batch)
                 if batch.num_rows:
                     yield batch.select(names)
         finally:
@@ -97,10 +102,11 @@ class Reader:
         end: Position = "latest",
         follow: bool = False,
         tags: str | None = None,
+        where: str | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[MessageView, None]:
         """The same, message by message."""
-        source = self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, damaged=damaged)
+        source = self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged)
         try:
             async for batch in source:
                 for message in views(self._paths.topic, batch):
@@ -115,13 +121,14 @@ class Reader:
         start: Position = "earliest",
         end: Position = "latest",
         tags: str | None = None,
+        where: str | None = None,
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> pa.Table:
         """All that `read` yields, as one table, by queue and offset."""
         names = _checked_columns(columns)
         wanted = [*names, *(name for name in ("queue", "offset") if name not in names)]
-        source = self.read(queue=queue, start=start, end=end, tags=tags, columns=wanted, damaged=damaged)
+        source = self.read(queue=queue, start=start, end=end, tags=tags, where=where, columns=wanted, damaged=damaged)
         batches = [batch async for batch in source]
         schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in wanted])
         table = pa.Table.from_batches(batches, schema).sort_by([("queue", "ascending"), ("offset", "ascending")])
@@ -251,6 +258,10 @@ class Reader:
                 observed=queue,
             )
         return [queue]
+
+
+def _filters(tags: str | None, where: str | None) -> list[Filter]:
+    return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
 
 
 def _checked_columns(columns: list[str] | None) -> list[str]:

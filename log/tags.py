@@ -9,7 +9,10 @@ from typing import TypeGuard
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import InvalidArgument, NotSupported
+from .errors import InvalidArgument
+
+SQL92 = "SQL92:"
+"""What stands before a condition on properties, where a filter is a text (`parse_filter`)."""
 
 _SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
 """What stands in conditions on properties, and hardly in a tag. Taken for a tag, it would let nothing pass, for ever and silently."""
@@ -24,8 +27,8 @@ class TagFilter:
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
-        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`, and
-        `NotSupported` for what is SQL.
+        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`, also for
+        what is SQL.
         """
         if expression is not None and not is_unicode(expression):
             raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
@@ -37,13 +40,19 @@ class TagFilter:
                 "bad tag filter", operation="filter", expected="tags separated by '||', or '*'", observed=expression
             )
         if any(_SQL.search(tag) for tag in tags):
-            raise NotSupported(
-                "filters are tags; conditions on properties (SQL) are not there yet",
+            raise InvalidArgument(
+                "a condition on properties stands where tags are expected",
                 operation="filter",
                 expected="tags separated by '||', or '*'",
                 observed=expression,
+                hint=f"as the filter of a subscription write {SQL92} before it",
             )
         return cls(frozenset(tags))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """What it looks at."""
+        return frozenset() if self.tags is None else frozenset({"tag"})
 
     def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         """The rows that pass, in their order."""

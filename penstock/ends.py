@@ -82,11 +82,14 @@ class Reader:
         end: Position = "latest",
         follow: bool = False,
         tags: str | None = None,
+        where: str | None = None,
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[pa.RecordBatch]:
         """Messages as Arrow batches; see `penstock.log.Reader.read`."""
-        source = self._core.read(queue=queue, start=start, end=end, follow=follow, tags=tags, columns=columns, damaged=damaged)
+        source = self._core.read(
+            queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, columns=columns, damaged=damaged
+        )
         try:
             while True:
                 try:
@@ -105,10 +108,11 @@ class Reader:
         end: Position = "latest",
         follow: bool = False,
         tags: str | None = None,
+        where: str | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[MessageView]:
         """The same, message by message."""
-        for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, damaged=damaged):
+        for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged):
             yield from views(self._core.topic, batch)
 
     def to_arrow(self, **where: Any) -> pa.Table:  # noqa: ANN401 - the arguments of read

@@ -52,7 +52,7 @@ class GroupOperations:
         ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
         message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h); after ``max_attempts`` deliveries (None:
         any number) it goes to the dead-letter queue, or with ``dead_letter_policy="park"`` its message group stands still until an operator
-        releases or skips it. ``filters`` are tags by topic, as ``{"orders": "paid || refunded"}``.
+        releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price > 10"}``.
 
         Raises `GroupExists`, showing both, when it has other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """

@@ -215,7 +215,8 @@ class Lake(GroupOperations):
         group run one after the other and a failing one blocks its message group; in a CONCURRENT one all run side by side.
 
         The group is made when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and
-        ``filter`` (tags: ``"paid || refunded"``) are the group's: what is left out is as the group has it, what is stated must agree with it.
+        ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's: what is left out is as the group has it, what is stated must
+        agree with it.
         ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
         ``cache_messages`` and ``cache_bytes`` bound what is fetched and not yet settled. Messages that retention took before the group had them
         are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`. ``metrics`` counts.

@@ -54,7 +54,9 @@ _QUEUES_COME_S = 20.0
     type=click.Choice(["ORDERLY", "CONCURRENT"], case_sensitive=False),
     help="What the group's delivery order is to be; a new group is ORDERLY unless told.",
 )
-@click.option("--filter", "tags", metavar="FILTER", help="The tags that the group takes of the topic: 'paid || refunded'.")
+@click.option(
+    "--filter", "tags", metavar="FILTER", help="What the group takes of the topic: 'paid || refunded' or 'SQL92: price > 10'."
+)
 @click.option(
     "--start", type=Position(), default="earliest", show_default=True, help="Where a group begins that is new to the topic."
 )

@@ -85,7 +85,7 @@ def changeable(function: F) -> F:
                 "filters",
                 type=_Filter(),
                 multiple=True,
-                help="The tags taken of a topic, as 'orders=paid || refunded'; more than once for more topics.",
+                help="What is taken of a topic: 'orders=paid || refunded' or 'orders=SQL92: price > 10'; more than once for more topics.",
             ),
         )
     ):

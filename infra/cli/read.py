@@ -25,6 +25,7 @@ def conditions(function: F) -> F:
             click.option("--group", help="Of this message group."),
             click.option("--key", help="With this key."),
             click.option("--tag", "tags", metavar="FILTER", help="With one of these tags: 'paid || refunded'."),
+            click.option("--where", metavar="CONDITION", help="For which this holds: \"price > 10 AND region = 'north'\"."),
             click.option("--id", "message_id", help="The message with this id."),
             click.option("--limit", type=click.IntRange(min=0), help="At most so many."),
             click.option(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...log import MESSAGE_SCHEMA, MessageView, TagFilter
+from ...log.sql import SqlFilter
 from ...log.table.lookup import Lookup
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Selection:
     key: str | None = None
     message_id: str | None = None
     tags: str | None = None
+    where: str | None = None
     start: Position = "earliest"
     end: Position = "latest"
     limit: int | None = None
@@ -59,12 +61,12 @@ class Selection:
             return
         wanted = Lookup(message_id=self.message_id, key=self.key, message_group=self.group) if self.labelled else None
         for batch in reader.read(
-            queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags, damaged=self.damaged
+            queue=self.queue, start=self.start, end=self.end, follow=follow, tags=self.tags, where=self.where, damaged=self.damaged
         ):
             yield batch if wanted is None else batch.take(pa.array(wanted.matching(batch), pa.int64()))
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
-        tags = TagFilter.parse(self.tags)
+        tags, where = TagFilter.parse(self.tags), None if self.where is None else SqlFilter.parse(self.where)
         found = reader.lookup(message_id=self.message_id, key=self.key, message_group=self.group)
         rows = pa.Table.from_pylist([_row(message) for message in found], MESSAGE_SCHEMA)
         if self.queue is not None:
@@ -76,7 +78,8 @@ class Selection:
         if self.start == "latest" or self.end == "earliest":
             rows = rows.slice(0, 0)
         for batch in rows.to_batches():
-            yield tags.apply(batch)
+            batch = tags.apply(batch)
+            yield batch if where is None else where.apply(batch)
 
 
 def checked(selection: Selection, reader: Reader) -> Selection:

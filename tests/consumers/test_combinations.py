@@ -181,6 +181,23 @@ def test_one_consumer_of_several_topics_with_a_filter_each(lake: penstock.Lake) 
     ]
 
 
+def test_a_condition_on_properties_is_the_groups_filter(lake: penstock.Lake) -> None:
+    lake.create_topic("orders", message_type="FIFO", queues=2)
+    with lake.producer("orders") as producer:
+        for price in ("5", "15", "much", "25"):
+            producer.send(penstock.Message(price.encode(), message_group="a", properties={"price": price}))
+        producer.send(penstock.Message(b"none", message_group="b"))
+    heard = Heard()
+    with consuming(lake, heard, filter="SQL92: price > 10"):
+        heard.until_done(2)
+        until_settled(lake)
+    assert heard.bodies() == ["15", "25"]
+    assert lake.describe_group("billing").settings.filters == {"orders": "SQL92: price > 10"}
+    other = pytest.raises(penstock.InvalidArgument, match=r"another filter of orders.*SQL92: price > 10.*SQL92: price > 11")
+    with other, consuming(lake, heard, filter="SQL92: price > 11"):
+        pass
+
+
 def test_messages_that_a_filter_leaves_out_advance_the_floor(lake: penstock.Lake) -> None:
     fill(lake, "abababab", tags="xyyyyyyy")
     heard = Heard()

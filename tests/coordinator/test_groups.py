@@ -145,7 +145,7 @@ def group(**given: Any) -> GroupSettings:
         (lambda: group(max_attempts=0), InvalidArgument, "max_attempts must be a positive whole number, or None"),
         (lambda: group(filters={"orders": "a |"}), InvalidArgument, "bad tag filter.*a |"),
         (lambda: group(filters={"orders": None}), InvalidArgument, "the filter of orders must be a string.*None"),
-        (lambda: group(filters="a"), InvalidArgument, "filters must be a mapping of topics to tags.*str"),
+        (lambda: group(filters="a"), InvalidArgument, "filters must be a mapping of topics to texts.*str"),
         (lambda: GroupSettings.stating({"colour": 1}), InvalidArgument, "has no colour.*delivery_order, retry"),
         (lambda: GroupSettings.of("FIFO"), InvalidArgument, "no such delivery_order.*ORDERLY, CONCURRENT.*FIFO"),
         (

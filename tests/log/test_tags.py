@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log import TagFilter
-from penstock.log.errors import InvalidArgument, NotSupported
+from penstock.log.errors import InvalidArgument
 
 TAGS = st.lists(st.none() | st.sampled_from(["a", "b", "A", "a b", "", "ü"]), max_size=20)
 
@@ -37,7 +37,7 @@ def test_what_is_no_filter_is_refused(bad: str) -> None:
     ["amount > 3", "amount BETWEEN 1 AND 3", "kind = 'paid'", "kind='paid' and a=1", "kind IS NOT NULL", "paid || a >= b"],
 )
 def test_a_condition_on_properties_is_not_taken_for_a_tag(condition: str) -> None:
-    with pytest.raises(NotSupported, match=r"SQL.*not there yet.*separated by '\|\|'"):
+    with pytest.raises(InvalidArgument, match=r"where tags are expected.*separated by '\|\|'.*write SQL92: before it"):
         TagFilter.parse(condition)
 
 

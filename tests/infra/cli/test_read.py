@@ -26,7 +26,8 @@ def orders(penstock: Penstock, lake: Path) -> Penstock:
         with opened.producer("orders") as producer:
             for n in range(12):
                 tag = ("paid", "made", None)[n % 3]
-                producer.send(Message(b"body %d" % n, message_group=f"u{n % 3}", tag=tag, keys=[f"k{n}"]), queue=n % 2)
+                message = Message(b"body %d" % n, message_group=f"u{n % 3}", tag=tag, keys=[f"k{n}"], properties={"n": str(n)})
+                producer.send(message, queue=n % 2)
     return penstock
 
 
@@ -42,6 +43,10 @@ def orders(penstock: Penstock, lake: Path) -> Penstock:
         (["--key", "k5"], [5]),
         (["--key", "k5", "--tag", "paid"], []),
         (["--tag", "paid || made"], [0, 1, 3, 4, 6, 7, 9, 10]),
+        (["--where", "n > 8 AND TAGS IS NOT NULL"], [9, 10]),
+        (["--where", "n > 8", "--key", "k11"], [11]),
+        (["--where", "n < 8", "--key", "k11"], []),
+        (["--where", "n >= 6", "--tag", "paid", "--queue", "0"], [6]),
         (["--queue", "1", "--start", "2", "--end", "4"], [5, 7]),
         (["--queue", "1", "--start", "latest"], []),
         (["--start", "-10m"], list(range(12))),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.log import MESSAGE_SCHEMA, InvalidArgument, LimitExceeded, NotSupported, TagFilter
+from penstock.log import MESSAGE_SCHEMA, InvalidArgument, LimitExceeded, TagFilter
 from penstock.spark.source.options import OPTIONS, Places, parse
 
 LAKE = {"lake": "s3://bucket/lake", "path": "orders"}
@@ -120,7 +120,7 @@ def test_a_bad_value_says_what_is_expected(option: dict[str, str], says: str) ->
 
 
 def test_sql_is_no_tag() -> None:
-    with pytest.raises(NotSupported):
+    with pytest.raises(InvalidArgument, match="a condition on properties stands where tags are expected"):
         parse({**LAKE, "tags": "amount > 5 AND tag = 'x'"}, stream=None)
 
 

@@ -1,0 +1,32 @@
+"""The filter of a subscription, written as a text: tags, or a condition on properties behind ``SQL92:``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from .sql import SqlFilter
+from .tags import SQL92, TagFilter
+
+
+class Filter(Protocol):
+    """Which messages pass. Two that are equal let the same pass."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """What it looks at."""
+        ...
+
+    def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+        """The rows that pass, in their order."""
+        ...
+
+
+def parse_filter(text: str | None) -> Filter:
+    """``paid || refunded``: with one of these tags; ``SQL92: price > 10 AND region = 'north'``: for which that is true (docs/0012); ``*``,
+    the empty text and None: all. Raises `InvalidArgument`, and `LimitExceeded` for an expression that is too long or nested too deeply.
+    """
+    if isinstance(text, str) and text.lstrip().startswith(SQL92):
+        return SqlFilter.parse(text.lstrip().removeprefix(SQL92))
+    return TagFilter.parse(text)

@@ -1,0 +1,100 @@
+"""What an expression is made of. Every value is a text (a property), a literal, or a condition: true, false or NULL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+Scalar: TypeAlias = str | int | float | bool | None
+Ordering: TypeAlias = OneOf[">", ">=", "<", "<="]
+Matching: TypeAlias = OneOf["CONTAINS", "STARTSWITH", "ENDSWITH"]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """TRUE, FALSE and NULL are conditions too."""
+
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the message; ``TAGS`` is its tag, ``KEYS`` its keys with a space between them. NULL if the message lacks it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A property where a condition is called for: NULL if the message lacks it, else false, as a text is no truth value."""
+
+    of: Property
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NULL stays NULL."""
+
+    of: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """False if one is false, else NULL if one is NULL; those behind a false one are not looked at."""
+
+    terms: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """True if one is true, else NULL if one is NULL; those behind a true one are not looked at."""
+
+    terms: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """NULL if only the left is NULL, false if only the right is, true if both are."""
+
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Of numbers, and of texts that are numbers; NULL if either is."""
+
+    operator: Ordering
+    left: Property | Literal
+    right: Property | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Never NULL itself."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """NULL if the message lacks the property."""
+
+    of: Property
+    texts: tuple[str, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Whether a text contains another. False, also negated, if there is no text, or if an empty one is looked for."""
+
+    operator: Matching
+    of: Expression
+    sought: str
+    negated: bool
+
+
+Condition: TypeAlias = Cast | Not | And | Or | Equal | Compare | IsNull | In | Matches | Literal
+Expression: TypeAlias = Condition | Property

@@ -1,0 +1,77 @@
+"""From the text of an expression to its tokens; and how errors say where in it they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..errors import InvalidArgument
+
+KEYWORDS = frozenset(
+    ["AND", "BETWEEN", "CONTAINS", "ENDSWITH", "FALSE", "IN", "IS", "NOT", "NULL", "OR", "STARTSWITH", "TRUE"],
+)
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\n\r\f]+ | --[^\n\r]* | /\*.*?\*/)
+      | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+)
+      | (?P<integer>0 | [1-9][0-9]*[lL]?)
+      | (?P<text>'(?:''|[^'])*')
+      | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
+      | (?P<symbol><> | >= | <= | [=<>(),+-])""",
+    re.VERBOSE | re.DOTALL,
+)
+_OTHERS = {
+    "!=": "unequal is <>",
+    "||": "write OR; tags are a filter of their own (TAGS IN ('a', 'b'))",
+    "&&": "write AND",
+    "!": "write NOT",
+    '"': "texts stand between single quotes",
+    "'": "the quote is not closed; one inside a text is written twice",
+    "/*": "the comment is not closed",
+    "*": "there is no arithmetic",
+    "/": "there is no arithmetic",
+    "%": "there is no arithmetic",
+}
+"""What other languages write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of an expression."""
+
+    kind: str
+    """``keyword``, ``word``, ``integer``, ``float``, ``text``, ``symbol``, or ``end``."""
+    text: str
+    """Keywords in capitals; a text as it is written, quotes and all."""
+    at: int
+    """Where it begins."""
+
+
+def refusal(message: str, expression: str, at: int, *, expected: str | None = None, hint: str | None = None) -> InvalidArgument:
+    """The error about what stands at a place of an expression."""
+    rest = expression[at : at + 40]
+    return InvalidArgument(
+        message,
+        operation="filter",
+        object=expression,
+        expected=expected,
+        observed=f"column {at + 1}: {rest}" if rest else f"column {at + 1}: the end",
+        hint=hint,
+    )
+
+
+def tokens(expression: str) -> Iterator[Token]:
+    """The tokens, the last one of kind ``end``. Raises `InvalidArgument` at what is none."""
+    at = 0
+    while at < len(expression):
+        found = _TOKEN.match(expression, at)
+        if found is None:
+            hint = next((hint for text, hint in _OTHERS.items() if expression.startswith(text, at)), None)
+            raise refusal("the expression has what the language has not", expression, at, hint=hint)
+        kind, text = str(found.lastgroup), found.group()
+        if kind == "word" and text.upper() in KEYWORDS:
+            yield Token("keyword", text.upper(), at)
+        elif kind != "blank":
+            yield Token(kind, text, at)
+        at = found.end()
+    yield Token("end", "", at)
