@@ -76,7 +76,7 @@ def main() -> None:
             if capturing is not None:
                 killed += capturing.result()
         except BaseException:
-            print(syncs.said(), file=sys.stderr)
+            print(syncs.said(), table(syncs.killed), sep="\n", file=sys.stderr)
             raise
     print(table(killed))
     print(
