@@ -43,7 +43,7 @@ def writes(folder: Path) -> Kills:
 
 def table(killed: Mapping[tuple[str, str], int]) -> str:
     """Kill point by process, and how often."""
-    width = max(len(who) for who, _ in killed)
+    width = max((len(who) for who, _ in killed), default=0)
     lines = [f"  {who:{width}}  {point:28} {count:4}" for (who, point), count in sorted(killed.items())]
     return "\n".join([f"  {'process':{width}}  {'killed':28}times", *lines])
 
