@@ -23,6 +23,11 @@ class Filter(Protocol):
         ...
 
 
+def filters_of(tags: str | None, where: str | None) -> list[Filter]:
+    """What a reader is told, of which all must hold: tags, and a condition on properties. Raises as `parse_filter` does."""
+    return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
+
+
 def parse_filter(text: str | None) -> Filter:
     """``paid || refunded``: with one of these tags; ``SQL92: price > 10 AND region = 'north'``: for which that is true (docs/0012); ``*``,
     the empty text and None: all. Raises `InvalidArgument`, and `LimitExceeded` for an expression that is too long or nested too deeply.

@@ -10,14 +10,13 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from .errors import InvalidArgument, MissingDependency
-from .filters import Filter
+from .filters import filters_of
 from .messages import MESSAGE_SCHEMA, MessageView, to_us, views
 from .reading import Rows, Span, out_of_range
-from .sql import SqlFilter
 from .table.lookup import Lookup, lookup
 from .table.scan import GROUPS_AHEAD, offset_at
 from .table.snapshot import Snapshot
-from .tags import TagFilter, is_unicode
+from .tags import is_unicode
 from .topics import Topic
 
 Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
@@ -68,7 +67,7 @@ class Reader:
         """
         if follow and end != "latest":
             raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
-        keep = _filters(tags, where)
+        keep = filters_of(tags, where)
         names = _checked_columns(columns)
         skip_damaged = _checked_skip(damaged)
         queues = self._checked_queues(queue)
@@ -258,10 +257,6 @@ class Reader:
                 observed=queue,
             )
         return [queue]
-
-
-def _filters(tags: str | None, where: str | None) -> list[Filter]:
-    return [TagFilter.parse(tags), *([] if where is None else [SqlFilter.parse(where)])]
 
 
 def _checked_columns(columns: list[str] | None) -> list[str]:

@@ -11,8 +11,8 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...log import MESSAGE_SCHEMA, MessageView, TagFilter
-from ...log.sql import SqlFilter
+from ...log import MESSAGE_SCHEMA, MessageView
+from ...log.filters import filters_of
 from ...log.table.lookup import Lookup
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Selection:
             yield batch if wanted is None else batch.take(pa.array(wanted.matching(batch), pa.int64()))
 
     def _looked_up(self, reader: Reader) -> Iterator[pa.RecordBatch]:
-        tags, where = TagFilter.parse(self.tags), None if self.where is None else SqlFilter.parse(self.where)
+        keep = filters_of(self.tags, self.where)
         found = reader.lookup(message_id=self.message_id, key=self.key, message_group=self.group)
         rows = pa.Table.from_pylist([_row(message) for message in found], MESSAGE_SCHEMA)
         if self.queue is not None:
@@ -78,8 +78,9 @@ class Selection:
         if self.start == "latest" or self.end == "earliest":
             rows = rows.slice(0, 0)
         for batch in rows.to_batches():
-            batch = tags.apply(batch)
-            yield batch if where is None else where.apply(batch)
+            for one in keep:
+                batch = one.apply(batch)
+            yield batch
 
 
 def checked(selection: Selection, reader: Reader) -> Selection:

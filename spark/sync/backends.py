@@ -12,8 +12,7 @@ from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Folded, Truncate
 from ...cdc.merging import one_line
-from ...cdc.targets import Column, Owner, Target, TargetRefused, Written
-from ...cdc.targets import Found as Existing
+from ...cdc.targets import Column, Found, Owner, Target, TargetRefused, Written
 from ...log.errors import PenstockError, ReopenError
 from .existing import untold
 from .history import history_table
@@ -30,7 +29,7 @@ class TargetTables(Protocol):
 
     def path(self, name: str) -> str: ...
     def exists(self, name: str) -> bool: ...
-    def find(self, name: str) -> Existing | None: ...
+    def find(self, name: str) -> Found | None: ...
     def written(self, name: str) -> Written | None: ...
     def create(self, target: Target, owner: Owner) -> None: ...
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None: ...
@@ -77,7 +76,7 @@ def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefus
     return None if reason is None else TargetRefused(reason, operation="sync", object=tables.path(name))
 
 
-class Found(Protocol):
+class FoundChanges(Protocol):
     """The folds of one batch, until they are dropped."""
 
     def summary(self) -> Folded: ...
@@ -92,7 +91,7 @@ class Backend(Protocol):
     def tables(self) -> TargetTables: ...
     @property
     def keeps_history(self) -> bool: ...
-    def fold(self, scan: Scan) -> Found: ...
+    def fold(self, scan: Scan) -> FoundChanges: ...
 
 
 class SparkBackend:
@@ -105,7 +104,7 @@ class SparkBackend:
         self._events_in_driver = events_in_driver
         self.tables = Tables(self._session, into, guard=guard)
 
-    def fold(self, scan: Scan) -> Found:
+    def fold(self, scan: Scan) -> FoundChanges:
         few = scan.events <= self._events_in_driver
         self.tables.expect(few_rows=few)
         return FoundHere(scan, self._session) if few else FoundByTasks(scan, self._session)
@@ -119,7 +118,7 @@ class LocalBackend:
     def __init__(self, into: str, *, guard: bool) -> None:
         self.tables = DeltaTables(into, guard=guard)
 
-    def fold(self, scan: Scan) -> Found:
+    def fold(self, scan: Scan) -> FoundChanges:
         return FoundHere(scan)
 
 

@@ -23,8 +23,7 @@ from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
 from ..source.topic_view import TopicView
-from .backends import Found as FoundChanges
-from .backends import backend_of, check_done, refusal_of
+from .backends import FoundChanges, backend_of, check_done, refusal_of
 from .existing import GONE, check_history, check_writable, folder_of, known_target, new_target, target_gone
 from .lease import Stop, SyncLease, SyncRecord, check_folder, covers, decode_record, record_key, take_lease, where_to_begin
 from .options import Batch, Options, PoisonEvent
