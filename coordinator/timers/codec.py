@@ -1,0 +1,87 @@
+"""Timer cells as bytes."""
+
+from __future__ import annotations
+
+from ...log.errors import DataDamaged, NewerFormatError
+from ..varints import VarintReader, append_bytes, append_varint
+from .state import NEVER, Bounds, Claim, Due, Run, TimerState
+
+_FORMAT = 1
+
+
+def encode_timers(state: TimerState) -> bytes:
+    """A topic's timers for their cell."""
+    data = bytearray([_FORMAT])
+    _append_bounds(data, state.settled)
+    append_varint(data, state.next_sequence)
+    append_varint(data, 0 if state.claim is None else 1)
+    if state.claim is not None:
+        _append_bounds(data, state.claim.bounds)
+        append_varint(data, state.claim.count)
+    append_varint(data, state.gathered)
+    append_varint(data, len(state.runs))
+    for run in state.runs:
+        append_bytes(data, run.name.encode())
+        append_varint(data, run.rows)
+        append_varint(data, run.size_bytes)
+        _append_due(data, run.last)
+    recalled = sorted(state.recalled)
+    append_varint(data, len(recalled))
+    before_us = 0
+    for due in recalled:  # by time, so the differences are small
+        append_varint(data, due.time_us - before_us)
+        append_varint(data, due.offset)
+        before_us = due.time_us
+    return bytes(data)
+
+
+def decode_timers(data: bytes, *, where: str) -> TimerState:
+    """What `encode_timers` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    reader = VarintReader(data)
+    if (version := reader.byte()) != _FORMAT:
+        raise NewerFormatError(
+            "the timers were written by a later version of Penstock", object=where, expected=f"format {_FORMAT}", observed=version
+        )
+    settled = _read_bounds(reader)
+    next_sequence = reader.varint()
+    claim = None
+    if reader.varint():
+        bounds, count = _read_bounds(reader), reader.varint()
+        claim = Claim(bounds, next_sequence - count, count)
+    gathered = reader.varint()
+    runs = tuple(_read_run(reader, where) for _ in range(reader.varint()))
+    recalled, before_us = set(), 0
+    for _ in range(reader.varint()):
+        before_us += reader.varint()
+        recalled.add(Due(before_us, reader.varint()))
+    if not reader.done:
+        raise DataDamaged("the timers have more to them than their parts", object=where, observed=f"{len(data)} bytes")
+    return TimerState(
+        settled=settled, claim=claim, next_sequence=next_sequence, gathered=gathered, runs=runs, recalled=frozenset(recalled)
+    )
+
+
+def _append_due(data: bytearray, due: Due) -> None:
+    """Counted from `NEVER`, so that no number is negative."""
+    append_varint(data, due.time_us - NEVER.time_us)
+    append_varint(data, due.offset - NEVER.offset)
+
+
+def _read_due(reader: VarintReader) -> Due:
+    return Due(reader.varint() + NEVER.time_us, reader.varint() + NEVER.offset)
+
+
+def _append_bounds(data: bytearray, bounds: Bounds) -> None:
+    append_varint(data, bounds.known)
+    _append_due(data, bounds.due)
+
+
+def _read_bounds(reader: VarintReader) -> Bounds:
+    return Bounds(reader.varint(), _read_due(reader))
+
+
+def _read_run(reader: VarintReader, where: str) -> Run:
+    name = reader.sized()
+    if not name.isascii():
+        raise DataDamaged("the name of a run is none of ours", object=where, observed=name)
+    return Run(name.decode(), reader.varint(), reader.varint(), _read_due(reader))
