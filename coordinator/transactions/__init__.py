@@ -1,0 +1,1 @@
+"""Transactions: messages of several topics that become visible together, or never, as one record says."""
