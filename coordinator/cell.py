@@ -105,6 +105,8 @@ class QueueCell:
     markers: Mapping[int, Marker] = field(default_factory=lambda: _NONE)
     """By the 64-bit hash of the message group."""
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
+    transactions: frozenset[str] = frozenset()
+    """Ids of those that settled messages here and are thereby committed, until that is noted where they are kept (docs/0014)."""
 
     # --- Owners -----------------------------------------------------------------------------------------------------------------
 
@@ -207,7 +209,7 @@ class QueueCell:
             raise InternalError("no such message group is blocked", observed=group)
         return replace(self, markers=_with(self.markers, group, marker))
 
-    # --- Dead letters and resets ------------------------------------------------------------------------------------------------
+    # --- Dead letters -----------------------------------------------------------------------------------------------------------
 
     def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
         """With messages given up: they get the next sequences, in this order, before anything is written for them."""
@@ -219,8 +221,23 @@ class QueueCell:
         left = tuple(offset for offset, given in self.dead_letters.sequences() if given > sequence)
         return replace(self, dead_letters=replace(self.dead_letters, assigned=left))
 
+    # --- Transactions -----------------------------------------------------------------------------------------------------------
+
+    def with_transaction(self, transaction: str) -> QueueCell:
+        """With a transaction committed by this write."""
+        return replace(self, transactions=self.transactions | {transaction})
+
+    def without_transactions(self, noted: Iterable[str]) -> QueueCell:
+        """With these forgotten, of which it is noted elsewhere that they are committed. The same cell when none is known."""
+        left = self.transactions.difference(noted)
+        return self if left == self.transactions else replace(self, transactions=left)
+
+    # --- Resets -----------------------------------------------------------------------------------------------------------------
+
     def reset_to(self, position: int, generation: int) -> QueueCell:
-        """At another position, where everything from there on is fresh. What was in flight counts no more; dead letters stay assigned."""
+        """At another position, where everything from there on is fresh. What was in flight counts no more; dead letters stay assigned, and
+        transactions committed.
+        """
         return QueueCell(
             generation=generation,
             epoch=self.epoch,
@@ -229,6 +246,7 @@ class QueueCell:
             commands=self.commands,
             settled=Settled(position),
             dead_letters=self.dead_letters,
+            transactions=self.transactions,
         )
 
 

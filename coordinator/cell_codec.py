@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from ..log.errors import DataDamaged, NewerFormatError
 from .cell import DeadLetters, Marker, QueueCell, State, Tries
@@ -10,12 +11,18 @@ from .offsets import OffsetSet, Settled
 from .varints import VarintReader, append_bytes, append_varint
 
 _FORMAT = 1
+_WITH_SECTIONS = 2
+"""The same, with more behind it: pairs of a section's number and its bytes. Written only where there is more, so that a cell without is one
+that earlier versions read; they refuse the others, and do not drop what they do not know."""
+_TRANSACTIONS = 1
 _HASH_BYTES = 8
+_ID_BYTES = 16
 
 
 def encode_cell(cell: QueueCell) -> bytes:
     """A cell for its table; messages with the same history share it."""
-    data = bytearray([_FORMAT])
+    sections = _sections(cell)
+    data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
     append_varint(data, cell.generation)
     append_varint(data, cell.epoch)
     append_bytes(data, cell.owner.encode())
@@ -40,16 +47,21 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, len(cell.dead_letters.assigned))
     for offset in cell.dead_letters.assigned:
         append_varint(data, offset)
+    for number, section in sections.items():
+        append_varint(data, number)
+        append_bytes(data, section)
     return bytes(data)
+
+
+def _sections(cell: QueueCell) -> dict[int, bytes]:
+    return {_TRANSACTIONS: b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))} if cell.transactions else {}
 
 
 def decode_cell(data: bytes, *, where: str) -> QueueCell:
     """What `encode_cell` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data)
-    if (version := reader.byte()) != _FORMAT:
-        raise NewerFormatError(
-            "the cell was written by a later version of Penstock", object=where, expected=f"format {_FORMAT}", observed=version
-        )
+    if (version := reader.byte()) not in (_FORMAT, _WITH_SECTIONS):
+        raise _newer(where, f"format {_FORMAT} or {_WITH_SECTIONS}", version)
     cell = QueueCell(
         generation=reader.varint(),
         epoch=reader.varint(),
@@ -62,9 +74,32 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
         markers=dict(_read_marker(reader, where) for _ in range(reader.varint())),
         dead_letters=DeadLetters(reader.varint(), tuple(reader.varint() for _ in range(reader.varint()))),
     )
+    if version == _WITH_SECTIONS:
+        cell = _with_sections(cell, reader, where)
     if not reader.done:
         raise DataDamaged("the cell has more to it than its parts", object=where, observed=f"{len(data)} bytes")
     return cell
+
+
+def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
+    while True:  # there is one at least, or something was cut off
+        if (number := reader.varint()) != _TRANSACTIONS:
+            raise _newer(where, f"section {_TRANSACTIONS}", number)
+        cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
+        if reader.done:
+            return cell
+
+
+def _read_transactions(data: bytes, where: str) -> frozenset[str]:
+    if len(data) % _ID_BYTES:
+        raise DataDamaged("the cell's transactions are cut off", object=where, observed=f"{len(data)} bytes")
+    return frozenset(data[at : at + _ID_BYTES].hex() for at in range(0, len(data), _ID_BYTES))
+
+
+def _newer(where: str, expected: str, observed: int) -> NewerFormatError:
+    return NewerFormatError(
+        "the cell was written by a later version of Penstock", object=where, expected=expected, observed=observed
+    )
 
 
 def _append_tries(data: bytearray, tries: Tries) -> None:

@@ -33,6 +33,7 @@ class CellMachine(RuleBasedStateMachine):
         self.done: set[int] = set()
         self.letters: list[tuple[int, int]] = []
         self.deaths = 0
+        self.transactions: set[str] = set()
 
     @rule(count=st.integers(1, 20))
     def grant(self, count: int) -> None:
@@ -83,6 +84,12 @@ class CellMachine(RuleBasedStateMachine):
         self.letters = [(offset, given) for offset, given in self.letters if given > sequence]
 
     @rule()
+    def commit(self) -> None:
+        transaction = f"{len(self.transactions):032x}"
+        self.cell = self.cell.with_transaction(transaction)
+        self.transactions.add(transaction)
+
+    @rule()
     def die(self) -> None:
         in_flight = len(self.in_flight())
         self.deaths += 1
@@ -114,6 +121,7 @@ class CellMachine(RuleBasedStateMachine):
         assert self.cell.in_flight == len(self.in_flight())
         assert (self.cell.epoch, self.cell.owner) == (self.deaths + 1, f"w{self.deaths}")
         assert self.cell.dead_letters.sequences() == self.letters
+        assert self.cell.transactions == self.transactions
 
     def in_flight(self) -> set[int]:
         return self.granted | {offset for offset, tries in self.tracked.items() if tries.state is State.RUNNING}
@@ -170,6 +178,31 @@ def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
     assert cell.dead_letters.sequences() == [(6, 0)]
 
 
+TRANSACTION = "0123456789abcdef0123456789abcdef"
+
+
+def test_what_a_transaction_settled_stays_told_through_takes_releases_and_resets() -> None:
+    cell = QueueCell().taken_by("w").with_transaction(TRANSACTION)
+    for after in (cell.taken_by("x"), cell.released(), cell.reset_to(4, 1), cell.with_granted(offsets(1)), cell.with_buried(3)):
+        assert after.transactions == {TRANSACTION}
+    assert cell.without_transactions(["f" * 32]) is cell
+    assert cell.without_transactions([TRANSACTION, "f" * 32]).transactions == frozenset()
+
+
+def test_a_cell_without_transactions_is_written_as_before_them_and_one_with_them_is_refused_by_versions_of_before() -> None:
+    cell = QueueCell().taken_by("w").with_granted(offsets(1))
+    with_one = cell.with_transaction(TRANSACTION)
+    assert encode_cell(cell)[0] == encode_cell(with_one.without_transactions([TRANSACTION]))[0] == 1
+    assert encode_cell(with_one)[0] == 2
+    assert len(encode_cell(with_one)) == len(encode_cell(cell)) + 2 + 16
+    whole = encode_cell(with_one)
+    for cut in range(1, len(whole)):
+        with pytest.raises(DataDamaged):
+            decode_cell(whole[:cut], where="cell 5")
+    with pytest.raises(NewerFormatError, match="section 1"):
+        decode_cell(whole + b"\x63\x00", where="cell 5")
+
+
 def test_what_cannot_be_is_refused() -> None:
     cell = failed(QueueCell().taken_by("w").with_granted(offsets(0, 1, 2)).with_settled(offsets(1)), 2)
     attempts: list[Callable[[], QueueCell]] = [
@@ -186,7 +219,7 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_a_cell_of_a_later_version_or_damaged_is_named() -> None:
     with pytest.raises(NewerFormatError, match=r"later version of Penstock.*cell 5"):
-        decode_cell(b"\x02rest", where="cell 5")
+        decode_cell(b"\x03rest", where="cell 5")
     whole = encode_cell(failed(QueueCell().taken_by("w").with_granted(offsets(1)), 1, due_ms=7))
     for size in range(1, len(whole)):
         with pytest.raises(DataDamaged):
