@@ -20,7 +20,7 @@ from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.offsets import Settled
 from ..log.errors import CallError, InvalidArgument, PenstockError
-from ..log.filters import parse_filter
+from ..log.filters import Filter, parse_filter
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView, views
@@ -48,6 +48,8 @@ class _Owned:
     generation: int
     """In which it got there: after a reset that counts no more."""
     obeyed: GroupRecord
+    keep: Filter
+    """The group's, of this topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class PullConsumer(GroupMember):
             return
         self._check_plain(queue, cell)
         self._membership.feed(queue[0]).attach(queue[1])
-        self._owned[queue] = _Owned(keeper, cell.settled.floor, cell.generation, record)
+        self._owned[queue] = _Owned(keeper, cell.settled.floor, cell.generation, record, _filter_of(record, queue))
         self._turn.append(queue)
         self._moved.set()
 
@@ -154,7 +156,7 @@ class PullConsumer(GroupMember):
             if cell.generation != owned.generation:
                 owned.position, owned.generation = cell.settled.floor, cell.generation
                 self._moved.set()
-            owned.obeyed = record
+            owned.obeyed, owned.keep = record, _filter_of(record, queue)
 
     def _check_plain(self, queue: Queue, cell: QueueCell) -> None:
         if cell.tries or cell.markers or cell.granted or cell.settled.count_above:
@@ -235,7 +237,7 @@ class PullConsumer(GroupMember):
                 self._turn.rotate(1)  # what was found is handed out first, and the next poll meets this at once
                 break
             if rows is not None:
-                kept = parse_filter(owned.obeyed.settings.filter_of(queue[0])).apply(rows)
+                kept = owned.keep.apply(rows)
                 found.append(_Part(queue, owned, start, start + rows.num_rows, kept))
                 left -= kept.num_rows
         return found
@@ -323,6 +325,10 @@ class PullConsumer(GroupMember):
                 expected=", ".join(f"{name} queue {number}" for name, number in self.assignment) or "none yet",
             )
         return owned
+
+
+def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
+    return parse_filter(record.settings.filter_of(queue[0]))
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:

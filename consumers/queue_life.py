@@ -90,6 +90,7 @@ class QueueLife(Generic[ScheduleT]):
         self._counters = counters
         self.topic, self.queue = topic, queue
         self._record = record
+        self._keep = parse_filter(record.settings.filter_of(topic))
         self._obeyed: GroupRecord | None = None
         self.schedule = self._new_schedule(keeper.cell)
         self.bytes_per_message = 256.0
@@ -140,6 +141,7 @@ class QueueLife(Generic[ScheduleT]):
         """Take what an operator changed."""
         if record != self._record:
             self._record = record
+            self._keep = parse_filter(record.settings.filter_of(self.topic))
             self.schedule.settings = record.settings
             self.wake()
 
@@ -326,7 +328,7 @@ class QueueLife(Generic[ScheduleT]):
             notes.forget(first_unsettled)
             notes.note(start, time_ms)
         self._counters.delivery_ms.observe(max(0, self._clock.wall_ms() - stored_ms))
-        kept = parse_filter(self._record.settings.filter_of(self.topic)).apply(rows)
+        kept = self._keep.apply(rows)
         self.bytes_per_message = max(1.0, rows.nbytes / rows.num_rows)
         schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
@@ -370,9 +372,8 @@ class QueueLife(Generic[ScheduleT]):
                 schedule.recalled(list(views(self.topic, rows, epoch=epoch)), 0, 0)
             if start is not None:
                 limit = min(schedule.next_fresh, start + _RECALL_ROWS)
-                keep = parse_filter(self._record.settings.filter_of(self.topic))
                 async for rows in self._feed.scan(self.queue, start, limit):
-                    kept = views(self.topic, keep.apply(rows), epoch=epoch)
+                    kept = views(self.topic, self._keep.apply(rows), epoch=epoch)
                     schedule.recalled(list(kept), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:

@@ -13,7 +13,23 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .expressions import And, Cast, Compare, Condition, Equal, Expression, In, IsNull, Literal, Matches, Not, Or, Property, Scalar
+from .expressions import (
+    And,
+    Cast,
+    Compare,
+    Condition,
+    Equal,
+    Expression,
+    In,
+    IsNull,
+    Literal,
+    Matches,
+    Not,
+    Or,
+    Property,
+    Scalar,
+    properties_of,
+)
 from .numbers import doubles, integers, number_of
 from .parser import parse
 
@@ -24,6 +40,8 @@ _ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
     "<=": (operator.le, pc.less_equal),
     "=": (operator.eq, pc.equal),
 }
+_COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
+"""Where properties are that are no user's."""
 _MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDSWITH": pc.ends_with}
 
 
@@ -41,7 +59,7 @@ class SqlFilter:
     @property
     def columns(self) -> frozenset[str]:
         """What it looks at."""
-        return frozenset({"properties", "tag", "keys"})
+        return frozenset(_COLUMNS.get(name, "properties") for name in properties_of(self.condition))
 
     def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
         """The rows that pass, in their order."""

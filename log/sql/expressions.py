@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -98,3 +99,18 @@ class Matches:
 
 Condition: TypeAlias = Cast | Not | And | Or | Equal | Compare | IsNull | In | Matches | Literal
 Expression: TypeAlias = Condition | Property
+
+
+def properties_of(expression: Expression) -> Iterator[str]:
+    """The names of the properties in it, one as often as it is named."""
+    match expression:
+        case Property(name):
+            yield name
+        case And(terms) | Or(terms):
+            for term in terms:
+                yield from properties_of(term)
+        case Equal(left, right) | Compare(left=left, right=right):
+            yield from properties_of(left)
+            yield from properties_of(right)
+        case Cast(inner) | Not(inner) | IsNull(inner) | In(of=inner) | Matches(of=inner):
+            yield from properties_of(inner)

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable
 from typing import cast
 
-from ..errors import LimitExceeded
+from ..errors import InvalidArgument, LimitExceeded
 from ..limits import FILTER_CHARS_MAX, FILTER_DEPTH_MAX
+from ..tags import is_unicode
 from .expressions import (
     And,
     Cast,
@@ -33,11 +34,14 @@ from .expressions import (
 from .tokens import Token, refusal, tokens
 
 _INT64 = range(-(2**63), 2**63)
-_UNKNOWN = {"LIKE": "there is CONTAINS, STARTSWITH and ENDSWITH", "NOW": "a property of this name would be meant"}
 
 
 def parse(expression: str) -> Condition:
     """The condition that a text states. Raises `InvalidArgument`, which says at which column and what, and `LimitExceeded`."""
+    if not is_unicode(expression):
+        raise InvalidArgument(
+            "a condition is a text", operation="filter", expected="a str of Unicode characters", observed=repr(expression)
+        )
     if len(expression) > FILTER_CHARS_MAX:
         raise LimitExceeded(
             "the expression is too long",
@@ -252,12 +256,20 @@ class _Parser:
             raise self._unexpected(text)
 
     def _unexpected(self, expected: str) -> Exception:
-        token = self._token
-        hint = _UNKNOWN.get(token.text.upper()) if token.kind == "word" else None
-        before = self._tokens[self._next - 1].text.upper() if self._next else ""
         return refusal(
-            "the expression cannot be read", self._expression, token.at, expected=expected, hint=hint or _UNKNOWN.get(before)
+            "the expression cannot be read", self._expression, self._token.at, expected=expected, hint=self._not_in_the_language()
         )
+
+    def _not_in_the_language(self) -> str | None:
+        """What other languages have where the expression cannot be read."""
+        here = self._tokens[self._next :]
+        word = here[1] if here[0].text == "NOT" else here[0]
+        if word.kind == "word" and word.text.upper() == "LIKE":
+            return "there is CONTAINS, STARTSWITH and ENDSWITH"
+        before = self._tokens[self._next - 1]
+        if self._next and here[0].text == "(" and before.kind == "word":
+            return f"there are no functions: {before.text} would be a property"
+        return None
 
     def _deeper(self, read: Callable[[], Expression]) -> Expression:
         self._depth += 1

@@ -13,6 +13,8 @@ import pytest
 
 import penstock
 from penstock import MessageView
+from penstock.consumers import queue_life
+from penstock.log.filters import Filter, parse_filter
 from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, fill, send, settled, until_settled
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
@@ -196,6 +198,32 @@ def test_a_condition_on_properties_is_the_groups_filter(lake: penstock.Lake) -> 
     other = pytest.raises(penstock.InvalidArgument, match=r"another filter of orders.*SQL92: price > 10.*SQL92: price > 11")
     with other, consuming(lake, heard, filter="SQL92: price > 11"):
         pass
+
+
+def test_a_condition_is_not_parsed_anew_with_every_batch_and_is_when_an_operator_changes_it(
+    lake: penstock.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lake, "")
+    parsed: list[str | None] = []
+
+    def noted(text: str | None) -> Filter:
+        parsed.append(text)
+        return parse_filter(text)
+
+    monkeypatch.setattr(queue_life, "parse_filter", noted)
+    heard = Heard()
+    with consuming(lake, heard, filter="SQL92: price > 10"), lake.producer("orders") as producer:
+
+        def offer(price: str) -> int:
+            producer.send(penstock.Message(price.encode(), message_group="a", properties={"price": price})).result(TIMEOUT_S)
+            until_settled(lake)
+            return len(heard.done)
+
+        assert [offer("11") for _ in range(5)] == [1, 2, 3, 4, 5]
+        assert parsed == ["SQL92: price > 10"]
+        lake.alter_group("billing", filters={"orders": "SQL92: price > 20"})
+        wait_until(lambda: len(heard.done) == offer("11"), "a message that is left out")
+        assert parsed[-1] == "SQL92: price > 20"
 
 
 def test_messages_that_a_filter_leaves_out_advance_the_floor(lake: penstock.Lake) -> None:

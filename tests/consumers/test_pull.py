@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.consumers import pull
 from penstock.consumers.feed import Feed
 from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import GroupMixed, PullConsumer
@@ -22,6 +23,7 @@ from penstock.coordinator.records import Groups
 from penstock.coordinator.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
 from penstock.log.errors import ClosedError, StoreUnavailable
+from penstock.log.filters import Filter, parse_filter
 from penstock.log.stores import MemoryStore
 
 SOON = timedelta(seconds=20)
@@ -255,6 +257,29 @@ def test_what_was_handed_out_before_a_reset_is_not_committed_after_it() -> None:
         await consumer.commit()
         assert owned.keeper.cell.settled.floor == 6
         assert await polled(consumer, 4) == [6, 7, 8, 9]
+        await consumer.close()
+
+    on_lake(work, 10, queues=1)
+
+
+def test_a_condition_is_parsed_when_a_queue_is_taken_not_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str | None] = []
+
+    def noted(text: str | None) -> Filter:
+        parsed.append(text)
+        return parse_filter(text)
+
+    monkeypatch.setattr(pull, "parse_filter", noted)
+
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake, filter="SQL92: TAGS = 'odd'")
+        assert [int((await consumer.poll(1, timeout=SOON))[0].body) for _ in range(5)] == [1, 3, 5, 7, 9]
+        assert parsed == ["SQL92: TAGS = 'odd'"]
+        await lake.alter_group("audit", filters={"orders": "SQL92: TAGS = 'even'"})
+        while parsed[-1] != "SQL92: TAGS = 'even'":
+            assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+        await consumer.seek("orders", 0, "earliest")
+        assert await polled(consumer, 5) == [0, 2, 4, 6, 8]
         await consumer.close()
 
     on_lake(work, 10, queues=1)

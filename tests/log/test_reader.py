@@ -152,6 +152,9 @@ def test_tags_and_columns_choose(filled: Filled) -> None:
     assert sorted(filled.numbers(tags="a || b")) == [n for n in range(30) if n % 5]
     assert filled.numbers(tags="c") == []
     assert len(filled.numbers(tags="*")) == 30
+    assert filled.numbers(where="n >= 25 AND TAGS = 'a'", queue=2) == [26]
+    with pytest.raises(penstock.InvalidArgument, match="a condition is a text"):
+        filled.numbers(where=5)
     for batch in filled.reader.read(columns=["body", "offset"], tags="b"):
         assert batch.schema.names == ["body", "offset"]
     assert filled.reader.to_arrow(columns=["tag"]).schema.names == ["tag"]

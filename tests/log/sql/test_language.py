@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -142,6 +144,9 @@ def test_a_long_chain_of_terms() -> None:
         ("a > > 5", "cannot be read.*expected: a property, a literal.*column 5: > 5"),
         ("a like 'x%'", "column 3: like.*CONTAINS, STARTSWITH and ENDSWITH"),
         ("a LIKE 'x%'", "CONTAINS, STARTSWITH and ENDSWITH"),
+        ("a NOT LIKE 'x%'", "column 3: NOT LIKE.*CONTAINS, STARTSWITH and ENDSWITH"),
+        ("a = NOW()", r"column 8: \(\).*there are no functions: NOW would be a property"),
+        ("now 'x'", r"expected: an operator, AND, OR, or the end; observed: column 5: 'x'\)$"),
         ("a = 'x", "column 5: 'x.*quote is not closed"),
         ("a = 'it's'", "column 10: '.*quote is not closed"),
         ('a = "x"', "column 5.*single quotes"),
@@ -189,6 +194,30 @@ def test_errors_say_what_is_wrong_and_at_which_column(expression: str, said: str
 def test_what_is_nested_too_deeply(deep: str) -> None:
     with pytest.raises(LimitExceeded, match=r"nested too deeply.*at most 64 levels"):
         SqlFilter.parse(deep)
+
+
+@pytest.mark.parametrize("other", [5, b"a = 1", ["a = 1"], True, "a = '\ud800'"])
+def test_what_is_no_text(other: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a condition is a text.*expected: a str of Unicode characters"):
+        SqlFilter.parse(other)
+
+
+@pytest.mark.parametrize(
+    ("expression", "columns"),
+    [
+        ("TRUE", set()),
+        ("TAGS = 'paid'", {"tag"}),
+        ("KEYS CONTAINS 'x' OR TAGS IS NULL", {"tag", "keys"}),
+        ("NOT (a > 1) AND b IN ('x') OR a BETWEEN 2 AND 3", {"properties"}),
+        ("(TAGS IN ('x')) = (5 > a)", {"tag", "properties"}),
+        ("KEYS AND a ENDSWITH 'x'", {"keys", "properties"}),
+    ],
+)
+def test_only_what_the_condition_names_is_looked_at(expression: str, columns: set[str]) -> None:
+    keep = SqlFilter.parse(expression)
+    assert keep.columns == columns
+    batch = rows([{"a": "7", "TAGS": "paid"}])
+    assert keep.apply(batch.select(["queue", *columns])).num_rows == keep.apply(batch).num_rows
 
 
 def test_what_is_too_long() -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from penstock.spark import sync
 from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.engine import Engine
 from penstock.spark.sync.options import Options
 from penstock.spark.sync.steps import NO_STEPS, Moment, Steps
 from tests.spark.sync.crashes import BATCH, VERSIONED, Crash, CrashAt, grouped, stream
 from tests.spark.sync.driver import CLUSTER, Life
+from tests.spark.sync.driving import drive_to_the_end
 from tests.spark.sync.judging import Check, stored
 from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 from tests.tree import ROOT
@@ -54,14 +54,7 @@ class Place:
             tasks=2,
             steps=steps,
         )
-        engine = Engine(spark, options)
-        engine.open()
-        try:
-            engine.look()
-            while engine.step() is not None:
-                pass
-        finally:
-            engine.close()
+        drive_to_the_end(spark, options)
 
 
 OF_SPARK: list[tuple[str, Moment, str, int]] = [

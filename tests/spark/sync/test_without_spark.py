@@ -27,6 +27,7 @@ from tests.cdc import nasty
 from tests.cdc.reference import Reference
 from tests.cdc.streams import Stream, streams
 from tests.spark.sync.crashes import BATCH, POINTS, Crash, CrashAt, stream
+from tests.spark.sync.driving import drive_to_the_end
 from tests.spark.sync.judging import Check, stored
 from tests.spark.sync.streams import TOPIC, event, rows, send
 
@@ -44,15 +45,7 @@ def drive(
         declared=Declared.of(declared, None),
         steps=steps,
     )
-    engine = Engine(None, options)
-    engine.open()
-    try:
-        engine.look()
-        while engine.step() is not None:
-            pass
-    finally:
-        engine.close()
-    return engine
+    return drive_to_the_end(None, options)
 
 
 def known(row: Mapping[str, Any]) -> dict[str, Any]:
