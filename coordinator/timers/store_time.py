@@ -1,0 +1,88 @@
+"""The store's time from below: what is let go by it is never early, whatever this machine's clock says.
+
+`StoreClock` is right to a few seconds, which is enough for what may be a little early. Here every answer of the store counts from when it
+arrived, as the store's clock had shown it before; the best of several answers is as close as the quickest of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...log.errors import PenstockError
+from ...log.runtime import Clock
+from ...log.stores.protocol import ObjectStore
+
+log = logging.getLogger("penstock.coordinator")
+
+ASK_EVERY_S = 60.0
+_KEEP_S = 300.0
+"""Older answers count only while there is no other: the store's clock may be set back."""
+_FIRST_ASKS = 4
+_ODD_PAUSE_S = 0.27
+"""Between the first asks: stores that cut their time to the second are asked at different parts of it."""
+_DRIFT_MAX = 0.0005
+"""So much faster than the store's a machine's clock may run; quartz is ten times better."""
+_CUT_MS = 500
+"""A store that cuts its time to the second gives the middle of it: its time was half a second less, at the least."""
+
+
+class Answer(NamedTuple):
+    """What the store's clock showed, at the latest when its answer arrived."""
+
+    store_ms: int
+    arrived_s: float
+    """By the monotonic clock."""
+
+    def least_us(self, now_s: float) -> int:
+        """What the store's clock shows now, at the least."""
+        cut_ms = _CUT_MS if self.store_ms % 1000 == _CUT_MS else 0
+        return 1000 * (self.store_ms - cut_ms) + int(1e6 * (now_s - self.arrived_s) * (1 - _DRIFT_MAX))
+
+
+def least_us(answers: Iterable[Answer], now_s: float) -> int | None:
+    """What the store's clock shows now by the best of these answers; None without any."""
+    return max((answer.least_us(now_s) for answer in answers), default=None)
+
+
+class StoreTime:
+    """Follows one store. ``clock`` is only asked for its monotonic time."""
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._answers: list[Answer] = []
+
+    async def now_us(self) -> int:
+        """Microseconds since the epoch that the store's clock has reached for certain. Asks the store once a minute.
+
+        Raises what the store raises as long as it has never answered; later it goes on by what it knows.
+        """
+        now_s = self._clock.monotonic_s()
+        if not self._answers:
+            await self._ask_first()
+        elif now_s - self._answers[-1].arrived_s >= ASK_EVERY_S:
+            try:
+                await self._ask()
+            except PenstockError as error:
+                log.warning("the store did not say its time; due times go on by what it said before: %s", error)
+        least = least_us(self._answers, self._clock.monotonic_s())
+        assert least is not None, "it was asked"
+        return least
+
+    async def _ask_first(self) -> None:
+        await self._ask()
+        for _ in range(_FIRST_ASKS - 1 if self._is_cut() else 0):
+            await asyncio.sleep(_ODD_PAUSE_S)
+            await self._ask()
+
+    def _is_cut(self) -> bool:
+        return self._answers[-1].store_ms % 1000 == _CUT_MS
+
+    async def _ask(self) -> None:
+        store_ms = await self._store.clock_ms()
+        answer = Answer(store_ms, self._clock.monotonic_s())
+        kept = (one for one in self._answers if answer.arrived_s - one.arrived_s <= _KEEP_S)
+        self._answers = [*kept, answer]
