@@ -10,6 +10,11 @@ QUEUES = "queues/"
 ROLES = "roles/"
 MEMBERS = "members/"
 PLAYERS = "players/"
+TIMERS = "timers/"
+TRANSACTIONS = "transactions/"
+PRODUCERS = "producers/"
+PRODUCER_GROUPS = "producer-groups"
+"""The cell that names all producer groups which ever had a transaction."""
 
 
 def worker_key(worker: str) -> str:
@@ -42,9 +47,29 @@ def players_key(role: str) -> str:
     return f"{PLAYERS}{role}"
 
 
+def transactions_key(member: str) -> str:
+    """The transactions of one member of a producer group, whichever that is."""
+    return f"{TRANSACTIONS}{member}"
+
+
+def producers_key(group: str) -> str:
+    """The members of a producer group that may have transactions."""
+    return f"{PRODUCERS}{group}"
+
+
 def member_key(group: str, topic: str, member: str) -> str:
     """The progress of a member of a broadcasting group."""
     return f"{MEMBERS}{group}/{topic_folder(topic)}/{member}"
+
+
+def timer_key(topic: str, log_incarnation: str) -> str:
+    """What the timers of a topic are, for one life of its timer log."""
+    return f"{TIMERS}{topic_folder(topic)}/{log_incarnation}"
+
+
+def timer_folder(topic: str, log_incarnation: str) -> str:
+    """Where the runs of a topic's timers are: a folder of the lake."""
+    return f"{timer_key(topic, log_incarnation)}/"
 
 
 def worker_of(owner: str) -> str:

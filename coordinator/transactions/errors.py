@@ -1,0 +1,53 @@
+"""What can go wrong with a transaction, each saying whether it is decided."""
+
+from __future__ import annotations
+
+from ...log.errors import CallError, ReopenError, RetryError
+
+
+class TransactionEnded(CallError):
+    """The transaction is decided, and not as was asked for."""
+
+    kind = "transaction_ended"
+
+
+class TransactionRolledBack(TransactionEnded):
+    """The transaction was rolled back: none of its messages becomes visible, ever."""
+
+    kind = "transaction_rolled_back"
+
+
+class TransactionExpired(TransactionRolledBack):
+    """The transaction was rolled back because it was open for too long, or its checker never knew."""
+
+    kind = "transaction_expired"
+
+
+class TransactionCommitted(TransactionEnded):
+    """The transaction was committed: all of its messages are visible, or will be soon."""
+
+    kind = "transaction_committed"
+
+
+class TransactionNotFound(CallError, LookupError):
+    """No transaction of this id is known: it was finished and forgotten, or never had a message."""
+
+    kind = "transaction_not_found"
+
+
+class TransactionFailed(ReopenError):
+    """A send of the transaction failed, so that it cannot be committed any more; roll it back and begin another."""
+
+    kind = "transaction_failed"
+
+
+class CommittedNotVisible(RetryError):
+    """The transaction is committed for good, but not all of its messages are visible yet; they will be, whoever finishes it."""
+
+    kind = "committed_not_visible"
+
+
+class HalfMessagesMissing(RetryError):
+    """Messages that the transaction lists are not on the store, as their sender was interrupted: it cannot be committed as it is."""
+
+    kind = "half_messages_missing"

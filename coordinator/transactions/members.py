@@ -1,0 +1,197 @@
+"""The cells of members, written by whoever has to do with a transaction: its sender, a checker, a finisher, an operator."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...log.errors import LimitExceeded, NotWritten, PenstockError, unforeseen
+from ...log.runtime import Runtime
+from ..cells import CellChanged, Cells, Stored
+from ..keys import transactions_key
+from ..limits import CELL_BYTES_MAX
+from .codec import decode_member, encode_member
+from .errors import TransactionNotFound
+from .state import MemberCell
+
+WRITE_S = 10.0
+"""After so long without an answer the table is given up."""
+
+Change = Callable[[MemberCell], MemberCell]
+"""What is to become of a cell. It may be called again, also on top of what it made before, and raises what keeps it from being made."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    change: Change
+    until_s: float
+    group: str | None
+    """Of a cell that is made if there is none."""
+    done: asyncio.Future[MemberCell]
+    refusal: PenstockError | None = None
+
+    def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
+        """The cell with the change, or as it was when that is refused."""
+        self.refusal = None
+        try:
+            if cell is None and self.group is None:
+                raise TransactionNotFound("nothing is known of this member of a producer group", object=member)
+            before = MemberCell(group=self.group or "") if cell is None else cell
+            after = self.change(before)
+            if after is not before:
+                check_in_time(now_s, self.until_s)
+            return after
+        except PenstockError as refusal:
+            self.refusal = refusal
+            return cell
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A cell as this process last wrote or read it."""
+
+    stored: Stored | None
+    cell: MemberCell | None
+    size_bytes: int = 0
+
+
+_ABSENT = _Known(None, None)
+
+
+class MemberCells:
+    """The cells by member, for one process. What is asked for while a write is under way goes into the next one together."""
+
+    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+        self._cells = cells
+        self._clock = runtime.clock
+        self._known: dict[str, _Known] = {}
+        self._asked: dict[str, list[_Asked]] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+
+    async def read(self, member: str) -> MemberCell | None:
+        """The cell as it stands; None: there is none."""
+        return (await self._fetch(member)).cell
+
+    def size_bytes(self, member: str) -> int:
+        """How large the cell was when this process last wrote or read it; 0: never."""
+        return self._known.get(member, _ABSENT).size_bytes
+
+    async def change(self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf) -> MemberCell:
+        """The cell with the change, once that is durable; changes of one cell are made in the order of calls.
+
+        With a ``group`` a cell that is absent is made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
+        Raises what ``change`` raises, by the cell as it stands; `TransactionNotFound` when there is no cell, `LimitExceeded` when it would be
+        too large, `NotWritten` when it is too late, what the table raises, and `UnknownOutcome` when that does not tell.
+        """
+        asked = _Asked(change, until_s, group, asyncio.get_running_loop().create_future())
+        asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
+        self._asked.setdefault(member, []).append(asked)
+        if member not in self._writing:
+            self._writing[member] = asyncio.ensure_future(self._write_all(member))
+        return await asyncio.shield(asked.done)
+
+    async def drop(self, member: str) -> None:
+        """Remove a cell in which nothing begins any more, if it is still as this process read it."""
+        known = self._known.pop(member, _ABSENT)
+        if known.stored is not None and known.cell is not None and known.cell.left:
+            await self._cells.drop(transactions_key(member), on=known.stored)
+
+    async def close(self) -> None:
+        """Let what is being written end."""
+        await asyncio.gather(*self._writing.values(), return_exceptions=True)
+
+    async def _write_all(self, member: str) -> None:
+        try:
+            while asked := self._asked.pop(member, []):
+                try:
+                    await self._write(member, asked)
+                except PenstockError as error:
+                    self._known.pop(member, None)
+                    _fail(asked, error)
+                except Exception as error:  # noqa: BLE001 - it belongs to those who wait
+                    self._known.pop(member, None)
+                    _fail(asked, unforeseen(error, operation="write a transaction"))
+        finally:
+            del self._writing[member]
+
+    async def _write(self, member: str, asked: Sequence[_Asked]) -> None:
+        key = transactions_key(member)
+        deadline_s = self._clock.monotonic_s() + WRITE_S
+        known = self._known.get(member)
+        is_fresh = known is None
+        known = known or await self._fetch(member)
+        while True:
+            after = self._applied(known.cell, asked, member)
+            if not is_fresh and (after is known.cell or any(one.refusal for one in asked)):
+                # What this process remembers may be old; only what stands may refuse.
+                known, is_fresh = await self._fetch(member), True
+                continue
+            if after is None or after is known.cell:
+                break
+            data = encode_member(after)
+            try:
+                stored = await self._cells.write(key, data, on=known.stored, deadline_s=deadline_s)
+            except CellChanged as changed:
+                known, is_fresh = self._remembered(member, changed.stored), True
+            else:
+                self._known[member] = _Known(stored, after, len(data))
+                break
+        for one in asked:
+            if one.done.done():
+                continue
+            if one.refusal is not None:
+                one.done.set_exception(one.refusal)
+            else:
+                assert after is not None, "a change that was not refused made a cell, or found one"
+                one.done.set_result(after)
+
+    def _applied(self, cell: MemberCell | None, asked: Sequence[_Asked], member: str) -> MemberCell | None:
+        now_s = self._clock.monotonic_s()
+        after = cell
+        for one in asked:
+            after = one.apply(after, member=member, now_s=now_s)
+        if after is None or after is cell or len(encode_member(after)) <= CELL_BYTES_MAX:
+            return after
+        after = cell  # one by one: who comes when it is full is told so
+        for one in asked:
+            changed = one.apply(after, member=member, now_s=now_s)
+            if changed is not None and changed is not after and len(encode_member(changed)) > CELL_BYTES_MAX:
+                one.refusal = _too_large(member)
+            else:
+                after = changed
+        return after
+
+    async def _fetch(self, member: str) -> _Known:
+        return self._remembered(member, await self._cells.read(transactions_key(member)))
+
+    def _remembered(self, member: str, stored: Stored | None) -> _Known:
+        if stored is None:
+            known = _ABSENT
+        else:
+            known = _Known(stored, decode_member(stored.data, where=transactions_key(member)), len(stored.data))
+        self._known[member] = known
+        return known
+
+
+def check_in_time(now_s: float, until_s: float) -> None:
+    """Raise `NotWritten` when it is too late: what was begun so long ago may be taken for given up."""
+    if now_s > until_s:
+        raise NotWritten("the transaction's messages were not staged in time", operation="send", hint="begin another transaction")
+
+
+def _too_large(member: str) -> LimitExceeded:
+    return LimitExceeded(
+        "the transactions of one process are too many or too large for their cell",
+        operation="send in a transaction",
+        object=transactions_key(member),
+        expected=f"at most {CELL_BYTES_MAX} bytes",
+        hint="end some of them first, or send more messages at a time",
+    )
+
+
+def _fail(asked: Sequence[_Asked], error: PenstockError) -> None:
+    for one in asked:
+        if not one.done.done():
+            one.done.set_exception(error)

@@ -1,0 +1,69 @@
+"""Names of transactions and of what is kept of them: from a transaction's id alone its member, its uploads and its messages follow."""
+
+from __future__ import annotations
+
+from ...log.errors import InvalidArgument, LimitExceeded
+from ...log.paths import check_topic_name
+from ...log.runtime import Runtime
+
+PRODUCER_GROUP_CHARS_MAX = 120
+"""As RocketMQ's."""
+_MEMBER_CHARS = 16
+_ID_CHARS = 32
+_JOB = "tx-"
+
+
+def check_producer_group(name: object) -> None:
+    """Raise unless this can be a producer group."""
+    if not isinstance(name, str):
+        raise InvalidArgument("a producer group's name must be a string", operation="transaction", observed=type(name).__name__)
+    if len(name) > PRODUCER_GROUP_CHARS_MAX:
+        raise LimitExceeded(
+            "the producer group's name is too long",
+            operation="transaction",
+            expected=f"at most {PRODUCER_GROUP_CHARS_MAX} characters",
+            observed=len(name),
+        )
+    try:
+        if name.startswith("%"):
+            raise InvalidArgument("reserved")
+        check_topic_name(name)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            "bad producer group name", operation="transaction", expected="letters, digits, '_' and '-'", observed=name
+        ) from error
+
+
+def new_member(runtime: Runtime) -> str:
+    """A fresh member: one process, for some time."""
+    return runtime.new_id()[:_MEMBER_CHARS]
+
+
+def new_transaction(member: str, runtime: Runtime) -> str:
+    """A fresh transaction of a member: 32 hexadecimal digits, of which the first half are the member's."""
+    return member + runtime.new_id()[:_MEMBER_CHARS]
+
+
+def member_of(transaction: str) -> str:
+    """In whose cell it is. Raises `InvalidArgument` for what is no transaction's id."""
+    if not isinstance(transaction, str) or len(transaction) != _ID_CHARS or not set(transaction) <= set("0123456789abcdef"):
+        raise InvalidArgument(
+            "not a transaction's id", operation="transaction", expected=f"{_ID_CHARS} hexadecimal digits", observed=transaction
+        )
+    return transaction[:_MEMBER_CHARS]
+
+
+def id_prefix(transaction: str) -> int:
+    """What the ids of its messages begin with."""
+    return int(transaction[_MEMBER_CHARS:], 16)
+
+
+def job_of(transaction: str) -> str:
+    """The staged upload of its messages, in each of its topics."""
+    return _JOB + transaction
+
+
+def transaction_of(job: str) -> str | None:
+    """The transaction whose upload this is; None for any other upload."""
+    transaction = job.removeprefix(_JOB)
+    return transaction if job.startswith(_JOB) and len(transaction) == _ID_CHARS else None
