@@ -159,7 +159,7 @@ class PullConsumer(GroupMember):
             owned.obeyed, owned.keep = record, _filter_of(record, queue)
 
     def _check_plain(self, queue: Queue, cell: QueueCell) -> None:
-        if cell.tries or cell.markers or cell.granted or cell.settled.count_above:
+        if cell.tries or cell.spills or cell.markers or cell.granted or cell.settled.count_above:
             raise GroupMixed(
                 "the consumer group has messages that wait, are in flight or parked, so it cannot be gone on with by offsets",
                 operation="pull",

@@ -146,11 +146,12 @@ class QueueOwner(Generic[LifeT]):
 def _statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
     cell, schedule = life.keeper.cell, life.schedule
     following, stands = life.next_offset, standing(cell)
+    listed = len(cell.tries) + cell.count_spilled + len(cell.markers)
     unsettled, ready = stands.first_unsettled < following, schedule.next_fresh < following
     return QueueStatistics(
         topic=life.topic,
         queue=life.queue,
-        lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + len(cell.tries) + len(cell.markers),
+        lag_messages=max(0, following - cell.settled.floor - cell.settled.count_above) + listed,
         inflight_messages=in_flight,
         ready_messages=max(0, following - schedule.next_fresh),
         oldest_unsettled_ms=life.ages.time_ms(stands.first_unsettled) if unsettled else None,

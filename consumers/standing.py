@@ -23,10 +23,10 @@ class Standing:
 
 def standing(cell: QueueCell) -> Standing:
     markers = [marker.tries.state for marker in cell.markers.values()]
-    waiting = sum(tries.state is State.WAITING for tries in cell.tries.values()) + markers.count(State.WAITING)
+    waiting = sum(tries.state is State.WAITING for tries in cell.tries.values()) + markers.count(State.WAITING) + cell.count_spilled
     parked = markers.count(State.PARKED)
-    listed = [*cell.tries, *(marker.head for marker in cell.markers.values())]
-    return Standing(waiting, len(markers) - parked, parked, min([cell.settled.floor, *listed]))
+    first = cell.settled.floor if cell.first_listed is None else min(cell.settled.floor, cell.first_listed)
+    return Standing(waiting, len(markers) - parked, parked, first)
 
 
 class Ages:

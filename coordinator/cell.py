@@ -1,8 +1,8 @@
 """The cell of one queue in one consumer group: who owns it, and what became of every message. All decisions are pure.
 
 An offset is in one of four places. *Fresh*: nobody has seen it. *Granted*: in flight for the first time, in its owner. *Settled*: done,
-by a handler or as a dead letter. *Listed*: tracked by itself (`Tries`), or behind the marker of its message group; a listed offset
-counts as settled for the floor, so that no slow or failing message ever holds it.
+by a handler or as a dead letter. *Listed*: tracked by itself (`Tries`, or a row of a `Spill`), or behind the marker of its message group;
+a listed offset counts as settled for the floor, so that no slow or failing message ever holds it.
 """
 
 from __future__ import annotations
@@ -83,6 +83,24 @@ class DeadLetters:
         return [(offset, first + place) for place, offset in enumerate(self.assigned)]
 
 
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """Waiting messages of which only this stands in the cell: their tries are rows of an object that never changes, by when they are due
+    (`spills.py`). Rows come back into the cell from the first on.
+    """
+
+    id: str
+    """32 hexadecimal digits: the object's."""
+    taken: int
+    """So many rows, the first ones, came back."""
+    count: int
+    """So many are left, one at least."""
+    next_due_ms: int
+    """Of the first that is left."""
+    first_offset: int
+    """The lowest of those that are left."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCell:
     """All that a consumer group knows of one queue."""
@@ -104,6 +122,8 @@ class QueueCell:
     """By offset."""
     markers: Mapping[int, Marker] = field(default_factory=lambda: _NONE)
     """By the 64-bit hash of the message group."""
+    spills: tuple[Spill, ...] = ()
+    """Messages that wait and are tracked by themselves, as those in ``tries``, for which the cell has no room."""
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     transactions: frozenset[str] = frozenset()
     """Ids of those that settled messages here and are thereby committed, until that is noted where they are kept (docs/0014)."""
@@ -140,6 +160,17 @@ class QueueCell:
         """How many messages and blocked groups are in flight in the owner."""
         tries = [*self.tries.values(), *(marker.tries for marker in self.markers.values())]
         return len(self.granted) + sum(one.state is State.RUNNING for one in tries)
+
+    @property
+    def count_spilled(self) -> int:
+        """How many messages wait outside of the cell."""
+        return sum(spill.count for spill in self.spills)
+
+    @property
+    def first_listed(self) -> int | None:
+        """The lowest offset that is tracked by itself or heads a blocked group; None when nothing is listed."""
+        heads = (marker.head for marker in self.markers.values())
+        return min([*self.tries, *heads, *(spill.first_offset for spill in self.spills)], default=None)
 
     # --- Messages without a blocked group ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from ..log.errors import DataDamaged, NewerFormatError
-from .cell import DeadLetters, Marker, QueueCell, State, Tries
+from .cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
 from .offsets import OffsetSet, Settled
 from .varints import VarintReader, append_bytes, append_varint
 
@@ -14,7 +14,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The same, with more behind it: pairs of a section's number and its bytes. Written only where there is more, so that a cell without is one
 that earlier versions read; they refuse the others, and do not drop what they do not know."""
-_TRANSACTIONS = 1
+_TRANSACTIONS, _SPILLS = 1, 2
 _HASH_BYTES = 8
 _ID_BYTES = 16
 
@@ -54,7 +54,19 @@ def encode_cell(cell: QueueCell) -> bytes:
 
 
 def _sections(cell: QueueCell) -> dict[int, bytes]:
-    return {_TRANSACTIONS: b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))} if cell.transactions else {}
+    sections: dict[int, bytes] = {}
+    if cell.transactions:
+        sections[_TRANSACTIONS] = b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))
+    if cell.spills:
+        sections[_SPILLS] = b"".join(map(_spill, cell.spills))
+    return sections
+
+
+def _spill(spill: Spill) -> bytes:
+    data = bytearray(bytes.fromhex(spill.id))
+    for number in (spill.taken, spill.count, spill.next_due_ms, spill.first_offset):
+        append_varint(data, number)
+    return bytes(data)
 
 
 def decode_cell(data: bytes, *, where: str) -> QueueCell:
@@ -83,11 +95,22 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
 
 def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
     while True:  # there is one at least, or something was cut off
-        if (number := reader.varint()) != _TRANSACTIONS:
-            raise _newer(where, f"section {_TRANSACTIONS}", number)
-        cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
+        number = reader.varint()
+        if number == _TRANSACTIONS:
+            cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
+        elif number == _SPILLS:
+            cell = replace(cell, spills=_read_spills(VarintReader(reader.sized())))
+        else:
+            raise _newer(where, f"section {_TRANSACTIONS} or {_SPILLS}", number)
         if reader.done:
             return cell
+
+
+def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:
+    found = []
+    while not reader.done:
+        found.append(Spill(reader.take(_ID_BYTES).hex(), *(reader.varint() for _ in range(4))))
+    return tuple(found)
 
 
 def _read_transactions(data: bytes, where: str) -> frozenset[str]:

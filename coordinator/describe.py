@@ -70,8 +70,8 @@ class GroupDescription:
 def oldest_unsettled(cell: QueueCell, earliest: int, following: int) -> int | None:
     """The offset of the oldest message that is there and not settled; None when there is none."""
     unsettled = [max(first, earliest) for first, limit in cell.settled.gaps(following) if limit > earliest]
-    listed = [*cell.tries, *(marker.head for marker in cell.markers.values())]
-    return min([*unsettled[:1], *(max(offset, earliest) for offset in listed)], default=None)
+    listed = [] if cell.first_listed is None else [max(cell.first_listed, earliest)]
+    return min([*unsettled[:1], *listed], default=None)
 
 
 def standing(
@@ -84,6 +84,7 @@ def standing(
         lag = (
             sum(limit - max(first, earliest) for first, limit in unsettled if limit > earliest)
             + len(cell.tries)
+            + cell.count_spilled
             + len(cell.markers)
         )
     markers = [marker.tries for marker in cell.markers.values()]
@@ -102,7 +103,7 @@ def standing(
         lag=lag,
         lag_time=lag_time,
         in_flight=len(cell.granted) + count(lambda tries: tries.state in (State.RUNNING, State.OUT)),
-        waiting=sum(tries.state is State.WAITING for tries in cell.tries.values()),
+        waiting=sum(tries.state is State.WAITING for tries in cell.tries.values()) + cell.count_spilled,
         blocked=sum(tries.state is State.WAITING for tries in markers),
         parked=sum(tries.state is State.PARKED for tries in markers),
         suspects=count(lambda tries: tries.state is State.SUSPECT),

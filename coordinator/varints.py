@@ -34,7 +34,7 @@ class VarintReader:
         return self._at >= len(self._data)
 
     def byte(self) -> int:
-        return self._take(1)[0]
+        return self.take(1)[0]
 
     def varint(self) -> int:
         number = shift = 0
@@ -46,12 +46,13 @@ class VarintReader:
             shift += 7
 
     def sized(self) -> bytes:
-        return self._take(self.varint())
+        return self.take(self.varint())
 
     def rest(self) -> bytes:
-        return self._take(len(self._data) - self._at)
+        return self.take(len(self._data) - self._at)
 
-    def _take(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
+        """So many bytes as they stand."""
         found = self._data[self._at : self._at + count]
         if len(found) < count:
             raise DataDamaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")

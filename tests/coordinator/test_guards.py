@@ -8,7 +8,7 @@ import pytest
 
 from penstock import aio
 from penstock.coordinator import GroupSettings
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.cell import Marker, QueueCell, Spill, State, Tries
 from penstock.coordinator.cell_codec import encode_cell
 from penstock.coordinator.guards import first_needed, retention_guards
 from penstock.coordinator.keys import queue_key
@@ -26,6 +26,7 @@ FOREVER = float("inf")
         (QueueCell().with_granted(OffsetSet.of([(3, 9)])), None),
         (QueueCell().with_tries(7, Tries(State.WAITING)).with_tries(5, Tries(State.SUSPECT)), 5),
         (QueueCell().with_markers({11: Marker(4, 5, Tries(State.PARKED))}, OffsetSet.of([(4, 5)])), 4),
+        (QueueCell(spills=(Spill("ab" * 16, 0, 9, 1_000, 3),)).with_tries(7, Tries(State.WAITING)), 3),
         (QueueCell().with_dead_letters([6, 8]), 6),
     ],
 )

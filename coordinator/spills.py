@@ -1,0 +1,110 @@
+"""Waiting messages for which a queue's cell has no room, and how they leave it and come back. All decisions are pure.
+
+What leaves is written as an object before the write that names it (`Spill`); the object never changes. Its rows are sorted by when they are
+due and come back from the first on: the cell counts them. So each message is in one place, in the cell or in a row that is not counted yet,
+whoever dies between any two writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..log.errors import InternalError
+from .cell import QueueCell, Spill, State, Tries
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """Messages that wait, by when they are due, as columns: there may be very many."""
+
+    due_ms: Column
+    offset: Column
+    attempts: Column
+    strikes: Column
+
+    @staticmethod
+    def of(waiting: Mapping[int, Tries]) -> WaitingRows:
+        """These, by offset."""
+        numbers = [(tries.due_ms, offset, tries.attempts, tries.strikes) for offset, tries in waiting.items()]
+        return WaitingRows(*np.asarray(sorted(numbers), np.int64).reshape(-1, 4).T)
+
+    @staticmethod
+    def merged(parts: Iterable[WaitingRows]) -> WaitingRows:
+        """All of these."""
+        table = np.concatenate([part.table for part in parts], axis=1)
+        return WaitingRows(*table[:, np.lexsort((table[1], table[0]))])
+
+    @property
+    def table(self) -> npt.NDArray[np.int64]:
+        """A line for each column."""
+        return np.stack([self.due_ms, self.offset, self.attempts, self.strikes])
+
+    def __len__(self) -> int:
+        return len(self.due_ms)
+
+    def part(self, start: int, limit: int | None = None) -> WaitingRows:
+        """Some that follow one another."""
+        return WaitingRows(*self.table[:, start:limit])
+
+    def count_due(self, until_ms: int) -> int:
+        """How many are due then."""
+        return int(np.searchsorted(self.due_ms, until_ms, "right"))
+
+    def tries(self) -> dict[int, Tries]:
+        """By offset, as a cell has them."""
+        return {
+            offset: Tries(State.WAITING, attempts, strikes, due_ms)
+            for due_ms, offset, attempts, strikes in zip(*self.table.tolist(), strict=True)
+        }
+
+    def spill(self, id: str, taken: int = 0) -> Spill:
+        """What a cell says of an object with these rows, of which so many came back."""
+        return Spill(id, taken, len(self) - taken, int(self.due_ms[taken]), int(self.offset[taken:].min()))
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """Rows of one object that come back into the cell together."""
+
+    before: Spill
+    after: Spill | None
+    """None: these were its last."""
+    waiting: Mapping[int, Tries]
+
+
+def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
+    """With these out of the cell, in an object that was written before. The same cell after a reset."""
+    if cell.generation != generation:
+        return cell
+    if any(cell.tries.get(offset) != tries for offset, tries in waiting.items()):
+        raise InternalError("what was to wait outside of the cell is not what waits in it", object=spill.id, observed=len(waiting))
+    left = {offset: tries for offset, tries in cell.tries.items() if offset not in waiting}
+    return replace(cell, tries=left, spills=(*cell.spills, spill))
+
+
+def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+    """With rows of objects back in the cell. The same cell after a reset."""
+    if cell.generation != generation:
+        return cell
+    for one in returning:
+        spills = _replaced(cell, (one.before,), one.after)
+        cell = replace(cell, tries={**cell.tries, **one.waiting}, spills=spills)
+    return cell
+
+
+def with_merged(cell: QueueCell, before: Sequence[Spill], after: Spill, generation: int) -> QueueCell:
+    """With one object in place of several. The same cell after a reset."""
+    return replace(cell, spills=_replaced(cell, before, after)) if cell.generation == generation else cell
+
+
+def _replaced(cell: QueueCell, before: Sequence[Spill], after: Spill | None) -> tuple[Spill, ...]:
+    if not set(before) <= set(cell.spills):
+        raise InternalError("the cell names other rows than those that are to leave their object", observed=before)
+    left = tuple(spill for spill in cell.spills if spill not in before)
+    return left if after is None else (*left, after)
