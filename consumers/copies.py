@@ -110,7 +110,9 @@ class CopyWriter:
             self._check_may_write()
             if self._prepare is not None:
                 await self._prepare()
-            self._producer = await self._lake.producer(self._topic, name=self._name, options=_OPTIONS, known_sequence=known)
+            self._producer = await self._lake.producer(
+                self._topic, name=self._name, options=_OPTIONS, known_sequence=known, copies=True
+            )
         return self._producer.last_sequence
 
     async def write(self, copies: Sequence[Copy]) -> Written:
@@ -171,6 +173,7 @@ class CopyWriter:
                 "sequence": sequence,
                 "message_id": message.message_id,
                 "born_timestamp": message.born_timestamp,
+                "delivery_timestamp": message.delivery_timestamp,
             }
             for sequence, message, properties in batch
         ]

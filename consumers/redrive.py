@@ -213,6 +213,8 @@ class _Way:
         """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
             return f"there is no topic {self.topic}"
+        if self.message_type is MessageType.DELAY:
+            return None  # what was due once goes back into the topic itself
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
         if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any
             return f"topic {self.topic} takes {self.message_type} messages now"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
     table = pa.table(columns)
     _check_bodies(table["body"], limits)
     _check_groups(groups, topic_type, limits)
+    _check_type(table["delivery_timestamp"], topic_type)
     chosen = table["queue"]
     if chosen.null_count < len(chosen):
         outside = pc.or_(pc.less(chosen, 0), pc.greater_equal(chosen, queues))
@@ -54,6 +56,11 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
 def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if field.name not in data.column_names:
         return pa.nulls(data.num_rows, field.type)
+    given = data.schema.field(field.name).type
+    if pa.types.is_timestamp(field.type) and pa.types.is_timestamp(given) and given.tz is None:
+        raise InvalidArgument(
+            f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=_NOTHING_SENT
+        )
     try:
         return data[field.name].cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -61,7 +68,7 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
             f"column {field.name} has the wrong type",
             operation="send_batch",
             expected=field.type,
-            observed=data.schema.field(field.name).type,
+            observed=given,
         ) from error
 
 
@@ -78,10 +85,28 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
     if topic_type is MessageType.FIFO and groups.null_count:
         said = "the topic takes FIFO messages, and this is a NORMAL message: message_group is null"
         _refuse(pc.is_null(groups), said, MessageTypeMismatch)
-    if topic_type is not MessageType.FIFO and groups.null_count < len(groups):
+    if topic_type not in (MessageType.FIFO, MessageType.DELAY) and groups.null_count < len(groups):
         said = "the topic takes NORMAL messages, and this is a FIFO message: message_group is given"
         _refuse(pc.is_valid(groups), said, MessageTypeMismatch)
     _check_texts("the message group", groups, limits.group_bytes, setting="group_bytes")
+
+
+def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
+    """Whether all messages are delayed ones, or none."""
+    if topic_type is MessageType.DELAY and due.null_count:
+        said = "the topic takes DELAY messages, and this is none: delivery_timestamp is null"
+        _refuse(pc.is_null(due), said, MessageTypeMismatch)
+    if topic_type is not MessageType.DELAY and due.null_count < len(due):
+        said = f"the topic takes {topic_type} messages, and this is a DELAY message: delivery_timestamp is given"
+        _refuse(pc.is_valid(due), said, MessageTypeMismatch)
+
+
+def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) -> None:
+    """Raise `InvalidArgument` or `LimitExceeded`, naming the first row whose time no message may ask for."""
+    due_us = due.cast(pa.int64())
+    _refuse(pc.less(due_us, 0), "delivery_timestamp is before 1970", InvalidArgument)
+    latest_us = now_us + limit // timedelta(microseconds=1)
+    _refuse(pc.greater(due_us, latest_us), f"delivery_timestamp is more than {limit} from now", LimitExceeded, setting="delay")
 
 
 def _check_labels(table: pa.Table, limits: TopicLimits) -> None:

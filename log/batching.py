@@ -148,7 +148,7 @@ def rows_of_messages(
 ) -> BatchRows:
     """Rows for checked messages; ``queues`` names the queue of those (by index) whose sender chose it.
 
-    Tag, keys and properties are those of the messages in ``labelled`` (by index); the others have none.
+    Tag, keys, properties and delivery time are those of the messages in ``labelled`` (by index); the others have none.
     """
     group_column = pa.array(groups, pa.string())
     routed = router.route(group_column)
@@ -164,6 +164,9 @@ def rows_of_messages(
     if any(message.properties for message in labelled.values()):
         pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
         columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
+    if any(message.delivery_timestamp is not None for message in labelled.values()):
+        due = {at: one.delivery_timestamp for at, one in labelled.items()}
+        columns["delivery_timestamp"] = pa.array(_spread(due, None, len(bodies)), _TIME_TYPE)
     return BatchRows(columns, Places(routed), ids, producer)
 
 
@@ -195,7 +198,8 @@ def rows_of_arrow(
             routed = np.where(named, chosen.fill_null(0).to_numpy(), routed).astype(np.int32)
     are_copies = "message_id" in data.column_names
     columns = {"body": data["body"], "born_timestamp": data["born_timestamp"] if are_copies else _times(np.full(count, born_us))}
-    columns |= {name: data[name] for name in ("message_group", "tag") if data[name].null_count < count}
+    plain = ("message_group", "tag", "delivery_timestamp")
+    columns |= {name: data[name] for name in plain if data[name].null_count < count}
     if data["keys"].null_count < count:
         columns["keys"] = _empty_for_null(data["keys"])
     if data["properties"].null_count < count:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self
@@ -12,20 +13,25 @@ from typing import Literal, Self
 from .clock import StoreClock, too_far
 from .contention import Pace
 from .describe import TopicDescription, describe
-from .errors import ClosedError, PenstockError, RetryError
+from .errors import ClosedError, PenstockError, RetryError, TopicNotFound
 from .gathering import ProducerOptions, ProducerStatistics
 from .header import Epoch
+from .messages import MessageType
 from .naming import check_producer_name, open_name
+from .paths import timer_log_name
 from .producer import Producer
 from .reader import Reader
 from .runtime import Runtime
 from .settings import TopicRecord, TopicSettings
 from .stores.probe import probe_conditional_writes
 from .stores.protocol import ObjectStore
-from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, open_topic, read_only
+from .timer_log import check_delay_topic_name, check_own, delays, end_orphan, make_timer_log
+from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics, not_found, open_topic, read_only
 
 log = logging.getLogger("penstock.log")
 
+_LIVES_MAX = 5
+"""So often a topic may be found deleted and made anew while it is opened."""
 CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
@@ -64,11 +70,19 @@ class Lake:
 
     async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
         """Create a topic; fine when it exists with these settings. Raises `TopicExists` when it has others."""
+        check_own(name, operation="create_topic")
+        timed = settings.message_type is MessageType.DELAY
+        if timed:
+            check_delay_topic_name(name)
         await self._writable("create_topic")
-        return await create_topic(self.store, self.runtime, name, settings)
+        record = await create_topic(self.store, self.runtime, name, settings)
+        if timed:
+            await make_timer_log(self.store, self.runtime, name)
+        return record
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
         """Change retention, retention_bytes or limits of a topic."""
+        check_own(name, operation="alter_topic")
         await self._writable("alter_topic")
         record = await alter_topic(self.store, self.runtime, name, **changes)
         opened = self._opened.get(name)
@@ -78,9 +92,14 @@ class Lake:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages; maintenance removes the objects."""
+        check_own(name, operation="delete_topic")
         await self._writable("delete_topic")
-        await delete_topic(self.store, self.runtime, name)
-        self._retire(name)
+        try:
+            await delete_topic(self.store, self.runtime, name)
+        finally:  # also where a deletion was broken off between the two
+            await end_orphan(self.store, self.runtime, name)
+            self._retire(name)
+            self._retire(timer_log_name(name))
 
     async def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
         """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves it out."""
@@ -103,6 +122,26 @@ class Lake:
             await topic.allow_writing()
         return topic
 
+    async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
+        """A topic of type DELAY and the timer log of the same life of it. Raises `TopicNotFound` when either is missing.
+
+        With ``writable`` a missing timer log is made.
+        """
+        timer_log = timer_log_name(name)
+        for _ in range(_LIVES_MAX):
+            topic = await (self._writable_topic(name) if writable else self.topic(name))
+            if not delays(topic.record):
+                raise not_found(timer_log)
+            with suppress(TopicNotFound):
+                log = await (self._writable_topic(timer_log) if writable else self.topic(timer_log))
+                if log.record.of == topic.record.incarnation:
+                    return topic, log
+            if writable:
+                await make_timer_log(self.store, self.runtime, name)
+            self._retire(name)
+            self._retire(timer_log)
+        raise not_found(timer_log)
+
     async def _shared(self, name: str, *, writable: bool) -> Topic:
         self._check_open()
         task = self._opened.get(name)
@@ -122,18 +161,28 @@ class Lake:
     # --- Producers --------------------------------------------------------------------------------------------------------------
 
     async def producer(
-        self, topic: str, *, name: str | None = None, options: ProducerOptions | None = None, known_sequence: int = -1
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        options: ProducerOptions | None = None,
+        known_sequence: int = -1,
+        copies: bool = False,
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
 
-        ``known_sequence`` is the last one that the caller knows to be accepted: where a name that has left the log's state goes on.
+        ``known_sequence`` is the last one that the caller knows to be accepted: where a name that has left the log's state goes on. What is
+        sent to a topic of type DELAY goes into its timer log, but for ``copies`` (`Producer.send_copies`): they go into the topic itself.
         """
         check_producer_name(name)
-        opened = await self.topic(topic, writable=True)
-        while not opened.is_current:  # the log was read on while it was made fit for writing
-            opened = await self.topic(topic, writable=True)
+        check_own(topic, operation="producer")
+        opened = await self._writable_topic(topic)
+        settings = opened.settings
+        if delays(opened.record) and not copies:
+            served, opened = await self.timer_log(topic, writable=True)
+            settings = served.settings
         # Of one moment: messages go by the settings to queues of the generation.
-        settings, generation = opened.settings, opened.tail.state.generation
+        generation = opened.tail.state.generation
         options = options or ProducerOptions()
         epoch: Epoch | None = None
         last_sequence = -1
@@ -145,6 +194,7 @@ class Lake:
         self._check_open()
         producer = Producer(
             store=self.store,
+            topic=topic,
             paths=opened.paths,
             runtime=self.runtime,
             settings=settings,
@@ -157,6 +207,12 @@ class Lake:
         )
         self._producers = [one for one in self._producers if not one.closed] + [producer]
         return producer
+
+    async def _writable_topic(self, name: str) -> Topic:
+        topic = await self.topic(name, writable=True)
+        while not topic.is_current:  # the log was read on while it was made fit for writing
+            topic = await self.topic(name, writable=True)
+        return topic
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
         """Of each open producer, its topic and what it has done; any thread may ask."""

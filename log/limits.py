@@ -7,6 +7,7 @@ constants are part of the stored format or of a proof in ``docs/0001-the-log-pro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from .errors import InvalidArgument
 
@@ -48,6 +49,7 @@ PRODUCER_NAME_BYTES_MAX = 128
 QUEUES_MAX = 4096
 TAG_BYTES_MAX = 1024
 KEYS_MAX = 128
+DELAY_MAX = timedelta(days=3650)
 SEQUENCE_MAX = 2**63 - 1
 FILTER_CHARS_MAX = 4096
 """It stands in the record of its consumer group."""
@@ -57,19 +59,26 @@ FILTER_DEPTH_MAX = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicLimits:
-    """What a message may be at most."""
+    """What a message may be at most, and how long it may be delayed."""
 
     body_bytes: int = 4 * MIB
     properties_bytes: int = 16 * KIB
     """Names and values of all properties, the tag and the keys together."""
     properties: int = 128
     group_bytes: int = 63
+    delay: timedelta = timedelta(days=40)
+    """How far ahead, counted from ``send``, a message of a topic of type DELAY may be due."""
 
     def __post_init__(self) -> None:
         for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
             value = getattr(self, name)
             if not is_positive(value):
                 raise InvalidArgument(f"limit {name} must be a positive whole number", observed=value)
+        delay: object = self.delay
+        if not (isinstance(delay, timedelta) and timedelta(0) < delay <= DELAY_MAX):
+            raise InvalidArgument(
+                "limit delay must be a positive timedelta", expected=f"at most {DELAY_MAX.days} days", observed=delay
+            )
 
 
 def is_positive(value: object) -> bool:

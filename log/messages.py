@@ -32,7 +32,8 @@ class Message(NamedTuple):
     """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
 
     ``message_group`` is what order is kept within, and is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
-    looked up.
+    looked up. Messages for a topic of type DELAY have a ``delivery_timestamp`` (with a zone; one that has passed is delivered at once) or a
+    ``delay``, counted from ``send``; and a message group, if they shall stand in its order once they are due.
     """
 
     body: bytes
@@ -41,6 +42,7 @@ class Message(NamedTuple):
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = {}
     delivery_timestamp: datetime | None = None
+    delay: timedelta | None = None
 
     @staticmethod
     def json(
@@ -50,18 +52,20 @@ class Message(NamedTuple):
         tag: str | None = None,
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
+        delivery_timestamp: datetime | None = None,
+        delay: timedelta | None = None,
     ) -> Message:
         """A message whose body is ``value`` as compact UTF-8 JSON. Raises `InvalidArgument` for what JSON cannot say."""
         try:
             body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise InvalidArgument("the value is not JSON", operation="Message.json", observed=str(error)) from error
-        return Message(body, message_group, tag, keys, properties or {})
+        return Message(body, message_group, tag, keys, properties or {}, delivery_timestamp, delay)
 
     @property
     def message_type(self) -> MessageType:
-        """DELAY with a delivery time, else FIFO with a message group, else NORMAL."""
-        if self.delivery_timestamp is not None:
+        """DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
+        if self.delivery_timestamp is not None or self.delay is not None:
             return MessageType.DELAY
         return MessageType.NORMAL if self.message_group is None else MessageType.FIFO
 
@@ -158,8 +162,8 @@ MESSAGE_SCHEMA = pa.schema(
 )
 """The columns that readers hand out and the topic's table holds."""
 
-SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], pa.field("sequence", pa.int64())])
-"""The columns that ``send_batch`` takes; only ``body`` is required."""
+SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, pa.field("sequence", pa.int64())])
+"""The columns that ``send_batch`` takes; only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
 """The columns of messages that were sent before, and keep id and birth time as they go to another topic."""
@@ -257,6 +261,10 @@ def to_us(time: datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND
 
 
+def from_us(time_us: int) -> datetime:
+    return _EPOCH + _MICROSECOND * time_us
+
+
 def from_ms(time_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=time_ms)
 
@@ -271,9 +279,9 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
             operation="send",
             expected=topic_type,
             observed=message.message_type,
-            hint="leave delivery_timestamp out" if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
+            hint=_NO_DELAY if message.message_type is MessageType.DELAY else _TYPE_HINTS[topic_type],
         )
-    body, group, tag, keys, properties, _ = message
+    body, group, tag, keys, properties, _, _ = message
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise InvalidArgument(
             "the body must be bytes", operation="send", observed=type(body).__name__, hint="Message.json(...) encodes"
@@ -288,14 +296,15 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
 
 def frozen(message: Message) -> Message:
     """A checked message as it is now, whatever its sender does to its parts from now on."""
-    body, group, tag, keys, properties, due = message
-    return Message(bytes(body), group, tag, tuple(keys), dict(properties), due)
+    body, group, tag, keys, properties, due, delay = message
+    return Message(bytes(body), group, tag, tuple(keys), dict(properties), due, delay)
 
 
+_NO_DELAY = "leave delivery_timestamp and delay out, or create a topic of type DELAY"
 _TYPE_HINTS = {
     MessageType.FIFO: "give the message a message_group",
     MessageType.NORMAL: "leave message_group and delivery_timestamp out, or create a topic of the message's type",
-    MessageType.DELAY: "give the message a delivery_timestamp",
+    MessageType.DELAY: "give the message a delivery_timestamp or a delay",
     MessageType.TRANSACTION: "send it in a transaction",
 }
 

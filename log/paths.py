@@ -13,40 +13,63 @@ from .errors import ForeignObject, InvalidArgument, LimitExceeded
 from .limits import PATH_PART_BYTES_MAX, TOPIC_NAME_CHARS_MAX
 
 DLQ_PREFIX = "%DLQ%"
-_DLQ_FOLDER_PREFIX = "dlq."
+TIMER_PREFIX = "%TIMER%"
+_FOLDER_PREFIXES = {DLQ_PREFIX: "dlq.", TIMER_PREFIX: "timer."}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
 TOPICS = "topics/"
 
 
 def check_topic_name(name: str) -> None:
-    """Raise unless ``name`` can be a topic: letters, digits, ``_`` and ``-``, at most 127, or ``%DLQ%`` and such a name."""
+    """Raise unless ``name`` can be a topic: letters, digits, ``_`` and ``-``, at most 127, or ``%DLQ%`` or ``%TIMER%`` and such a name."""
     if not isinstance(name, str):
         raise InvalidArgument("a topic name must be a string", observed=type(name).__name__)
-    plain = name.removeprefix(DLQ_PREFIX)
+    plain = name.removeprefix(_prefix(name))
     if len(name) > TOPIC_NAME_CHARS_MAX:
         raise LimitExceeded("the topic name is too long", expected=f"at most {TOPIC_NAME_CHARS_MAX} characters", observed=len(name))
     if not _PLAIN_NAME.fullmatch(plain):
         raise InvalidArgument(
             "bad topic name",
             object=name,
-            expected="letters, digits, '_' and '-' (dead-letter topics: '%DLQ%' and such a name)",
+            expected="letters, digits, '_' and '-' (dead-letter topics: '%DLQ%' and such a name, timer logs: '%TIMER%' and such a name)",
         )
 
 
 def topic_folder(name: str) -> str:
-    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``."""
+    """The folder part of a topic: ``orders`` for ``orders``, ``dlq.billing`` for ``%DLQ%billing``, ``timer.orders`` for ``%TIMER%orders``."""
     check_topic_name(name)
-    return _DLQ_FOLDER_PREFIX + name.removeprefix(DLQ_PREFIX) if name.startswith(DLQ_PREFIX) else name
+    prefix = _prefix(name)
+    return _FOLDER_PREFIXES.get(prefix, "") + name.removeprefix(prefix)
+
+
+def _prefix(name: str) -> str:
+    """That of a topic that Penstock makes by itself; empty for another's."""
+    return next((prefix for prefix in _FOLDER_PREFIXES if name.startswith(prefix)), "")
 
 
 def topic_name(folder: str) -> str:
     """The inverse of `topic_folder`. Raises `ForeignObject` for a folder that no topic name maps to."""
-    name = DLQ_PREFIX + folder.removeprefix(_DLQ_FOLDER_PREFIX) if folder.startswith(_DLQ_FOLDER_PREFIX) else folder
+    of_prefix = (prefix + folder.removeprefix(first) for prefix, first in _FOLDER_PREFIXES.items() if folder.startswith(first))
+    name = next(of_prefix, folder)
     try:
         check_topic_name(name)
     except (InvalidArgument, LimitExceeded) as error:
         raise ForeignObject("not a topic's folder", object=TOPICS + folder) from error
     return name
+
+
+def timer_log_name(topic: str) -> str:
+    """``%TIMER%orders`` for ``orders``."""
+    return TIMER_PREFIX + topic
+
+
+def is_timer_log(topic: str) -> bool:
+    """Whether this is the name of a timer log."""
+    return topic.startswith(TIMER_PREFIX)
+
+
+def topic_of(timer_log: str) -> str:
+    """The inverse of `timer_log_name`."""
+    return timer_log.removeprefix(TIMER_PREFIX)
 
 
 def padded(number: int) -> str:

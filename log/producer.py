@@ -19,15 +19,16 @@ import pyarrow.compute as pc
 from .appender import Appender
 from .arrow_checks import check_arrow, check_rising
 from .batching import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
+from .delays import Delays
 from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
 from .messages import COPY_SCHEMA, Message, check_message, frozen
-from .paths import TopicPaths
+from .paths import TopicPaths, is_timer_log
 from .pending import Outcome, Written
-from .receipts import BatchReceipt, Receipt, Settled
-from .routing import Router
+from .receipts import BatchReceipt, Receipt, Settled, receipt_of
+from .routing import Router, check_queue
 from .runtime import Runtime
 from .settings import TopicSettings
 from .staging import stage
@@ -47,6 +48,7 @@ class Producer:
         self,
         *,
         store: ObjectStore,
+        topic: str,
         paths: TopicPaths,
         runtime: Runtime,
         settings: TopicSettings,
@@ -58,11 +60,13 @@ class Producer:
         options: ProducerOptions,
     ) -> None:
         self._store, self._paths, self._runtime, self._settings = store, paths, runtime, settings
-        self.topic = paths.topic
+        self.topic = topic
+        self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
         self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
         self.id = id
         """The producer's name, or a random id."""
-        self._router = Router(settings.queues, first=runtime.random.randrange(settings.queues))
+        queues = 1 if self._delays else settings.queues
+        self._router = Router(queues, first=runtime.random.randrange(queues))
         self._now_s = runtime.clock.monotonic_s
         self._sequences = Sequences(last_sequence, named=epoch is not None)
         self._accepted = last_sequence
@@ -100,8 +104,7 @@ class Producer:
 
     def statistics(self) -> ProducerStatistics:
         """What this producer has done so far."""
-        messages, batches = self._durable
-        return ProducerStatistics(messages, batches, self._buffer.size_bytes, self._buffer.failure is not None)
+        return ProducerStatistics(*self._durable, self._buffer.size_bytes, self._buffer.failure is not None)
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
         """Take a message over and return at once; the receipt resolves when it is durable.
@@ -114,8 +117,8 @@ class Producer:
         # Half of what a message costs is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
         if message.__class__ is Message:
-            body, group, tag, keys, properties, due = message
-            if body.__class__ is bytes and tag is None and not keys and not properties and due is None:
+            body, group, tag, keys, properties, due, delay = message
+            if body.__class__ is bytes and tag is None and not keys and not properties and due is None and delay is None:
                 try:
                     known = group in self._checked_groups
                 except TypeError:
@@ -123,15 +126,16 @@ class Producer:
                 if known and len(body) <= self._body_bytes_max:
                     size_bytes = MESSAGE_OVERHEAD_BYTES + len(body)
         if not (plain := size_bytes > 0):
-            message, size_bytes = self._checked(message)
+            message, size_bytes = self._checked(message, queue)
+            queue = queue if self._delays is None else None
         if queue is not None:
-            self._check_queue(queue)
+            check_queue(queue, self._settings.queues, self.topic)
         buffer = self._buffer
         with buffer.lock:
             if buffer.size_bytes >= buffer.room_bytes:
                 buffer.await_room()
             if not (sequence is None and self._unsequenced) and self._is_duplicate(sequence):
-                return _receipt(self._duplicates, -1)
+                return receipt_of(self._duplicates, -1)
             gathering = buffer.open or buffer.open_gathering()
             index = len(gathering.bodies)
             size_before, sequence_before = gathering.size_bytes, gathering.last_sequence
@@ -151,7 +155,7 @@ class Producer:
             except BaseException:
                 buffer.cut(gathering, index, size_before, sequence_before)
                 raise
-        receipt = _new(Receipt)
+        receipt = _new(Receipt)  # `receipt_of`, without the call
         receipt.batch = gathering
         receipt.index = index
         return receipt
@@ -160,12 +164,13 @@ class Producer:
         """Take rows over as one batch, durable as a whole or not at all.
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string); ``tag``, ``keys`` (list of strings),
-        ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64) may be there. Messages are taken like by `send`.
+        ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64) may be there; on DELAY topics also ``delivery_timestamp``
+        (with a zone), in every row. Messages are taken like by `send`.
         Raises what `send` raises, before anything is taken over.
         """
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
-            return self._send_table(table)
+            return self._send_table(table if self._delays is None else self._delays.timed_table(table))
         if not isinstance(data, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
         checked = list(map(self._checked, data))
@@ -176,7 +181,8 @@ class Producer:
     def send_copies(self, rows: pa.Table) -> BatchReceipt:
         """Take over messages that another topic took once, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
 
-        For dead letters and their way back, not for applications: limits and message type are not checked.
+        For dead letters, their way back, and messages whose delivery time has come, not for applications: limits and message type are not
+        checked. Of a producer opened with ``copies``, where the topic is of type DELAY.
         """
         return self._send_table(rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA))
 
@@ -207,12 +213,16 @@ class Producer:
             buffer.add(gathering, max(1, size_bytes))
         return BatchReceipt(gathering.future, duplicates)
 
-    def _checked(self, message: Message) -> tuple[Message, int]:
+    def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
         """The message as it is now, and what it costs in memory. Raises unless it may be sent."""
         check_message(message, self._settings.message_type, self._settings.limits)
-        if len(self._checked_groups) < _CHECKED_GROUPS_MAX:
-            self._checked_groups.add(message.message_group)
         message = frozen(message)
+        if self._delays is not None:
+            if queue is not None:
+                check_queue(queue, self._settings.queues, self.topic)
+            message = self._delays.timed(message, queue)
+        elif len(self._checked_groups) < _CHECKED_GROUPS_MAX:
+            self._checked_groups.add(message.message_group)
         labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
         return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels
 
@@ -220,16 +230,6 @@ class Producer:
         duplicate = self._sequences.check(sequence)
         self._unsequenced = self._sequences.none
         return duplicate
-
-    def _check_queue(self, queue: int) -> None:
-        if not isinstance(queue, int) or isinstance(queue, bool) or not 0 <= queue < self._settings.queues:
-            raise InvalidArgument(
-                "the topic has no such queue",
-                operation="send",
-                object=self._paths.topic,
-                expected=f"0 to {self._settings.queues - 1}",
-                observed=queue,
-            )
 
     # --- Waiting, on the event loop ---------------------------------------------------------------------------------------------
 
@@ -351,7 +351,10 @@ class Producer:
             assert isinstance(outcome, PenstockError), "a batch is written or fails"
             return outcome
         self._accepted = batch.last
-        return Settled(outcome, rows.places)
+        if self._delays is None:
+            return Settled(outcome, rows.places)
+        ids = MessageIds(gathering.id_prefix, gathering.first_number)
+        return Settled(outcome, rows.places, self._delays.of(rows.columns["delivery_timestamp"], ids))
 
     async def _append_rows(self, batch: Batch, rows: BatchRows, deadline_s: float) -> Outcome:
         size_bytes = rows.size_bytes
@@ -387,13 +390,6 @@ class Producer:
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._news.set)
-
-
-def _receipt(batch: Gathering, index: int) -> Receipt:
-    receipt = _new(Receipt)
-    receipt.batch = batch
-    receipt.index = index
-    return receipt
 
 
 _new = object.__new__

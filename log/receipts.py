@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from .batching import Places, message_id
+from .delays import QUEUE, Delayed, RecallHandles
 from .errors import ForkedError, StoreUnavailable
 from .patience import patiently
 from .pending import Written
@@ -21,11 +22,14 @@ class SendResult(NamedTuple):
 
     message_id: str
     queue: int | None
-    """None for a duplicate."""
+    """None for a duplicate, and for a delayed message, which gets its place when it is due."""
     offset: int | None
-    """None for a duplicate, and in the rare case that only the fact is known: the log was trimmed meanwhile."""
+    """None as the queue is, and in the rare case that only the fact is known: the log was trimmed meanwhile."""
     duplicate: bool = False
     """Its sequence was accepted before this producer was opened; nothing was written."""
+    recall_handle: str | None = None
+    """Of a delayed message: by this ``lake.recall`` calls it back before it is due. None for others, for a duplicate, and where only the
+    fact is known."""
 
 
 class BatchResult(NamedTuple):
@@ -33,9 +37,11 @@ class BatchResult(NamedTuple):
 
     rows: int
     offsets: Mapping[int, tuple[int, int]] | None
-    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    """For every touched queue, the first offset and the one after the last; None when only the fact is known, and for delayed messages."""
     duplicates: int = 0
     """Rows left out, as their sequences were accepted before this producer was opened."""
+    recall_handles: Sequence[str] = ()
+    """Of delayed messages, in the order of the rows that were not left out; empty for others."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,6 +50,8 @@ class Settled:
 
     written: Written
     places: Places
+    delayed: Delayed | None = None
+    """Of messages that went into a timer log."""
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of the message sent as number ``index`` of the batch."""
@@ -148,7 +156,18 @@ class Receipt(_Awaitable):
     def _place(self, settled: Settled) -> SendResult:
         if self.index < 0:
             return SendResult(self.message_id, None, None, duplicate=True)
-        return SendResult(self.message_id, *settled.place(self.index))
+        queue, offset = settled.place(self.index)
+        if settled.delayed is not None:
+            return SendResult(self.message_id, None, None, recall_handle=settled.delayed.handle(self.index, offset))
+        return SendResult(self.message_id, queue, offset)
+
+
+def receipt_of(batch: SharedBatch, index: int) -> Receipt:
+    """The receipt of one message of a batch."""
+    receipt = object.__new__(Receipt)
+    receipt.batch = batch
+    receipt.index = index
+    return receipt
 
 
 class BatchReceipt(_Awaitable):
@@ -174,5 +193,8 @@ class BatchReceipt(_Awaitable):
 
     def _places(self, settled: Settled) -> BatchResult:
         rows, first = settled.places.rows, settled.written.offsets
+        if settled.delayed is not None:
+            handles = () if first is None else RecallHandles(settled.delayed, first[QUEUE])
+            return BatchResult(len(settled.places.queues), None, self._duplicates, handles)
         offsets = None if first is None else {queue: (first[queue], first[queue] + count) for queue, count in rows.items()}
         return BatchResult(len(settled.places.queues), offsets, self._duplicates)

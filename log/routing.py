@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from .errors import InvalidArgument
+
 _SEED = 42
 
 
@@ -18,6 +20,14 @@ def queue_of(message_group: str, queues: int) -> int:
     """The queue of a message group in a topic with ``queues`` queues."""
     unsigned = xxhash.xxh64_intdigest(message_group.encode(), _SEED)
     return (unsigned - 2**64 if unsigned >= 2**63 else unsigned) % queues
+
+
+def check_queue(queue: object, queues: int, topic: str) -> None:
+    """Raise `InvalidArgument` unless this is one of a topic's queues."""
+    if not isinstance(queue, int) or isinstance(queue, bool) or not 0 <= queue < queues:
+        raise InvalidArgument(
+            "the topic has no such queue", operation="send", object=topic, expected=f"0 to {queues - 1}", observed=queue
+        )
 
 
 class Router:

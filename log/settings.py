@@ -15,7 +15,7 @@ from .messages import MessageType
 QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
 RETENTION_MAX = timedelta(days=36_500)
-_SUPPORTED_TYPES = (MessageType.NORMAL, MessageType.FIFO)
+_SUPPORTED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class TopicSettings:
         except ValueError as error:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
         if self.message_type not in _SUPPORTED_TYPES:
-            raise NotSupported(f"topics of type {self.message_type} are not supported yet", hint="use NORMAL or FIFO")
+            raise NotSupported(f"topics of type {self.message_type} are not supported yet", hint="use NORMAL, FIFO or DELAY")
         if not is_positive(self.queues):
             raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
         if self.queues > QUEUES_MAX:
@@ -70,6 +70,8 @@ class TopicRecord:
     """The folder of the Delta table: ``table``, or ``table-<entry>`` when the name was used before."""
     created_ms: int = 0
     deleted: bool = False
+    of: str = ""
+    """A timer log's: the incarnation of the topic whose messages wait in it."""
     write_id: str = ""
     """Fresh for every write, as equal bytes have equal versions."""
 
@@ -79,6 +81,7 @@ def encode_record(record: TopicRecord) -> bytes:
     settings = asdict(record.settings)
     retention = record.settings.retention
     settings["retention"] = None if retention is None else retention.total_seconds()
+    settings["limits"]["delay"] = record.settings.limits.delay.total_seconds()
     document = {"format": FORMAT_VERSION, **{f.name: getattr(record, f.name) for f in fields(record)}, "settings": settings}
     return json.dumps({**document, "digest": _digest(document)}, indent=2).encode()
 
@@ -100,7 +103,8 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
             raise _damaged("the topic's settings are not what was written", where, "another digest")
         values = document.pop("settings")
         seconds = values.pop("retention")
-        limits = TopicLimits(**values.pop("limits"))
+        said = values.pop("limits")
+        limits = TopicLimits(**{**said, **({"delay": timedelta(seconds=said["delay"])} if "delay" in said else {})})
         retention = None if seconds is None else timedelta(seconds=seconds)
         return TopicRecord(settings=TopicSettings(**values, retention=retention, limits=limits), **document)
     except KeyError as error:

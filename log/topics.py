@@ -124,7 +124,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
     await runtime.offload(_prepare_arrow)
     while True:
         if found is None or found[0].deleted:
-            raise _not_found(name)
+            raise not_found(name)
         record, version = found
         topic = Topic(store, runtime, paths, record, Tail(store, paths, runtime), pace=pace)
         try:
@@ -142,22 +142,25 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
             if state.alive:
                 raise _of_another_life(paths, state.incarnation, f"incarnation {record.incarnation}")
             if not writable:
-                raise _not_found(name)
+                raise not_found(name)
             if state.incarnation == record.incarnation:
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
-                raise _not_found(name)
+                raise not_found(name)
             await topic.allow_writing()
             await topic.act(Created(record.incarnation, record.settings.queues, record.replaces))
             if not topic.is_current:
-                raise _not_found(name)
+                raise not_found(name)
         except BaseException:
             await topic.close()
             raise
         return topic
 
 
-async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings) -> TopicRecord:
-    """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`."""
+async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, of: str = "") -> TopicRecord:
+    """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`.
+
+    ``of``: it is a timer log, of this incarnation of its topic.
+    """
     paths = TopicPaths.of(name)
     while True:
         found = await read_record(store, paths)
@@ -182,6 +185,7 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
             replaces=tail.state.incarnation,
             table=table,
             created_ms=runtime.clock.wall_ms(),
+            of=of,
         )
         if await _write_record(store, runtime, paths, record, mode):
             break
@@ -204,23 +208,28 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
     while True:
         found = await read_record(store, paths)
         if found is None or found[0].deleted:
-            raise _not_found(name)
+            raise not_found(name)
         record = replace(found[0], settings=replace(found[0].settings, **changes))  # type: ignore[arg-type]
         if await _write_record(store, runtime, paths, record, IfMatch(found[1])):
             return record
 
 
-async def delete_topic(store: ObjectStore, runtime: Runtime, name: str) -> None:
-    """End a topic. Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one."""
+async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:
+    """End a topic, or ``only`` this incarnation of it; gives the record of the one that lived.
+
+    Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one.
+    """
     topic = await open_topic(store, runtime, name, writable=True)
     try:
+        if only is not None and topic.record.incarnation != only:
+            return topic.record
         await topic.act(Deleted(topic.record.incarnation))
         while True:
             found = await read_record(store, topic.paths)
             if found is None or found[0].incarnation != topic.record.incarnation or found[0].deleted:
-                return
+                return topic.record
             if await _write_record(store, runtime, topic.paths, replace(found[0], deleted=True), IfMatch(found[1])):
-                return
+                return topic.record
     finally:
         await topic.close()
 
@@ -256,7 +265,8 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
         return found is not None and found[0].write_id == record.write_id
 
 
-def _not_found(name: str) -> TopicNotFound:
+def not_found(name: str) -> TopicNotFound:
+    """The error of whoever names a topic that is not there."""
     return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
 
 

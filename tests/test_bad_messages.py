@@ -50,7 +50,7 @@ BAD_MESSAGES: list[tuple[Any, type[penstock.PenstockError], str]] = [
     (
         Message(b"x", delivery_timestamp=datetime.now(UTC), message_group="g"),
         penstock.MessageTypeMismatch,
-        "topic takes FIFO messages, and this is a DELAY message.*leave delivery_timestamp out",
+        "topic takes FIFO messages, and this is a DELAY message.*leave delivery_timestamp and delay out",
     ),
     (Message(b"x", tag="a|b", message_group="g"), penstock.InvalidArgument, r"a tag must not contain '\|'.*a\|b"),
     (Message(b"x", tag="", message_group="g"), penstock.InvalidArgument, "the tag must be visible characters"),

@@ -26,6 +26,7 @@ MESSAGES = st.builds(
     keys=st.lists(VISIBLE, max_size=3),
     properties=st.dictionaries(VISIBLE, st.just("") | VISIBLE, max_size=3),
     delivery_timestamp=st.none(),
+    delay=st.none(),
 )
 
 
@@ -70,7 +71,7 @@ LOOSE: Any = st.one_of(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.builds(Message, *(LOOSE,) * 5))
+@given(st.builds(Message, *(LOOSE,) * 7))
 def test_any_value_anywhere_is_taken_or_refused_with_an_error_of_ours(message: Message) -> None:
     try:
         check_message(message, penstock.MessageType.FIFO, TopicLimits())

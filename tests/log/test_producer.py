@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.log import queue_of
+from penstock.log import BatchResult, queue_of
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, read_all
 from tests.log.producers import FULL, connect
@@ -32,7 +32,7 @@ def test_a_receipt_tells_where_the_message_is_and_the_reader_finds_it_there() ->
         with lake.producer("orders") as producer:
             receipt = producer.send(sent)
             result = receipt.result(timeout=TIMEOUT_S)
-        assert tuple(result) == (receipt.message_id, queue_of("user-7", 4), 0, False)
+        assert result == penstock.SendResult(receipt.message_id, queue_of("user-7", 4), 0)
         assert len(receipt.message_id) == 32
         assert receipt.done()
         assert receipt.exception() is None
@@ -147,7 +147,7 @@ def test_batches_carry_sequences_too_and_leave_out_what_was_accepted() -> None:
             assert (result.rows, result.duplicates) == (2, 2)
             assert producer.last_sequence == 8
         with lake.producer("orders", name="loader") as producer:
-            assert producer.send_batch(table).result(timeout=0) == (0, {}, 4)
+            assert producer.send_batch(table).result(timeout=0) == BatchResult(0, {}, 4)
         assert sorted(bodies(lake)) == [b"", b"a", b"c", b"d"]
 
 
@@ -225,7 +225,7 @@ def test_an_interrupt_at_any_line_of_send_leaves_the_producer_whole() -> None:
             struck, results, interrupted = strike(lake, files, line)
             stored = {one.message_id: one for one in read_all(lake) if one.body.startswith(b"%d:" % line)}
             assert {results[body] for body in results} == {
-                (m.message_id, m.queue, m.offset, False) for m in stored.values() if m.body in results
+                penstock.SendResult(m.message_id, m.queue, m.offset) for m in stored.values() if m.body in results
             }
             assert {one.body for one in stored.values()} - results.keys() <= {interrupted}
             if not struck:

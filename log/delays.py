@@ -1,0 +1,220 @@
+"""Delayed messages on their way into the timer log: when each is due, which queue it is for, and by what it can be recalled."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .arrow_checks import check_delivery_times
+from .batching import MessageIds, message_id
+from .errors import InvalidArgument, LimitExceeded
+from .limits import TopicLimits
+from .messages import LOG_SCHEMA, Message, from_us, limit_hint, to_us
+from .runtime import Clock
+
+QUEUE = 0
+"""The only one of a timer log."""
+DESTINATION_QUEUE = "\tqueue"
+"""The property that says, in the timer log, which queue the sender named. No sender can give it: names are visible characters."""
+_MICROSECOND = timedelta(microseconds=1)
+_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
+DELAY_LEVELS = (*(timedelta(seconds=s) for s in (1, 5, 10, 30)), *(timedelta(minutes=m) for m in _MINUTES))
+"""RocketMQ's 18."""
+_PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
+
+
+def delay_level(level: int) -> timedelta:
+    """The delay of one of RocketMQ's 18 levels: 1 s, 5 s, 10 s, 30 s, 1 to 10 min by the minute, 20 min, 30 min, 1 h, 2 h.
+
+    Raises `InvalidArgument` for another number: 0, which RocketMQ takes for no delay, and above 18, which it takes for 18, too.
+    """
+    if not isinstance(level, int) or isinstance(level, bool) or not 1 <= level <= len(DELAY_LEVELS):
+        raise InvalidArgument("there is no such delay level", expected=f"1 to {len(DELAY_LEVELS)}", observed=repr(level))
+    return DELAY_LEVELS[level - 1]
+
+
+def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
+    """When a message is due. Raises `InvalidArgument` or `LimitExceeded` for one that no message may ask for."""
+    at: object = message.delivery_timestamp
+    delay: object = message.delay
+    if at is not None and delay is not None:
+        raise InvalidArgument(
+            "a message has a delivery_timestamp or a delay, not both", operation="send", observed=f"{at}, {delay}"
+        )
+    if delay is not None:
+        if not isinstance(delay, timedelta):
+            raise InvalidArgument(
+                "a delay must be a timedelta",
+                operation="send",
+                observed=repr(delay),
+                hint="penstock.delay_level(3) is the delay of level 3",
+            )
+        if delay < timedelta(0):
+            raise InvalidArgument("a delay must not be negative", operation="send", observed=delay)
+        due_us = now_us + delay // _MICROSECOND
+    else:
+        if not isinstance(at, datetime):
+            raise InvalidArgument(
+                "a delivery_timestamp must be a datetime",
+                operation="send",
+                observed=repr(at),
+                hint="datetime.fromtimestamp(seconds, UTC)" if isinstance(at, int | float) else None,
+            )
+        if at.tzinfo is None:
+            raise InvalidArgument(
+                "a delivery_timestamp must have a zone",
+                operation="send",
+                observed=at.isoformat(),
+                hint="datetime.now(UTC) + timedelta(…), or attach a tzinfo",
+            )
+        due_us = to_us(at)
+    if due_us < 0:
+        raise InvalidArgument("a delivery_timestamp must not be before 1970", operation="send", observed=at)
+    if due_us - now_us > limit // _MICROSECOND:
+        raise LimitExceeded(
+            "the delivery time is too far ahead",
+            operation="send",
+            expected=f"at most {limit} from now",
+            observed=timedelta(microseconds=due_us - now_us),
+            hint=limit_hint("delay"),
+        )
+    return due_us
+
+
+class RecallHandle(NamedTuple):
+    """Which waiting message a sender means."""
+
+    topic: str
+    offset: int
+    """In the timer log."""
+    due_us: int
+    message_id: str
+
+    def encode(self) -> str:
+        """Letters, digits, ``-`` and ``_``."""
+        return urlsafe_b64encode(f"v1 {self.topic} {self.offset} {self.due_us} {self.message_id}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, handle: str) -> RecallHandle:
+        """The inverse of `encode`. Raises `InvalidArgument` for anything else."""
+        try:
+            text = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4)).decode("ascii")
+            version, topic, offset, due_us, identity = text.split(" ")
+            found = cls(topic, int(offset), int(due_us), identity)
+            if version == "v1" and found.encode() == handle and found.offset >= 0:
+                return found
+        except (ValueError, AttributeError):
+            pass  # told below
+        raise InvalidArgument(
+            "this is no recall handle",
+            operation="recall",
+            expected="the recall_handle of a delayed message's SendResult",
+            observed=repr(handle)[:80],
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Delayed:
+    """What the receipts of a batch of delayed messages must know."""
+
+    topic: str
+    due_us: npt.NDArray[np.int64]
+    ids: MessageIds
+
+    def handle(self, index: int, offset: int | None) -> str | None:
+        """Of the message sent as number ``index`` of the batch; None where its offset is not known."""
+        if offset is None:
+            return None
+        identity = message_id(self.ids.prefix, self.ids.first_number + index)
+        return RecallHandle(self.topic, offset, int(self.due_us[index]), identity).encode()
+
+
+class RecallHandles(Sequence[str]):
+    """The recall handles of a batch's messages, in sending order, each made when it is asked for."""
+
+    def __init__(self, delayed: Delayed, first_offset: int) -> None:
+        self._delayed, self._first_offset = delayed, first_offset
+
+    def __len__(self) -> int:
+        return len(self._delayed.due_us)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        at = range(len(self))[index]
+        return self._of(at) if isinstance(at, int) else [self._of(one) for one in at]
+
+    def _of(self, index: int) -> str:
+        handle = self._delayed.handle(index, self._first_offset + index)
+        assert handle is not None, "the offset is known"
+        return handle
+
+
+class Delays:
+    """A producer's messages as they go into the timer log of its topic."""
+
+    def __init__(self, topic: str, limits: TopicLimits, clock: Clock) -> None:
+        self._topic, self._limit, self._clock = topic, limits.delay, clock
+
+    def timed(self, message: Message, queue: int | None) -> Message:
+        """A checked message with its delivery time, and the queue that its sender named. Raises what `delivery_us` raises."""
+        due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
+        body, group, tag, keys, properties, _, _ = message
+        if queue is not None:
+            properties = {**properties, DESTINATION_QUEUE: str(queue)}
+        return Message(body, group, tag, keys, properties, from_us(due_us))
+
+    def timed_table(self, table: pa.Table) -> pa.Table:
+        """Checked rows, with the queues that their sender named. Raises `InvalidArgument` or `LimitExceeded`."""
+        check_delivery_times(table["delivery_timestamp"], self._limit, 1000 * self._clock.wall_ms())
+        return with_destinations(table)
+
+    def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> Delayed:
+        """What the receipts of these messages must know."""
+        return Delayed(self._topic, due.cast(pa.int64()).to_numpy(), ids)
+
+
+def named_queue(properties: Mapping[str, str]) -> int | None:
+    """The queue that the sender of a row of the timer log named; None: none."""
+    named = properties.get(DESTINATION_QUEUE)
+    return None if named is None else int(named)
+
+
+def with_destinations(table: pa.Table) -> pa.Table:
+    """Rows for the timer log: the named queues as properties."""
+    queues = table["queue"]
+    if queues.null_count == table.num_rows:
+        return table
+    properties = [
+        [*(given or ()), *([] if queue is None else [(DESTINATION_QUEUE, str(queue))])]
+        for given, queue in zip(table["properties"].to_pylist(), queues.to_pylist(), strict=True)
+    ]
+    return _with(table, pa.nulls(table.num_rows, pa.int32()), properties)
+
+
+def without_destinations(table: pa.Table) -> pa.Table:
+    """Rows of the timer log as they were sent: with the named queues, or null, in ``queue``."""
+    nowhere = pa.nulls(table.num_rows, pa.int32())
+    names = table["properties"].combine_chunks().keys
+    if not pc.any(pc.equal(names, DESTINATION_QUEUE)).as_py():
+        return table.set_column(table.schema.get_field_index("queue"), LOG_SCHEMA.field("queue"), nowhere)
+    given = table["properties"].to_pylist()
+    queues = [named_queue(dict(pairs or ())) for pairs in given]
+    properties = [[pair for pair in pairs or () if pair[0] != DESTINATION_QUEUE] for pairs in given]
+    return _with(table, pa.array(queues, pa.int32()), properties)
+
+
+def _with(table: pa.Table, queues: pa.Array, properties: list[list[tuple[str, str]]]) -> pa.Table:
+    table = table.set_column(table.schema.get_field_index("queue"), LOG_SCHEMA.field("queue"), queues)
+    column = pa.array(properties, _PROPERTIES_TYPE)
+    return table.set_column(table.schema.get_field_index("properties"), LOG_SCHEMA.field("properties"), column)
