@@ -59,9 +59,9 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Settling:
-    """An acknowledgement, or another end of a delivery."""
+    """An acknowledgement, or another end of deliveries."""
 
-    handle: ReceiptHandle
+    handles: Sequence[ReceiptHandle]
     change: Callable[[QueueCell], QueueCell]
     done: asyncio.Future[None]
     refusal: ReceiptRefused | None = None
@@ -158,16 +158,19 @@ class QueueHander(QueueLife[Ready]):
             self._woken.set()
         return asked.given
 
-    def settle(self, handle: ReceiptHandle, change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
-        """Done once a change is durable; they are made in the order of calls. Raises `ReceiptRefused`, and `OwnershipLost`, after which it
-        may be so or not.
+    def settle(
+        self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell], *, soon: bool = True
+    ) -> asyncio.Future[None]:
+        """Done once a change, of these deliveries, is durable; they are made in the order of calls. Not ``soon``: with whatever else is
+        written next. Raises `ReceiptRefused`, and `OwnershipLost`, after which it may be so or not.
         """
-        settling = _Settling(handle, change, asyncio.get_running_loop().create_future())
+        settling = _Settling(handles, change, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
             settling.done.set_exception(self._lost())
         else:
             self._settling.append(settling)
-            self._woken.set()
+            if soon:
+                self._woken.set()
         return settling.done
 
     def give_back(self, messages: Sequence[MessageView]) -> None:
@@ -176,7 +179,7 @@ class QueueHander(QueueLife[Ready]):
         for message in messages:
             handle = ReceiptHandle.decode(message.receipt_handle)
             nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settling.append(_Settling(handle, partial(returned, handle=handle), nobody))
+            self._settling.append(_Settling((handle,), partial(returned, handle=handle), nobody))
         self._woken.set()
 
     # --- Its life -----------------------------------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ class QueueHander(QueueLife[Ready]):
 
     def _caught_up(self, settling: Sequence[_Settling]) -> set[int]:
         schedule = self.schedule
-        lanes = {one.handle.lane for one in settling if one.handle.lane is not None}
+        lanes = {handle.lane for one in settling for handle in one.handles if handle.lane is not None}
         return {lane for lane in lanes if schedule.blocked.has_caught_up(lane, schedule.next_fresh)}
 
     def _wants(self, asked: Sequence[_Asked], now_ms: int) -> list[Want]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from operator import methodcaller
 from typing import TypeVar
 
 from ..coordinator.balance import Queue
@@ -17,6 +18,7 @@ from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
 from ..coordinator.keeper import Change, OwnershipLost
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
+from ..coordinator.transactions.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
@@ -213,10 +215,30 @@ class SimpleConsumer(GroupMember):
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
-        ends = await self._settle([(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
+        ends = await self._settle([((handle,), partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
         settled = zip(receipts, ends, strict=True)
         self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         _raise_first(ends)
+
+    def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]:
+        """The receipt handles of messages that a transaction is to settle. Raises as `ack` does for what it cannot take."""
+        return [self._handle(receipt, "ack in a transaction") for receipt in receipts]
+
+    async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None:
+        """Commit a transaction by the write that settles these messages of one queue: all of them, or none.
+
+        Raises what `settled_by` raises, after which they may still be settled by a write of before; what the table raises; and
+        `OwnershipLost` or `UnknownOutcome` when nobody can tell.
+        """
+        change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
+        _raise_first(await self._settle([(handles, change)]))
+        self._in_hand.end(handle.encode() for handle in handles)
+
+    def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
+        """Let the queue's cell forget a transaction of which it is noted that it is committed: with its next write, if it is owned here."""
+        if (hander := self._owner.queues.get((topic, queue))) is not None:
+            done = hander.settle((), methodcaller("without_transactions", (transaction,)), soon=False)
+            done.add_done_callback(lambda one: one.cancelled() or one.exception())  # then whoever cleans up after the transaction does it
 
     async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
         """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
@@ -229,7 +251,7 @@ class SimpleConsumer(GroupMember):
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(duration)
-        _raise_first(await self._settle([(handle, partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
+        _raise_first(await self._settle([((handle,), partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
         self._in_hand.change(_text(receipt), due_ms)
         return receipt
 
@@ -253,19 +275,19 @@ class SimpleConsumer(GroupMember):
             )
         return handle
 
-    async def _settle(self, changes: Sequence[tuple[ReceiptHandle, Change]]) -> list[BaseException | None]:
-        """Through the queues' owners where they are here, else beside them. Of each what went wrong."""
+    async def _settle(self, changes: Sequence[tuple[Sequence[ReceiptHandle], Change]]) -> list[BaseException | None]:
+        """Through the queues' owners where they are here, else beside them; a change is of one queue. Of each what went wrong."""
         queues = self._owner.queues
         asked = [
-            hander.settle(handle, change) if (hander := queues.get((handle.topic, handle.queue))) is not None else None
-            for handle, change in changes
+            hander.settle(handles, change) if (hander := queues.get((handles[0].topic, handles[0].queue))) is not None else None
+            for handles, change in changes
         ]
         await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
         done = [
-            self._receipts.change(queue_key(self.group, handle.topic, handle.queue), change, tried=one is not None)
+            self._receipts.change(queue_key(self.group, handles[0].topic, handles[0].queue), change, tried=one is not None)
             if one is None or isinstance(one.exception(), OwnershipLost)
             else one
-            for (handle, change), one in zip(changes, asked, strict=True)
+            for (handles, change), one in zip(changes, asked, strict=True)
         ]
         return await asyncio.gather(*done, return_exceptions=True)
 
