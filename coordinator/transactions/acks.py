@@ -138,7 +138,7 @@ def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandl
 def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
     """What the cell says. Later writes make no other one of COMMITTED, until the id is taken out, nor ever of LOST."""
     if cell is None:
-        return Verdict.LOST  # it was never there: no such message was ever handed out
+        return Verdict.OPEN  # nobody removes such cells, so nothing is known
     if transaction in cell.transactions:
         return Verdict.COMMITTED
     return Verdict.OPEN if all(can_be_settled(cell, acks, one) for one in acks.acked) else Verdict.LOST

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ...log.errors import DataDamaged, NewerFormatError
 from ..varints import VarintReader, append_bytes, append_varint
+from .acks import Acked, Acks
 from .state import By, Decision, Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
 
 _FORMAT = 1
-_CLAIMED, _CHECKED = 1, 2
-_FLAGS = _CLAIMED | _CHECKED
+_CLAIMED, _CHECKED, _ACKS = 1, 2, 4
+_FLAGS = _CLAIMED | _CHECKED | _ACKS
 _ID_BYTES = 16
 _UNLINKED, _GONE, _LINKED = 0, 1, 2
 
@@ -51,7 +52,7 @@ def decode_member(data: bytes, *, where: str) -> MemberCell:
 
 def _append_row(data: bytearray, row: TransactionRow, topics: dict[tuple[str, str], int]) -> None:
     data += bytes.fromhex(row.id)
-    append_varint(data, _CLAIMED * row.claimed | _CHECKED * (row.next_check_ms is not None))
+    append_varint(data, _CLAIMED * row.claimed | _CHECKED * (row.next_check_ms is not None) | _ACKS * (row.acks is not None))
     append_varint(data, row.created_ms)
     if row.next_check_ms is not None:
         append_varint(data, row.next_check_ms)
@@ -68,6 +69,34 @@ def _append_row(data: bytearray, row: TransactionRow, topics: dict[tuple[str, st
             append_varint(data, part.messages)
             data += bytes.fromhex(part.digest)
         _append_linked(data, one.linked)
+    if row.acks is not None:
+        _append_acks(data, row.acks)
+
+
+def _append_acks(data: bytearray, acks: Acks) -> None:
+    append_bytes(data, acks.group.encode())
+    append_bytes(data, acks.topic.encode())
+    append_varint(data, acks.queue)
+    append_varint(data, acks.generation)
+    append_varint(data, len(acks.acked))
+    before = 0
+    for one in acks.acked:  # by offset, so the differences are small
+        append_varint(data, one.offset - before)
+        append_varint(data, one.attempt)
+        append_varint(data, 0 if one.lane is None else one.lane + 1)
+        before = one.offset
+
+
+def _read_acks(reader: VarintReader) -> Acks:
+    group, topic = reader.sized().decode(), reader.sized().decode()
+    queue, generation = reader.varint(), reader.varint()
+    acked: list[Acked] = []
+    offset = 0
+    for _ in range(reader.varint()):
+        offset += reader.varint()
+        attempt, lane = reader.varint(), reader.varint()
+        acked.append(Acked(offset, attempt, lane - 1 if lane else None))
+    return Acks(group=group, topic=topic, queue=queue, generation=generation, acked=tuple(acked))
 
 
 def _read_row(reader: VarintReader, topics: list[tuple[str, str]], where: str) -> TransactionRow:
@@ -84,6 +113,7 @@ def _read_row(reader: VarintReader, topics: list[tuple[str, str]], where: str) -
         claimed=bool(flags & _CLAIMED),
         finished_ms=reader.varint(),
         destinations=tuple(_read_destination(reader, topics) for _ in range(reader.varint())),
+        acks=_read_acks(reader) if flags & _ACKS else None,
     )
 
 

@@ -29,6 +29,12 @@ class TransactionCommitted(TransactionEnded):
     kind = "transaction_committed"
 
 
+class AcksDecide(CallError):
+    """The transaction settles messages, so nobody decides it but the write that settles them; a commit of its sender may be under way."""
+
+    kind = "acks_decide"
+
+
 class TransactionNotFound(CallError, LookupError):
     """No transaction of this id is known: it was finished and forgotten, or never had a message."""
 

@@ -12,7 +12,8 @@ from enum import IntEnum
 from types import MappingProxyType
 
 from ...log.errors import InternalError, TopicDeleted
-from .errors import TransactionCommitted, TransactionExpired, TransactionNotFound, TransactionRolledBack
+from .acks import Acks
+from .errors import AcksDecide, TransactionCommitted, TransactionExpired, TransactionNotFound, TransactionRolledBack
 
 AGE_MAX_MS = 4 * 3600 * 1000
 """A transaction that is open for so long is rolled back; RocketMQ's."""
@@ -101,6 +102,8 @@ class TransactionRow:
     finished_ms: int = 0
     """When all was done; 0: not yet."""
     destinations: tuple[Destination, ...] = ()
+    acks: Acks | None = None
+    """The messages that it settles: since they stand here their queue's cell decides, and this row is told."""
 
     @property
     def is_open(self) -> bool:
@@ -157,7 +160,11 @@ class MemberCell:
 
     def aged(self, now_ms: int) -> list[TransactionRow]:
         """Open transactions that are to be rolled back for their age."""
-        return [row for row in self.rows.values() if row.is_open and is_aged(row, now_ms)]
+        return [row for row in self.rows.values() if row.is_open and row.acks is None and is_aged(row, now_ms)]
+
+    def to_judge(self) -> list[TransactionRow]:
+        """Transactions that the cells of queues may have decided, or will."""
+        return [row for row in self.rows.values() if row.is_open and row.acks is not None]
 
     def holds(self, id: str) -> bool:
         """Whether the staged messages of a transaction, and the log's memory of its uploads, are not to be touched."""
@@ -210,17 +217,35 @@ class MemberCell:
 
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
-    def decided(self, id: str, decision: Decision, by: By, *, now_ms: int) -> MemberCell:
-        """With a transaction decided; the same when it is decided so. A commit that comes too late rolls it back.
+    def with_acks(self, id: str, acks: Acks, *, now_ms: int) -> MemberCell:
+        """With the messages that a transaction settles: its commit has begun, and their queue's cell decides it. One that comes too late is
+        rolled back.
 
-        Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided otherwise.
+        Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided.
+        """
+        row = self.row(id)
+        if row.acks == acks:
+            return self
+        check_open(row, operation="commit")
+        if row.acks is not None:
+            raise InternalError("a transaction settles other messages than before", object=id)
+        if is_aged(row, now_ms):
+            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
+        return self._with(replace(row, acks=acks, next_check_ms=None))
+
+    def decided(self, id: str, decision: Decision, by: By, *, now_ms: int) -> MemberCell:
+        """With a transaction decided; the same when it is decided so. A commit that comes too late rolls it back, if it is for this row to
+        decide.
+
+        Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided otherwise, and `AcksDecide`.
         """
         row = self.row(id)
         if row.decision is decision:
             return self
-        if decision is Decision.COMMITTED and row.is_open and is_aged(row, now_ms):
-            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
         check_open(row, operation="commit" if decision is Decision.COMMITTED else "roll back")
+        check_decidable(row, by)
+        if decision is Decision.COMMITTED and by is not By.ACKS and is_aged(row, now_ms):
+            return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
         return self._with(replace(row, decision=decision, by=by))
 
     def with_check(self, id: str, *, checks: int, now_ms: int, every_ms: int) -> MemberCell:
@@ -298,6 +323,18 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
         )
 
 
+def check_decidable(row: TransactionRow, by: By) -> None:
+    """Raise `AcksDecide` where the row only says what the cell of a queue has decided: a write of that may be on its way."""
+    if row.acks is not None and by is not By.ACKS:
+        raise AcksDecide(
+            "the transaction settles messages, and the write that settles them decides it",
+            operation="decide a transaction",
+            object=row.id,
+            expected="that they are settled with it, or can never be",
+            hint="it is rolled back when they are handed out again: at the end of their invisible duration",
+        )
+
+
 def is_aged(row: TransactionRow, now_ms: int) -> bool:
     """Whether a transaction is open for longer than any may be."""
     return now_ms - row.created_ms >= AGE_MAX_MS
@@ -305,7 +342,7 @@ def is_aged(row: TransactionRow, now_ms: int) -> bool:
 
 def may_leave_at_once(row: TransactionRow) -> bool:
     """Whether a finished transaction need not be remembered: its owner decided it and has the answer, and nobody else links it late."""
-    return row.by is By.OWNER and not row.claimed
+    return row.by in (By.OWNER, By.ACKS) and not row.claimed
 
 
 def may_be_forgotten(row: TransactionRow, now_ms: int) -> bool:

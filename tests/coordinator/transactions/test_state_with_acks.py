@@ -1,0 +1,65 @@
+"""A transaction's row whose decision is the write of a queue's cell: nothing else decides it, however old it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.coordinator.transactions.acks import Acked, Acks
+from penstock.coordinator.transactions.codec import decode_member, encode_member
+from penstock.coordinator.transactions.errors import AcksDecide, TransactionExpired, TransactionRolledBack
+from penstock.coordinator.transactions.state import AGE_MAX_MS, By, Decision, HalfPart, MemberCell
+from penstock.log.errors import InternalError
+
+ID = "0123456789abcdef" * 2
+ACKS = Acks(group="audit", topic="orders", queue=3, generation=1, acked=(Acked(7, 1), Acked(9, 2, 2**64 - 1), Acked(12, 1, 0)))
+PART = HalfPart(100, "0" * 32, 2)
+
+
+def begun() -> MemberCell:
+    return MemberCell(group="pricing").with_half(ID, "priced", "1", 0, PART, now_ms=1, first_check_ms=60_000, first=True)
+
+
+def test_its_commit_begins_once_and_is_stored() -> None:
+    cell = begun().with_acks(ID, ACKS, now_ms=5)
+    assert cell.with_acks(ID, ACKS, now_ms=AGE_MAX_MS * 2) is cell
+    assert decode_member(encode_member(cell), where="here") == cell
+    assert [row.id for row in cell.to_judge()] == [ID]
+    assert cell.to_check(10**15) == []  # its checker could not know either
+    with pytest.raises(InternalError):
+        cell.with_acks(ID, Acks(group="audit", topic="orders", queue=3, generation=1, acked=()), now_ms=5)
+
+
+@pytest.mark.parametrize("by", [By.OWNER, By.CHECKER, By.OPERATOR, By.CHECKS, By.AGE])
+@pytest.mark.parametrize("decision", [Decision.COMMITTED, Decision.ROLLED_BACK])
+def test_nobody_decides_it_but_the_queues_cell(by: By, decision: Decision) -> None:
+    cell = begun().with_acks(ID, ACKS, now_ms=5)
+    with pytest.raises(AcksDecide, match="the write that settles them decides it"):
+        cell.decided(ID, decision, by, now_ms=6)
+    after = cell.decided(ID, decision, By.ACKS, now_ms=6)
+    assert after.row(ID).decision is decision
+    assert after.decided(ID, decision, by, now_ms=7) is after
+
+
+def test_age_rolls_back_none_that_a_queues_cell_may_have_committed() -> None:
+    cell = begun().with_acks(ID, ACKS, now_ms=5)
+    assert cell.aged(AGE_MAX_MS * 9) == []
+    after = cell.decided(ID, Decision.COMMITTED, By.ACKS, now_ms=AGE_MAX_MS * 9)
+    assert after.row(ID).decision is Decision.COMMITTED
+
+
+def test_a_commit_that_begins_too_late_is_refused_and_rolls_it_back() -> None:
+    cell = begun().with_acks(ID, ACKS, now_ms=1 + AGE_MAX_MS)
+    assert (cell.row(ID).decision, cell.row(ID).acks) == (Decision.ROLLED_BACK, None)
+    with pytest.raises(TransactionExpired):
+        cell.with_acks(ID, ACKS, now_ms=1 + AGE_MAX_MS)
+    rolled_back = begun().decided(ID, Decision.ROLLED_BACK, By.OWNER, now_ms=5)
+    with pytest.raises(TransactionRolledBack):
+        rolled_back.with_acks(ID, ACKS, now_ms=6)
+
+
+def test_finished_by_its_sender_it_leaves_at_once_and_else_it_stays() -> None:
+    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, By.ACKS, now_ms=6)
+    assert committed.with_finished(ID, {}, now_ms=7).rows == {}
+    claimed = committed.with_claim(ID).with_finished(ID, {}, now_ms=7)
+    assert claimed.row(ID).is_finished
+    assert decode_member(encode_member(claimed), where="here") == claimed
