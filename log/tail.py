@@ -37,7 +37,8 @@ class Tail:
         poll_quiet_s: float = POLL_QUIET_S,
     ) -> None:
         self._runtime = runtime
-        self._poll_s = (poll_first_s, poll_max_s, poll_quiet_s)
+        self._poll_s = (poll_first_s, poll_max_s)
+        self.poll_quiet_s = poll_quiet_s
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -113,7 +114,7 @@ class Tail:
             await asyncio.gather(self._poller, return_exceptions=True)
 
     async def _poll(self) -> None:
-        first_s, max_s, quiet_s = self._poll_s
+        first_s, max_s = self._poll_s
         interval_s = first_s
         quiet_since_s = self._runtime.clock.monotonic_s()
         while self._waiters:
@@ -132,7 +133,7 @@ class Tail:
                 continue
             quiet = self._runtime.clock.monotonic_s() - quiet_since_s > QUIET_AFTER_S
             await asyncio.sleep(interval_s)
-            interval_s = min(interval_s * 1.5, quiet_s if quiet else max_s)
+            interval_s = min(interval_s * 1.5, self.poll_quiet_s if quiet else max_s)
 
     def _folded(self, folded: Folded, data: bytes) -> None:
         if folded.number % CHECKPOINT_ENTRIES == 0:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from .state import Bounds, Due
+
+FOREVER = Due(2**63 - 1, 2**63 - 1)
+"""Behind all that can be due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +24,47 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.offset)
 
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Waiting:
+        """Those that are chosen."""
+        return Waiting(self.time_us[chosen], self.offset[chosen])
+
     def within(self, bounds: Bounds) -> Waiting:
         """Those that new bounds let go, in the order in which they go: by delivery time, then as they were sent."""
-        chosen = np.flatnonzero(_before_or_at(self, bounds.due) & (self.offset < bounds.known))
+        chosen = np.flatnonzero(within(self, bounds))
         chosen = chosen[np.lexsort((self.offset[chosen], self.time_us[chosen]))]
         return Waiting(self.time_us[chosen], self.offset[chosen])
 
 
-def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, most: int) -> Bounds:
+def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, most: int, horizon: Due = FOREVER) -> Bounds:
     """The bounds within which at most ``most`` of the messages are that are due at ``now_us`` and sent below ``known``.
 
-    ``waiting`` are all of them that may be due: also those behind the bounds before. None that is due is left out for ever: the next call
-    goes on with it. Nothing that is due later is within.
+    ``waiting`` are all of them that may be due before ``horizon``: also those behind the bounds before. None that is due is left out for
+    ever: the next call goes on with it. Nothing that is due later, or from the horizon on, is within.
     """
     late = np.sort(waiting.offset[_before_or_at(waiting, before.due) & (waiting.offset < known)])
     if len(late) > most:
         return Bounds(int(late[most]), before.due)
-    return Bounds(known, _next_due(waiting, before.due, now_us=now_us, known=known, most=most - len(late)))
+    seen = waiting.only(_before_or_at(waiting, Due(horizon.time_us, horizon.offset - 1)))
+    return Bounds(known, _next_due(seen, before.due, now_us=now_us, known=known, most=most - len(late)))
+
+
+def within(waiting: Waiting, bounds: Bounds) -> npt.NDArray[np.bool_]:
+    """Which of them lie within bounds."""
+    return _before_or_at(waiting, bounds.due) & (waiting.offset < bounds.known)
+
+
+def without(waiting: Waiting, some: Collection[Due]) -> Waiting:
+    """All but these."""
+    if not some:
+        return waiting
+    places = zip(waiting.time_us.tolist(), waiting.offset.tolist(), strict=True)
+    return waiting.only(np.fromiter((place not in some for place in places), np.bool_, len(waiting)))
 
 
 def _next_due(waiting: Waiting, before: Due, *, now_us: int, known: int, most: int) -> Due:
     """Of the last message that goes, so that a clock that was ahead once makes nothing early that is sent afterwards."""
     fresh = ~_before_or_at(waiting, before) & (waiting.time_us <= now_us) & (waiting.offset < known)
-    due = Waiting(waiting.time_us[fresh], waiting.offset[fresh])
+    due = waiting.only(fresh)
     if len(due) == 0 or most == 0:
         return before
     last = np.lexsort((due.offset, due.time_us))[min(most, len(due)) - 1]

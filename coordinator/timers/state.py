@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...log.errors import CallError
+from ...log.errors import CallError, LimitExceeded
 
 RECALLED_MAX = 4_096
 """So many recalled messages may wait for their time in the cell; about 16 KiB."""
@@ -116,13 +116,21 @@ class TimerState:
         )
 
     def with_recalled(self, due: Due) -> TimerState:
-        """Raises `NotRecallable`."""
+        """Raises `NotRecallable`, and `LimitExceeded` when too many were recalled whose time is still to come."""
         if not self.waits(due):
             raise NotRecallable(
                 "the message cannot be recalled any more",
                 operation="recall",
                 expected="a message that waits",
                 observed="it was recalled before" if due in self.recalled else "it was let go",
+            )
+        if len(self.recalled) >= RECALLED_MAX:
+            raise LimitExceeded(
+                "too many messages were recalled whose delivery time is still to come",
+                operation="recall",
+                expected=f"at most {RECALLED_MAX}",
+                observed=len(self.recalled),
+                hint="try again when some of their times have passed; or let the consumer see that the message is void",
             )
         return replace(self, recalled=self.recalled | {due})
 

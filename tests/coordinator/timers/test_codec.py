@@ -39,7 +39,7 @@ def test_what_is_written_is_read(state: TimerState) -> None:
 
 
 def test_a_later_version_says_so() -> None:
-    with pytest.raises(NewerFormatError, match="later version.*timers/orders.*format 1; observed: 2"):
+    with pytest.raises(NewerFormatError, match=r"later version.*timers/orders.*format 1; observed: 2"):
         decode_timers(b"\2", where="timers/orders")
 
 

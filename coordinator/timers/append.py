@@ -1,0 +1,115 @@
+"""Messages whose time has come, on their way into their topic: each claim is one batch, under one name, with the sequences of the cell."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...log.delays import without_destinations
+from ...log.errors import DataDamaged, PenstockError, TopicDeleted
+from ...log.gathering import ProducerOptions
+from ...log.lake import Lake
+from ...log.messages import COPY_SCHEMA
+from ...log.producer import Producer
+from ...log.topics import Topic
+from . import guards
+from .cell import TimerCell
+from .state import Claim
+
+_OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
+
+
+class Appending:
+    """Appends claims. Whoever else does so for the topic is fenced by it, and sees in its turn what was written."""
+
+    def __init__(self, lake: Lake, topic: Topic, cell: TimerCell) -> None:
+        self._lake = lake
+        self._topic = topic
+        self._cell = cell
+        self._producer: Producer | None = None
+        self._forgotten = False
+
+    async def append(self, claim: Claim, rows: pa.Table) -> bool:
+        """Return when a claim's messages are in the topic, once; False: another has settled it, and the cell is read anew.
+
+        ``rows`` are those of the timer log, in the order in which they go. Raises what sending raises; then the same call may be made again.
+        """
+        try:
+            if self._producer is None:
+                await self._open(claim)
+            if not guards.still_open(self._cell.state, claim):
+                return False
+            assert self._producer is not None, "it was opened"
+            if not guards.is_written(claim, self._producer.last_sequence):
+                rows = numbered(fired(rows, self._topic.settings.queues), claim)
+                if self._forgotten:
+                    rows = await self._unwritten(rows)
+                if rows.num_rows:
+                    await self._producer.send_copies(rows)
+        except BaseException:
+            await self.close()
+            raise
+        self._forgotten = False
+        return True
+
+    async def close(self) -> None:
+        """Let go of the name. What became of its sends is seen when it is opened again."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(PenstockError):
+                await producer.close()
+
+    async def _open(self, claim: Claim) -> None:
+        """Open the name, which fences all others; only then look whether there is still something to append."""
+        name, mine = self._topic.paths.topic, self._topic.record
+        before = await self._lake.topic(name, writable=True)
+        self._forgotten = guards.may_be_forgotten(before.tail.state, mine)
+        producer = await self._lake.producer(
+            name, name=guards.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
+        )
+        self._producer = producer
+        after = await self._lake.topic(name)
+        if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
+            raise TopicDeleted("the topic was deleted", operation="play timers", object=name)
+        state = await self._cell.read()
+        if guards.is_behind(state, producer.last_sequence):
+            raise DataDamaged(
+                "the topic holds timed messages that its timer cell never let go",
+                operation="play timers",
+                object=self._cell.key,
+                expected=f"sequences below {state.next_sequence}",
+                observed=f"sequence {producer.last_sequence}",
+                hint="the cell was lost or put back as it was before: put its newest version back",
+            )
+
+    async def _unwritten(self, rows: pa.Table) -> pa.Table:
+        """Without those that were written before the name was forgotten. It is open, so nobody adds to them."""
+        wanted = rows.column("message_id").combine_chunks()
+        written: list[pa.Array] = []
+        reader = await self._lake.reader(self._topic.paths.topic)
+        async for batch in reader.read(columns=["message_id", "producer"], damaged="skip"):
+            mine = batch.filter(pc.equal(batch["producer"], guards.PRODUCER)).column("message_id")
+            written.append(mine.filter(pc.is_in(mine, wanted)))
+        return rows.filter(pc.invert(pc.is_in(wanted, pa.chunked_array(written, pa.string()).combine_chunks())))
+
+
+def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
+    """With the sequences of a claim, in this order."""
+    return rows.append_column("sequence", pa.array(np.arange(claim.sequence, claim.sequence + rows.num_rows)))
+
+
+def fired(rows: pa.Table, queues: int) -> pa.Table:
+    """Rows of the timer log as they go into the topic, but for their sequences.
+
+    The queue is the one that the sender named, else the message group's, else one by the place in the timer log: whoever repeats it finds the
+    same.
+    """
+    in_turn = pa.array((rows.column("offset").to_numpy() % queues).astype(np.int32))
+    own = pc.if_else(pc.is_valid(rows.column("message_group")), pa.scalar(None, pa.int32()), in_turn)
+    rows = without_destinations(rows)
+    columns = {name: rows.column(name) for name in COPY_SCHEMA.names if name in rows.column_names}
+    return pa.table({**columns, "queue": pc.coalesce(rows.column("queue"), own)})

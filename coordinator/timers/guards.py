@@ -1,0 +1,58 @@
+"""What must hold before a step of the timers is taken, one question a function. Pure; docs/0013 says what breaks without each."""
+
+from __future__ import annotations
+
+from ...log.limits import NAMED_ROW_MS
+from ...log.runtime import Clock
+from ...log.settings import TopicRecord
+from ...log.state import State
+from .state import Claim, TimerState
+
+PRODUCER = "%TIMER%"
+"""The name under which messages whose time has come are appended to their topic."""
+_CLOCKS_DIFFER_MS = 5 * 24 * 3600 * 1000
+_ORPHAN_MS = 48 * 3600 * 1000
+
+
+def due_until_us(store_us: int, clock: Clock) -> int:
+    """Nothing that is due later is let go now.
+
+    ``store_us`` is what the store's clock has reached for certain (`store_time`); ``clock`` gives the store times of what is appended. So nothing is
+    early by the store's clock, nor has a store time before its delivery time.
+    """
+    return min(store_us, 1000 * clock.wall_ms())
+
+
+def belongs(log: TopicRecord, topic: TopicRecord) -> bool:
+    """Whether what waits in a timer log was sent to this life of the topic."""
+    return log.of == topic.incarnation
+
+
+def still_open(state: TimerState, claim: Claim) -> bool:
+    """Whether a claim may be appended, by the cell as it was read after the name was opened: nobody settled it meanwhile."""
+    return state.claim == claim
+
+
+def is_written(claim: Claim, last_sequence: int) -> bool:
+    """Whether a claim is in the topic, by the last sequence of the name. It is one batch, so all of it is there or nothing."""
+    return last_sequence >= claim.sequence
+
+
+def is_behind(state: TimerState, last_sequence: int) -> bool:
+    """Whether the topic holds sequences that the cell never gave: it was lost, or put back from a backup."""
+    return last_sequence >= state.next_sequence
+
+
+def may_be_forgotten(topic: State, record: TopicRecord) -> bool:
+    """Whether the topic may have forgotten what was written under the name: it was silent for 30 days, and has left the state."""
+    return PRODUCER not in topic.named and topic.store_time_ms - record.created_ms > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
+
+
+def needed_from(state: TimerState) -> int:
+    """The first offset of the timer log that retention must spare."""
+    return state.gathered
+
+
+def is_orphan(name: str, state: TimerState, *, modified_ms: int, now_ms: int) -> bool:
+    """Whether the object of a run is nobody's: the cell does not name it, and whoever wrote it has long given up naming it."""
+    return all(run.name != name for run in state.runs) and now_ms - modified_ms > _ORPHAN_MS

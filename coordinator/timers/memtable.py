@@ -1,0 +1,145 @@
+"""Messages that wait, in memory, as they were read: from the timer log, or from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...log.messages import MESSAGE_SCHEMA
+from .selection import Waiting, within
+from .state import Bounds
+
+_ROW_BYTES = 300
+"""What a row takes beside its body."""
+_LOOSE_ROWS = 10_000
+
+
+class Rows:
+    """Rows with `MESSAGE_SCHEMA`, each offset once, with delivery times and sizes at hand."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._firsts: list[int] = []
+        self._count = 0
+        self._time_us = np.empty(0, np.int64)
+        self._offset = np.empty(0, np.int64)
+        self._size = np.empty(0, np.int64)
+        self._place = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the rows, more or less."""
+        return int(self._size.sum())
+
+    @property
+    def waiting(self) -> Waiting:
+        """Delivery times and offsets of all of them."""
+        return Waiting(self._time_us, self._offset)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """More rows."""
+        if not batch.num_rows:
+            return
+        self._time_us = np.concatenate((self._time_us, due_times(batch)))
+        self._offset = np.concatenate((self._offset, batch.column("offset").to_numpy()))
+        self._size = np.concatenate((self._size, sizes(batch)))
+        self._place = np.concatenate((self._place, np.arange(self._count, self._count + batch.num_rows)))
+        self._keep(batch)
+
+    def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+        """The sizes of rows that are here."""
+        return self._size[self._find(chosen)]
+
+    def take(self, chosen: Waiting) -> pa.Table:
+        """These rows, which are here, in this order."""
+        places = self._place[self._find(chosen)]
+        of_batch = np.searchsorted(self._firsts, places, side="right") - 1
+        pieces, order = [], []
+        for number in np.unique(of_batch):
+            mine = np.flatnonzero(of_batch == number)
+            pieces.append(self._batches[number].take(pa.array(places[mine] - self._firsts[number])))
+            order.append(mine)
+        if not pieces:
+            return MESSAGE_SCHEMA.empty_table()
+        ranks = np.argsort(np.concatenate(order))
+        return pa.Table.from_batches(pieces, MESSAGE_SCHEMA).combine_chunks().take(pa.array(ranks))
+
+    def drop(self, bounds: Bounds) -> None:
+        """Let go of all that lies within."""
+        self._only(~within(self.waiting, bounds))
+
+    def drop_below(self, offset: int) -> None:
+        """Let go of all that was sent before."""
+        self._only(self._offset >= offset)
+
+    def has(self, waiting: Waiting) -> npt.NDArray[np.bool_]:
+        """Which of these are here."""
+        return np.isin(waiting.offset, self._offset)
+
+    def _find(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+        order = np.argsort(self._offset, kind="stable")
+        return order[np.searchsorted(self._offset, chosen.offset, sorter=order)]
+
+    def _only(self, kept: npt.NDArray[np.bool_]) -> None:
+        if kept.all():
+            return
+        self._time_us, self._offset, self._size = self._time_us[kept], self._offset[kept], self._size[kept]
+        self._place = self._place[kept]
+        if self._count > _LOOSE_ROWS + 2 * len(self):
+            rows = self.take(self.waiting)
+            self._batches, self._firsts, self._count = [], [], 0
+            self._place = np.arange(len(self))
+            for batch in rows.to_batches():
+                self._keep(batch)
+
+    def _keep(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._firsts.append(self._count)
+        self._count += batch.num_rows
+
+
+class Together:
+    """Rows that lie in several places, each in one of them."""
+
+    def __init__(self, places: Sequence[Rows]) -> None:
+        self._places = [rows for rows in places if len(rows)]
+        self.waiting = Waiting(
+            np.concatenate([np.empty(0, np.int64), *(rows.waiting.time_us for rows in self._places)]),
+            np.concatenate([np.empty(0, np.int64), *(rows.waiting.offset for rows in self._places)]),
+        )
+
+    def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
+        """The sizes of rows that are here."""
+        found = np.zeros(len(chosen), np.int64)
+        for rows in self._places:
+            mine = rows.has(chosen)
+            found[mine] = rows.sizes_of(chosen.only(mine))
+        return found
+
+    def take(self, chosen: Waiting) -> pa.Table:
+        """These rows, in this order."""
+        pieces, order = [MESSAGE_SCHEMA.empty_table()], [np.empty(0, np.int64)]
+        for rows in self._places:
+            mine = np.flatnonzero(rows.has(chosen))
+            pieces.append(rows.take(Waiting(chosen.time_us[mine], chosen.offset[mine])))
+            order.append(mine)
+        ranks = np.argsort(np.concatenate(order))
+        return pa.concat_tables(pieces).combine_chunks().take(pa.array(ranks))
+
+
+def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
+    """The delivery times of rows, in microseconds since the epoch."""
+    column = rows.column("delivery_timestamp").cast(pa.int64())
+    return np.asarray(column.fill_null(0).to_numpy() if column.null_count else column.to_numpy())
+
+
+def sizes(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
+    """What each row takes, more or less."""
+    return np.asarray(pc.binary_length(rows.column("body")).to_numpy(zero_copy_only=False), np.int64) + _ROW_BYTES

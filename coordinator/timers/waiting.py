@@ -1,0 +1,131 @@
+"""What waits in a topic's timers, and calling it back. For whoever has the lake open; nobody need play."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pyarrow as pa
+
+from ...log.delays import QUEUE
+from ...log.errors import DataDamaged
+from ...log.lake import Lake
+from ...log.reader import Reader
+from ...log.runtime import Clock
+from ...log.stores.protocol import ObjectMissing
+from ..cells import Cells
+from .cell import TimerCell
+from .memtable import Rows
+from .options import TimerOptions
+from .runs import OpenRun, next_unloaded, run_key
+from .selection import FOREVER, Waiting, within, without
+from .state import Bounds, Due, TimerState
+
+_GROUP_BYTES = TimerOptions().group_bytes
+_ROWS_AT_ONCE = 50_000
+
+
+async def standing(cells: Cells, clock: Clock, topic: str, log_incarnation: str) -> TimerState:
+    """How far the timers of one life of a topic are."""
+    return await TimerCell(cells, clock, topic, log_incarnation).read()
+
+
+async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: Due) -> None:
+    """Call a message back that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
+
+    That there is such a message is for the caller to see.
+    """
+    await TimerCell(cells, clock, topic, log_incarnation).change(lambda state: state.with_recalled(due))
+
+
+async def waiting(
+    lake: Lake,
+    cells: Cells,
+    topic: str,
+    *,
+    from_us: int | None = None,
+    until_us: int | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """The rows of the timer log that wait, by delivery time and then as they were sent: those due from ``from_us`` on, before ``until_us``.
+
+    ``limit`` takes the first so many. What was let go, is on its way or was recalled is not there. It is one moment's truth: some of it may have
+    gone when it is returned. Raises `TopicNotFound` and `DataDamaged`.
+    """
+    _, log = await lake.timer_log(topic)
+    life = log.record.incarnation
+    cell = TimerCell(cells, lake.runtime.clock, topic, life)
+    while True:
+        state = await cell.read()
+        wanted = _Wanted(state, FOREVER if until_us is None else Due(until_us, -1), from_us, limit)
+        try:
+            await _add_runs(lake, topic, life, wanted)
+        except ObjectMissing as error:
+            if await cell.read() == state:
+                raise DataDamaged("a run of timers is missing", operation="list waiting messages", object=error.object) from error
+            continue  # it was merged, long ago for whoever slept meanwhile
+        source = Reader(log).read(queue=QUEUE, start=state.gathered)
+        async with aclosing(source):
+            async for batch in source:
+                wanted.add(batch)
+        return wanted.table()
+
+
+class _Wanted:
+    """The first of the rows that are wanted."""
+
+    def __init__(self, state: TimerState, until: Due, from_us: int | None, limit: int | None) -> None:
+        self.state = state
+        self._until = until
+        self.begin = Due(-1 if from_us is None else from_us, -1)
+        self._limit = limit
+        self._rows = Rows()
+
+    @property
+    def end(self) -> Due:
+        """Nothing from here on is wanted."""
+        if self._limit is None or len(self._rows) < self._limit or not len(self._rows):
+            return self._until
+        here = self._ordered()
+        last = min(len(here), self._limit) - 1
+        return Due(int(here.time_us[last]), int(here.offset[last]) + 1)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        rows = Rows()
+        rows.add(batch)
+        chosen = self._chosen(rows.waiting)
+        for one in rows.take(chosen).to_batches():
+            self._rows.add(one)
+        if self._limit is not None and len(self._rows) > self._limit + _ROWS_AT_ONCE:
+            self._rows = self._first()
+
+    def table(self) -> pa.Table:
+        chosen = self._ordered()
+        return self._rows.take(Waiting(chosen.time_us[: self._limit], chosen.offset[: self._limit]))
+
+    def _first(self) -> Rows:
+        rows = Rows()
+        for batch in self.table().to_batches():
+            rows.add(batch)
+        return rows
+
+    def _chosen(self, here: Waiting) -> Waiting:
+        inside = within(here, Bounds(FOREVER.offset, Due(self._until.time_us, self._until.offset - 1)))
+        early = within(here, Bounds(FOREVER.offset, self.begin))
+        return without(here.only(inside & ~early & ~within(here, self.state.bounds)), self.state.recalled)
+
+    def _ordered(self) -> Waiting:
+        return self._rows.waiting.within(Bounds(FOREVER.offset, FOREVER))
+
+
+async def _add_runs(lake: Lake, topic: str, life: str, wanted: _Wanted) -> None:
+    runs = [
+        await OpenRun.open(lake.store, lake.runtime, run_key(topic, life, run.name), run, whole_bytes_max=_GROUP_BYTES)
+        for run in wanted.state.runs
+    ]
+    for run in runs:
+        run.pass_over(max(wanted.state.bounds.due, wanted.begin))
+    while (following := next_unloaded(runs)) is not None and following.next is not None and following.next < wanted.end:
+        await following.load()
+        for batch in following.rows.take(following.rows.waiting).to_batches():
+            wanted.add(batch)
+        following.rows = Rows()
