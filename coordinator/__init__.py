@@ -20,6 +20,7 @@ from .parked import ParkedGroup
 from .retry import RetryPolicy, Schedule
 from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
+from .timers.state import NotRecallable
 from .upkeep import Upkeep
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "GroupInUse",
     "GroupNotFound",
     "GroupSettings",
+    "NotRecallable",
     "Operators",
     "OwnershipLost",
     "ParkedGroup",

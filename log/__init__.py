@@ -4,6 +4,7 @@
 """
 
 from .contention import Pace
+from .delays import DELAY_LEVELS, WaitingMessage, delay_level
 from .describe import QueueDescription, TopicDescription
 from .errors import (
     BackPressureError,
@@ -17,6 +18,7 @@ from .errors import (
     InternalError,
     InvalidArgument,
     LimitExceeded,
+    MessageNotFound,
     MessageTypeMismatch,
     NewerFormatError,
     NotSupported,
@@ -53,6 +55,7 @@ from .tags import TagFilter
 from .topics import Topic
 
 __all__ = [
+    "DELAY_LEVELS",
     "LOG_SCHEMA",
     "MESSAGE_SCHEMA",
     "SEND_SCHEMA",
@@ -73,6 +76,7 @@ __all__ = [
     "Lake",
     "LimitExceeded",
     "Message",
+    "MessageNotFound",
     "MessageType",
     "MessageTypeMismatch",
     "MessageView",
@@ -113,6 +117,8 @@ __all__ = [
     "UnknownOutcome",
     "UnsafeStoreError",
     "ViewLost",
+    "WaitingMessage",
+    "delay_level",
     "open_store",
     "queue_of",
     "views",

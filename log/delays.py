@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, overload
@@ -17,7 +17,7 @@ from .arrow_checks import check_delivery_times
 from .batching import MessageIds, message_id
 from .errors import InvalidArgument, LimitExceeded
 from .limits import TopicLimits
-from .messages import LOG_SCHEMA, Message, from_us, limit_hint, to_us
+from .messages import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
 from .runtime import Clock
 
 QUEUE = 0
@@ -109,7 +109,7 @@ class RecallHandle(NamedTuple):
             text = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4)).decode("ascii")
             version, topic, offset, due_us, identity = text.split(" ")
             found = cls(topic, int(offset), int(due_us), identity)
-            if version == "v1" and found.encode() == handle and found.offset >= 0:
+            if version == "v1" and found.encode() == handle and found.offset >= 0 and identity.isprintable():
                 return found
         except (ValueError, AttributeError):
             pass  # told below
@@ -158,6 +158,49 @@ class RecallHandles(Sequence[str]):
         handle = self._delayed.handle(index, self._first_offset + index)
         assert handle is not None, "the offset is known"
         return handle
+
+
+class WaitingMessage(NamedTuple):
+    """A delayed message that is still to be delivered."""
+
+    topic: str
+    """Where it will come out."""
+    message_id: str
+    message_group: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    body: bytes
+    queue: int | None
+    """The one that its sender named; None: its message group's, or any."""
+    born_timestamp: datetime
+    """When ``send`` was called."""
+    delivery_timestamp: datetime
+    """When it is due."""
+    producer: str
+    recall_handle: str
+    """By this ``lake.recall`` calls it back."""
+
+
+def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
+    """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as messages that wait."""
+    for row in views(topic, rows):
+        assert row.delivery_timestamp is not None, "what waits has a time"
+        handle = RecallHandle(topic, row.offset, to_us(row.delivery_timestamp), row.message_id).encode()
+        yield WaitingMessage(
+            topic=topic,
+            message_id=row.message_id,
+            message_group=row.message_group,
+            tag=row.tag,
+            keys=row.keys,
+            properties={name: value for name, value in row.properties.items() if name != DESTINATION_QUEUE},
+            body=row.body,
+            queue=named_queue(row.properties),
+            born_timestamp=row.born_timestamp,
+            delivery_timestamp=row.delivery_timestamp,
+            producer=row.producer,
+            recall_handle=handle,
+        )
 
 
 class Delays:

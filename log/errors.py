@@ -15,7 +15,7 @@
     ├── CallError               the call or the configuration is wrong
     │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported, MissingDependency
     │   ├── TopicNotFound, TopicExists, TopicDeleted
-    │   ├── OffsetOutOfRange, SequenceError
+    │   ├── OffsetOutOfRange, SequenceError, MessageNotFound
     │   ├── ReadOnlyError, PermissionDenied, StorageFull
     │   ├── ClockSkewError, UnsafeStoreError, NewerFormatError
     ├── DataDamaged             stored bytes are not what was written
@@ -208,6 +208,12 @@ class SequenceError(CallError, ValueError):
     """A sequence is not above the one sent before it by the same producer."""
 
     kind = "sequence"
+
+
+class MessageNotFound(CallError, LookupError):
+    """The lake has no such message, or none any more."""
+
+    kind = "message_not_found"
 
 
 class ReadOnlyError(CallError):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         GroupInUse,
         GroupNotFound,
         GroupSettings,
+        NotRecallable,
         OwnershipLost,
         ReceiptAhead,
         ReceiptExpired,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         InvalidArgument,
         LimitExceeded,
         Message,
+        MessageNotFound,
         MessageType,
         MessageTypeMismatch,
         MessageView,
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
         TopicNotFound,
         UnknownOutcome,
         UnsafeStoreError,
+        WaitingMessage,
+        delay_level,
     )
 
     from . import aio as aio
@@ -106,10 +110,12 @@ __all__ = [
     "Lake",
     "LimitExceeded",
     "Message",
+    "MessageNotFound",
     "MessageType",
     "MessageTypeMismatch",
     "MessageView",
     "NewerFormatError",
+    "NotRecallable",
     "NotSupported",
     "NotWritten",
     "OffsetOutOfRange",
@@ -145,8 +151,10 @@ __all__ = [
     "TopicNotFound",
     "UnknownOutcome",
     "UnsafeStoreError",
+    "WaitingMessage",
     "__version__",
     "connect",
+    "delay_level",
 ]
 
 _MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
@@ -166,6 +174,7 @@ _PLACES = {
         "GroupInUse",
         "GroupNotFound",
         "GroupSettings",
+        "NotRecallable",
         "OwnershipLost",
         "ReceiptAhead",
         "ReceiptExpired",
