@@ -1,0 +1,147 @@
+"""Asking a checker what became of a transaction: it may raise, hang or answer nonsense, and none of that gets further than here."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from typing import Any, TypeAlias
+
+from ...log.messages import MessageView
+
+log = logging.getLogger("penstock.transactions")
+
+ANSWER_S = 15.0
+"""So long a checker may take; what it says later counts no more."""
+AT_ONCE_MAX = 16
+"""So many questions may be with one checker, those included that it did not answer in time and still ponders."""
+
+
+class TransactionResolution(Enum):
+    """What a checker says of a transaction; RocketMQ's words."""
+
+    COMMIT = "commit"
+    """Its local work is done: the messages become visible."""
+    ROLLBACK = "rollback"
+    """Its local work is not done, and never will be: none of the messages becomes visible."""
+    UNKNOWN = "unknown"
+    """It may still be under way: ask again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTransaction:
+    """A transaction that nobody has decided, as its checker is told of it."""
+
+    id: str
+    producer_group: str
+    created: datetime
+    checks: int
+    """How often the checkers of the group were asked, this time included."""
+    messages: tuple[MessageView, ...]
+    """All that it is to send. They have no offset yet: it is -1."""
+
+
+Checker: TypeAlias = Callable[[CheckedTransaction], object]
+"""Answers a `TransactionResolution`; an ordinary function, which runs in a thread, or a coroutine function."""
+
+
+class Asked:
+    """One registered checker, and the questions that are with it. For the event loop's thread."""
+
+    def __init__(self, checker: Checker, *, group: str) -> None:
+        self._checker = checker
+        self._group = group
+        self._is_coroutine = is_coroutine_function(checker)
+        self._open: set[asyncio.Future[object]] = set()
+
+    @property
+    def room(self) -> int:
+        """How many more questions it may be given now."""
+        return AT_ONCE_MAX - len(self._open)
+
+    async def ask(self, transaction: CheckedTransaction) -> TransactionResolution:
+        """What it says; UNKNOWN, and a line in the log, if it raises, takes too long, or answers what is no answer."""
+        question = self._begin(transaction)
+        self._open.add(question)
+        question.add_done_callback(self._ended)
+        done, _ = await asyncio.wait((question,), timeout=ANSWER_S)
+        if not done:
+            if isinstance(question, asyncio.Task):
+                question.cancel()  # a thread cannot be
+            log.error("%s did not answer within %g s: asked again later", self._where(transaction), ANSWER_S)
+            return TransactionResolution.UNKNOWN
+        if question.cancelled() or (error := question.exception()) is not None:
+            log.error("%s raised: asked again later", self._where(transaction), exc_info=None if question.cancelled() else error)
+            return TransactionResolution.UNKNOWN
+        return self._understood(question.result(), transaction)
+
+    def _begin(self, transaction: CheckedTransaction) -> asyncio.Future[object]:
+        if self._is_coroutine:
+            return asyncio.ensure_future(self._awaited(transaction))
+        return _in_thread(lambda: self._checker(transaction), name=f"penstock-check-{self._group}")
+
+    async def _awaited(self, transaction: CheckedTransaction) -> object:
+        answer = self._checker(transaction)
+        assert isinstance(answer, Coroutine), "that is what a coroutine function gives"
+        try:
+            return await answer
+        except SystemExit as error:  # it would end the event loop
+            raise _passed_on(error) from error
+
+    def _ended(self, question: asyncio.Future[object]) -> None:
+        self._open.discard(question)
+        if not question.cancelled():
+            question.exception()  # if it came too late nobody else asks for it
+
+    def _understood(self, answer: object, transaction: CheckedTransaction) -> TransactionResolution:
+        if isinstance(answer, TransactionResolution):
+            return answer
+        if isinstance(answer, Coroutine):
+            answer.close()
+            log.error("%s answered a coroutine; make it a coroutine function (async def)", self._where(transaction))
+        else:
+            log.error("%s answered %.200r, which is no TransactionResolution", self._where(transaction), answer)
+        return TransactionResolution.UNKNOWN
+
+    def _where(self, transaction: CheckedTransaction) -> str:
+        return f"the checker of producer group {self._group}, asked about transaction {transaction.id},"
+
+
+def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[object]:
+    """What it returns or raises, in a thread of its own that a process which ends does not wait for."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[object] = loop.create_future()
+
+    def run() -> None:
+        tell: Callable[[], None]
+        try:
+            tell = partial(ended.set_result, call())
+        except BaseException as error:  # noqa: BLE001 - whatever a checker raises is its answer, and the thread is ours
+            tell = partial(ended.set_exception, _passed_on(error))
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+            loop.call_soon_threadsafe(tell)
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:  # the process is out of threads
+        ended.set_exception(error)
+    return ended
+
+
+def _passed_on(error: BaseException) -> Exception:
+    """As something that a future takes."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"the checker raised {error!r}")
+
+
+def is_coroutine_function(checker: Callable[..., Any]) -> bool:
+    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    return inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(getattr(checker, "__call__", None))  # noqa: B004
