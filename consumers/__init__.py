@@ -5,6 +5,7 @@ Made by ``lake.push_consumer``, ``simple_consumer``, ``pull_consumer`` and ``bro
 """
 
 from .broadcast import BroadcastConsumer
+from .fate import Fate
 from .metrics import MemoryMetrics, Metrics
 from .pull import GroupMixed, PullConsumer
 from .push import PushConsumer, PushOptions
@@ -12,13 +13,18 @@ from .redrive import RedriveReport
 from .results import BatchResult, ConsumeResult, RetryAfter
 from .simple import SimpleConsumer, SimpleOptions
 from .statistics import ConsumerStatistics, QueueStatistics
+from .trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
 
 __all__ = [
     "BatchResult",
     "BroadcastConsumer",
     "ConsumeResult",
     "ConsumerStatistics",
+    "DeadLetterTrace",
+    "Fate",
     "GroupMixed",
+    "GroupTrace",
+    "MemberTrace",
     "MemoryMetrics",
     "Metrics",
     "PullConsumer",
@@ -29,4 +35,6 @@ __all__ = [
     "RetryAfter",
     "SimpleConsumer",
     "SimpleOptions",
+    "StoredTrace",
+    "Trace",
 ]

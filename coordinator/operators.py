@@ -16,6 +16,7 @@ from ..log.reader import Reader
 from ..log.topics import Topic, read_only
 from .cell import QueueCell
 from .cell_codec import decode_cell
+from .cells import Cells
 from .commands import begin, caught_up
 from .coordination import Coordination
 from .describe import GroupDescription, QueueStanding, oldest_unsettled, standing
@@ -170,11 +171,8 @@ class Operators:
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def cell(queue: int) -> QueueCell:
-            key = queue_key(group, name, queue)
             async with limit:
-                stored = await self._coordination.cells.read(key)
-            found = begin(record.positions[name], queue) if stored is None else decode_cell(stored.data, where=key)
-            return caught_up(found, record, name, queue)
+                return await read_cell(self._coordination.cells, group, record, name, queue)
 
         cells = await asyncio.gather(*map(cell, range(len(record.positions[name].offsets))))
         return _View(name, topic, tuple(cells))
@@ -287,6 +285,14 @@ class Operators:
     def _may_write(self, operation: str) -> None:
         if self._lake.read_only:
             raise read_only(operation)
+
+
+async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
+    """The cell of a queue as it is once all that was ordered has come to pass. Raises `DataDamaged`."""
+    key = queue_key(group, topic, queue)
+    stored = await cells.read(key)
+    found = begin(record.positions[topic], queue) if stored is None else decode_cell(stored.data, where=key)
+    return caught_up(found, record, topic, queue)
 
 
 def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:

@@ -78,6 +78,12 @@ async def open_progress(
         return MemberProgress(cells, runtime, key, progress, stored)
 
 
+async def read_progress(cells: Cells, key: str) -> Progress | None:
+    """How far a member is, by whatever name it goes; None for one that is gone. Raises `DataDamaged`."""
+    found = await cells.read(key)
+    return None if found is None else _decode(found.data, key)
+
+
 def _encode(progress: Progress) -> bytes:
     document = {"format": _FORMAT, "session": progress.session, "life": progress.life, "offsets": progress.offsets}
     return json.dumps(document, separators=(",", ":")).encode()

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.consumers.redrive import RedriveReport, redrive
+from penstock.consumers.trace import Trace, trace
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     Coordination,
@@ -184,6 +185,22 @@ class GroupLake(LogLake):
         """
         self._check_open()
         return await redrive(self, group, limit=limit, where=where, damaged=damaged)
+
+    # --- One message ------------------------------------------------------------------------------------------------------------
+
+    async def trace(
+        self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
+    ) -> Trace:
+        """What is stored of one message: where it lies, and how it stands in every consumer group that reads its topic.
+
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics, by the Bloom filters of their tables and in what
+        their logs have beyond; ``progress`` hears how many topics of how many are done. A message that is not found, or not any more, has no
+        places. Stored is how things stand, not how they came about: of a message that is settled nobody knows how often it was delivered.
+
+        Raises `InvalidArgument` for what can be no id, and `TopicNotFound`. What cannot be read is named in ``unread``.
+        """
+        self._check_open()
+        return await trace(self, self.coordination, message_id, topic=topic, progress=progress)
 
     async def _close(self) -> None:
         try:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.consumers.redrive import RedriveReport
+from penstock.consumers.trace import Trace
 from penstock.coordinator import (
     ATTEMPTS_DEFAULT,
     DeadLetterPolicy,
@@ -147,3 +148,18 @@ class GroupOperations:
         and what sending raises; what was sent before stays sent.
         """
         return self._portal.run(lambda: self._groups.redrive(group, limit=limit, where=where, damaged=damaged))
+
+    # --- One message ------------------------------------------------------------------------------------------------------------
+
+    def trace(
+        self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
+    ) -> Trace:
+        """What is stored of one message: where it lies, and how it stands in every consumer group that reads its topic.
+
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics, by the Bloom filters of their tables and in what
+        their logs have beyond; ``progress`` hears how many topics of how many are done. A message that is not found, or not any more, has no
+        places. Stored is how things stand, not how they came about: of a message that is settled nobody knows how often it was delivered.
+
+        Raises `InvalidArgument` for what can be no id, and `TopicNotFound`. What cannot be read is named in ``unread``.
+        """
+        return self._portal.run(lambda: self._groups.trace(message_id, topic=topic, progress=progress))

@@ -29,6 +29,7 @@ COMMANDS = {
     "produce": _Command("produce", "Send JSON lines, CSV, Parquet or Debezium events to a topic."),
     "read": _Command("read", "Show or export messages of a topic."),
     "tail": _Command("tail", "Show messages as they arrive."),
+    "trace": _Command("trace", "Tell the life of one message, by its id."),
     "consume": _Command("consume", "Consume a topic in a consumer group: print messages, run a command, call a function."),
     "capture": _Command("capture", "Follow a PostgreSQL's changes into a topic."),
     "sync": _Command("sync", "Apply a topic's change events to Delta tables, exactly once."),

@@ -1,0 +1,144 @@
+"""`penstock trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import click
+from rich.table import Table
+
+from ...consumers.fate import Fate
+from ...consumers.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from . import output
+from .messages import document
+from .session import Session, group_options
+
+
+@click.command(
+    epilog="What is stored is how things stand: of a message that is settled nobody knows how often it was delivered before."
+)
+@click.argument("message_id")
+@click.option("--topic", help="Look for it there and in the dead letters of its groups, not in all topics.")
+@group_options
+@click.pass_obj
+def command(session: Session, /, message_id: str, topic: str | None) -> None:
+    """Tell the life of one message: where it is stored, and how it stands in every consumer group."""
+    with session.connect(read_only=True) as lake, output.progress("looking through topics") as tell:
+        found = lake.trace(message_id, topic=topic, progress=lambda done, _: tell(done))
+    if session.as_json:
+        output.emit(told(found))
+        return
+    for part in pictured(found):
+        output.draw(part)
+    for one in found.unread:
+        output.note(f"Could not be read: {one}")
+    if not found.places:
+        count = len(found.topics)
+        where = f"topic {topic}" if topic is not None else f"{count:,} topic{'s' * (count != 1)}"
+        output.note(f"No message of this id in {where}: it was never sent to this lake, or retention has taken it.")
+
+
+# --- For programs -----------------------------------------------------------------------------------------------------------------
+
+
+def told(found: Trace) -> dict[str, object]:
+    """A trace as JSON says it, without bodies."""
+    return {
+        "message_id": found.message_id,
+        "places": [_place(one) for one in found.places],
+        "topics": list(found.topics),
+        "unread": list(found.unread),
+    }
+
+
+def _place(one: StoredTrace) -> dict[str, object]:
+    facts = document(one.message)
+    del facts["body"], facts["body_base64"]
+    return {
+        **facts,
+        "body_bytes": len(one.message.body),
+        "entry": one.entry,
+        "published": None if one.published is None else output.fields(one.published),
+        "groups": [output.fields(group) for group in one.groups],
+        "members": [output.fields(member) for member in one.members],
+        "dead_letter": None if one.dead_letter is None else _dead_letter(one.dead_letter),
+        "redriven_from": one.redriven_from,
+    }
+
+
+def _dead_letter(one: DeadLetterTrace) -> dict[str, object]:
+    return {"group": one.group, **one.origin._asdict(), "redrive": one.redrive}
+
+
+# --- For people -------------------------------------------------------------------------------------------------------------------
+
+
+def pictured(found: Trace) -> Iterator[Table | str]:
+    """What people see: each place, with its facts, then the groups."""
+    for one in found.places:
+        message = one.message
+        yield click.style(f"\n{output.printable(message.topic)}, queue {message.queue}, offset {message.offset:,}", bold=True)
+        for name, value in _facts(one):
+            yield f"  {name:<14} {output.printable(value)}"
+        if one.groups:
+            yield output.grid(("group", "stands", "when", "deliveries", "failures", "owner", "epoch"), map(_group, one.groups))
+        if one.members:
+            yield output.grid(("group", "member", "stands", "next offset"), map(_member, one.members))
+        if not one.groups and not one.members:
+            yield "  No consumer group has begun on this topic."
+
+
+def _facts(one: StoredTrace) -> Iterator[tuple[str, str]]:
+    message = one.message
+    for name, value in (("message group", message.message_group), ("tag", message.tag), ("keys", ", ".join(message.keys))):
+        if value:
+            yield name, value
+    yield "body", f"{len(message.body):,} bytes"
+    yield "sent", output.time_text(message.born_timestamp)
+    yield "producer", message.producer
+    entry = "an entry that is trimmed by now" if one.entry is None else f"entry {one.entry:,}"
+    yield "stored", f"{output.time_text(message.store_timestamp)} by {entry}"
+    if one.published is None:
+        yield "published", "not yet: it is in the log only"
+    else:
+        yield "published", f"in {one.published.path}, of table version {one.published.version:,}"
+    if (letter := one.dead_letter) is not None:
+        origin = letter.origin
+        yield "dead letter", f"of group {letter.group}, from {origin.topic}, queue {origin.queue}, offset {origin.offset:,}"
+        yield "why", f"{origin.reason} (redelivered {_times(origin.reconsume_times)})"
+        yield "redrive", {"no": "it was not sent back", "sent": "it was sent back"}.get(letter.redrive, "it is on its way back")
+    if one.redriven_from is not None:
+        yield "redriven", f"from the dead letter at offset {one.redriven_from:,}"
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
+
+
+_WORDS: dict[Fate, Callable[[GroupTrace], str]] = {
+    Fate.FRESH: lambda one: "not handed out yet",
+    Fate.IN_FLIGHT: lambda one: "in flight",
+    Fate.RECEIVED: lambda one: "received, not acknowledged",
+    Fate.WAITING: lambda one: "failed, waits to be run again",
+    Fate.SUSPECT: lambda one: "in flight when its worker died, to be run again",
+    Fate.BEHIND: lambda one: f"held up by offset {one.behind:,} of its message group" if one.behind is not None else "held up",
+    Fate.PARKED: lambda one: "parked until an operator releases or skips it",
+    Fate.GIVEN_UP: lambda one: "given up, its dead letter is being written",
+    Fate.DEAD_LETTER: lambda one: f"dead letter {one.dead_letter:,}",
+    Fate.SETTLED: lambda one: "settled",
+    Fate.LEFT_OUT: lambda one: "left out by the group's filter",
+    Fate.PASSED_OVER: lambda one: "before where the group began, or was reset to",
+}
+
+
+def _group(one: GroupTrace) -> tuple[object, ...]:
+    return one.group, _WORDS[one.fate](one), _until(one.fate, one.due), one.attempts, one.strikes, one.owner or None, one.epoch
+
+
+def _until(fate: Fate, due: datetime | None) -> str:
+    return "-" if due is None else f"{'invisible until' if fate is Fate.RECEIVED else 'due'} {output.time_text(due)}"
+
+
+def _member(one: MemberTrace) -> tuple[object, ...]:
+    return one.group, one.member, "had it" if one.delivered else "not yet", one.next_offset

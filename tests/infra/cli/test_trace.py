@@ -1,0 +1,176 @@
+"""`penstock trace`: the life of one message, for people and for programs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock import Lake, Message, MessageView, connect
+from penstock.consumers.fate import Fate
+from penstock.consumers.trace import GroupTrace, MemberTrace, StoredTrace, Trace
+from penstock.infra.cli import output
+from penstock.infra.cli.trace import pictured
+from penstock.log.places import Published
+from tests.consumers.heard import FAILURE, SUCCESS, Heard, consuming, until_settled
+from tests.infra.cli.conftest import Penstock
+from tests.lakes import TIMEOUT_S
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+VIEW = MessageView("orders", 3, 41, "m-1", "ann", "paid", ("k1", "k2"), {}, b"body", NOON, NOON, None, "p-1")
+
+
+def lines(found: Trace, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    for part in pictured(found):
+        output.draw(part)
+    return capsys.readouterr().out.splitlines()
+
+
+def picture(capsys: pytest.CaptureFixture[str], **facts: object) -> list[str]:
+    place = StoredTrace(message=VIEW, **{"entry": None, "published": None, **facts})  # type: ignore[arg-type]
+    return lines(Trace(message_id="m-1", places=(place,), topics=("orders",)), capsys)
+
+
+def test_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert picture(capsys) == [
+        "",
+        "orders, queue 3, offset 41",
+        "  message group  ann",
+        "  tag            paid",
+        "  keys           k1, k2",
+        "  body           4 bytes",
+        "  sent           2026-01-31T12:00:00.000Z",
+        "  producer       p-1",
+        "  stored         2026-01-31T12:00:00.000Z by an entry that is trimmed by now",
+        "  published      not yet: it is in the log only",
+        "  No consumer group has begun on this topic.",
+    ]
+    told = picture(capsys, entry=12_345, published=Published(7, "queue=3/a.parquet"), redriven_from=5)
+    assert told[8:11] == [
+        "  stored         2026-01-31T12:00:00.000Z by entry 12,345",
+        "  published      in queue=3/a.parquet, of table version 7",
+        "  redriven       from the dead letter at offset 5",
+    ]
+
+
+@pytest.mark.parametrize("fate", Fate)
+def test_every_fate_has_its_words(capsys: pytest.CaptureFixture[str], fate: Fate) -> None:
+    group = GroupTrace(group="g", fate=fate, owner="w/1", epoch=4, floor=1, attempts=3, strikes=2, behind=40, dead_letter=9)
+    heading, _, row = picture(capsys, groups=(group,))[-3:]
+    assert heading.split() == ["group", "stands", "when", "deliveries", "failures", "owner", "epoch"]
+    words, *rest = [cell.strip() for cell in row.split("   ") if cell.strip()][1:]
+    assert rest == ["-", "3", "2", "w/1", "4"]
+    expected = {
+        Fate.FRESH: "not handed out yet",
+        Fate.IN_FLIGHT: "in flight",
+        Fate.RECEIVED: "received, not acknowledged",
+        Fate.WAITING: "failed, waits to be run again",
+        Fate.SUSPECT: "in flight when its worker died, to be run again",
+        Fate.BEHIND: "held up by offset 40 of its message group",
+        Fate.PARKED: "parked until an operator releases or skips it",
+        Fate.GIVEN_UP: "given up, its dead letter is being written",
+        Fate.DEAD_LETTER: "dead letter 9",
+        Fate.SETTLED: "settled",
+        Fate.LEFT_OUT: "left out by the group's filter",
+        Fate.PASSED_OVER: "before where the group began, or was reset to",
+    }
+    assert words == expected[fate]
+
+
+def test_times_say_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    due = GroupTrace(group="g", fate=Fate.WAITING, owner="", epoch=0, floor=1, due=NOON)
+    assert "due 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(due,))[-1]
+    hidden = GroupTrace(group="g", fate=Fate.RECEIVED, owner="", epoch=0, floor=1, due=NOON)
+    assert "invisible until 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(hidden,))[-1]
+
+
+def test_members(capsys: pytest.CaptureFixture[str]) -> None:
+    members = tuple(
+        MemberTrace(group="screens", member=name, next_offset=offset, delivered=offset > 41)
+        for name, offset in (("a", 42), ("b", 2))
+    )
+    assert [row.split() for row in picture(capsys, members=members)[-2:]] == [
+        ["screens", "a", "had", "it", "42"],
+        ["screens", "b", "not", "yet", "2"],
+    ]
+
+
+def filled(path: Path) -> tuple[Lake, str]:
+    lake = connect(path)
+    lake.create_topic("orders", message_type="FIFO", queues=1)
+    with lake.producer("orders") as producer:
+        sent = producer.send(Message(b"\x00body", message_group="ann")).result(TIMEOUT_S)
+    return lake, sent.message_id
+
+
+def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
+    opened, message_id = filled(lake)
+    with opened, consuming(opened, Heard(lambda one: SUCCESS if one.offset else FAILURE), max_attempts=2):
+        until_settled(opened)
+        opened.redrive("billing")
+        until_settled(opened)
+    told = penstock("trace", message_id).out
+    assert [line for line in told.splitlines() if line.startswith(("orders", "%DLQ%"))] == [
+        "orders, queue 0, offset 0",
+        "%DLQ%billing, queue 0, offset 0",
+        "orders, queue 0, offset 1",
+    ]
+    for line in (
+        "  dead letter    of group billing, from orders, queue 0, offset 0",
+        "  why            the listener answered FAILURE (redelivered once)",
+        "  redrive        it was sent back",
+        "  redriven       from the dead letter at offset 0",
+    ):
+        assert line in told.splitlines()
+    (row,) = penstock("trace", message_id, "--topic", "orders", "--json").rows
+    assert [place["topic"] for place in row["places"]] == ["orders", "%DLQ%billing", "orders"]
+    first, letter, back = row["places"]
+    assert (first["body_bytes"], "body" in first, first["published"], first["entry"]) == (5, False, None, 2)
+    assert first["groups"] == [
+        {
+            "group": "billing",
+            "fate": "dead letter",
+            "owner": "",
+            "epoch": 1,
+            "floor": 2,
+            "attempts": None,
+            "strikes": None,
+            "due": None,
+            "behind": None,
+            "dead_letter": 0,
+        }
+    ]
+    assert letter["dead_letter"] == {
+        "group": "billing",
+        "topic": "orders",
+        "queue": 0,
+        "offset": 0,
+        "reconsume_times": 1,
+        "reason": "the listener answered FAILURE",
+        "redrive": "sent",
+    }
+    assert (back["redriven_from"], back["groups"][0]["fate"]) == (0, "settled")
+
+
+def test_what_is_not_there(penstock: Penstock, lake: Path) -> None:
+    opened, _ = filled(lake)
+    opened.close()
+    nothing = penstock("trace", "0" * 32)
+    assert nothing.out == ""
+    assert nothing.err == "No message of this id in 1 topic: it was never sent to this lake, or retention has taken it.\n"
+    assert penstock("trace", "0" * 32, "--json").rows == [
+        {"message_id": "0" * 32, "places": [], "topics": ["orders"], "unread": []}
+    ]
+    assert "no such topic" in penstock("trace", "0" * 32, "--topic", "nowhere", code=2).err
+    entry = next((lake / "topics" / "orders" / "log").glob("0*1*"))
+    entry.write_bytes(b"damaged")
+    assert "Could not be read: " in penstock("trace", "0" * 32).err
+
+
+def test_times_are_those_of_the_message(penstock: Penstock, lake: Path) -> None:
+    before = datetime.now(UTC)
+    opened, message_id = filled(lake)
+    opened.close()
+    (row,) = penstock("trace", message_id, "--json").rows
+    assert before <= datetime.fromisoformat(row["places"][0]["born_timestamp"]) < before + timedelta(seconds=TIMEOUT_S)
