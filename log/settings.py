@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
-from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError, NotSupported
+from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError
 from .files import digest
 from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
 from .messages import MessageType
@@ -15,7 +15,6 @@ from .messages import MessageType
 QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
 RETENTION_MAX = timedelta(days=36_500)
-_SUPPORTED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,8 +35,6 @@ class TopicSettings:
             object.__setattr__(self, "message_type", MessageType(self.message_type))
         except ValueError as error:
             raise InvalidArgument("no such message type", expected=", ".join(MessageType), observed=self.message_type) from error
-        if self.message_type not in _SUPPORTED_TYPES:
-            raise NotSupported(f"topics of type {self.message_type} are not supported yet", hint="use NORMAL, FIFO or DELAY")
         if not is_positive(self.queues):
             raise InvalidArgument("queues must be a positive whole number", observed=self.queues)
         if self.queues > QUEUES_MAX:

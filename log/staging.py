@@ -19,6 +19,8 @@ from .runtime import Runtime
 from .stores.protocol import ObjectStore, Put
 
 PART_BYTES = 16 * MIB
+TRANSACTION_JOBS = "tx-"
+"""What the ids of a transaction's uploads begin with: the collector asks before it touches them."""
 PART_BYTES_MIN = PART_BYTES // 4
 """Parts are at most and at least so large; between, as many as are uploaded at once."""
 _PARTS_AT_ONCE = 4
@@ -62,7 +64,7 @@ async def upload_part(
 
     Its key is used once, so that an upload that is tried again disturbs none before; ``label`` is for people.
     """
-    data, queues = await runtime.offload(lambda: _encode(build()))
+    data, queues = await runtime.offload(lambda: encode_part(build()))
     key = paths.job_part(job, f"{label}-{runtime.new_id()}")
     await store.put_large(key, data)
     return Part(key.removeprefix(paths.root), 0, queues, len(data), digest(data))
@@ -96,7 +98,7 @@ async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> l
     raise error
 
 
-def _encode(rows: pa.Table) -> tuple[bytes, dict[int, int]]:
+def encode_part(rows: pa.Table) -> tuple[bytes, dict[int, int]]:
     """A part as bytes, and its rows of every queue."""
     counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
     return encode_rows([rows]), dict(sorted(counts.items()))

@@ -18,6 +18,8 @@ from .state import MemberCell
 
 WRITE_S = 10.0
 """After so long without an answer the table is given up."""
+NOTE_S = 1.0
+"""So long waits what is only noted for another write to go with."""
 
 Change = Callable[[MemberCell], MemberCell]
 """What is to become of a cell. It may be called again, also on top of what it made before, and raises what keeps it from being made."""
@@ -68,6 +70,7 @@ class MemberCells:
         self._clock = runtime.clock
         self._known: dict[str, _Known] = {}
         self._asked: dict[str, list[_Asked]] = {}
+        self._later: dict[str, asyncio.TimerHandle] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     async def read(self, member: str) -> MemberCell | None:
@@ -78,19 +81,24 @@ class MemberCells:
         """How large the cell was when this process last wrote or read it; 0: never."""
         return self._known.get(member, _ABSENT).size_bytes
 
-    async def change(self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf) -> MemberCell:
+    def change(
+        self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf
+    ) -> asyncio.Future[MemberCell]:
         """The cell with the change, once that is durable; changes of one cell are made in the order of calls.
 
         With a ``group`` a cell that is absent is made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
         Raises what ``change`` raises, by the cell as it stands; `TransactionNotFound` when there is no cell, `LimitExceeded` when it would be
         too large, `NotWritten` when it is too late, what the table raises, and `UnknownOutcome` when that does not tell.
         """
-        asked = _Asked(change, until_s, group, asyncio.get_running_loop().create_future())
-        asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
-        self._asked.setdefault(member, []).append(asked)
-        if member not in self._writing:
-            self._writing[member] = asyncio.ensure_future(self._write_all(member))
-        return await asyncio.shield(asked.done)
+        asked = self._ask(member, change, group, until_s)
+        self._begin(member)
+        return asyncio.shield(asked.done)
+
+    def note(self, member: str, change: Change) -> None:
+        """The same, for what nobody waits for: it goes with the next write, or alone in a while. What fails is to be found out later."""
+        self._ask(member, change, None, math.inf)
+        if member not in self._writing and member not in self._later:
+            self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
 
     async def drop(self, member: str) -> None:
         """Remove a cell in which nothing begins any more, if it is still as this process read it."""
@@ -99,8 +107,22 @@ class MemberCells:
             await self._cells.drop(transactions_key(member), on=known.stored)
 
     async def close(self) -> None:
-        """Let what is being written end."""
+        """Write what was noted, and let all that is being written end."""
+        for member in list(self._later):
+            self._begin(member)
         await asyncio.gather(*self._writing.values(), return_exceptions=True)
+
+    def _ask(self, member: str, change: Change, group: str | None, until_s: float) -> _Asked:
+        asked = _Asked(change, until_s, group, asyncio.get_running_loop().create_future())
+        asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
+        self._asked.setdefault(member, []).append(asked)
+        return asked
+
+    def _begin(self, member: str) -> None:
+        if (timer := self._later.pop(member, None)) is not None:
+            timer.cancel()
+        if member not in self._writing:
+            self._writing[member] = asyncio.ensure_future(self._write_all(member))
 
     async def _write_all(self, member: str) -> None:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ...log.errors import InvalidArgument, LimitExceeded
 from ...log.paths import check_topic_name
 from ...log.runtime import Runtime
+from ...log.staging import TRANSACTION_JOBS
 
 PRODUCER_GROUP_CHARS_MAX = 120
 """As RocketMQ's."""
 _MEMBER_CHARS = 16
 _ID_CHARS = 32
-_JOB = "tx-"
 
 
 def check_producer_group(name: object) -> None:
@@ -60,10 +60,10 @@ def id_prefix(transaction: str) -> int:
 
 def job_of(transaction: str) -> str:
     """The staged upload of its messages, in each of its topics."""
-    return _JOB + transaction
+    return TRANSACTION_JOBS + transaction
 
 
 def transaction_of(job: str) -> str | None:
     """The transaction whose upload this is; None for any other upload."""
-    transaction = job.removeprefix(_JOB)
-    return transaction if job.startswith(_JOB) and len(transaction) == _ID_CHARS else None
+    transaction = job.removeprefix(TRANSACTION_JOBS)
+    return transaction if job.startswith(TRANSACTION_JOBS) and len(transaction) == _ID_CHARS else None

@@ -284,6 +284,14 @@ class MemberCell:
         old = [row.id for row in self.rows.values() if may_be_forgotten(row, now_ms)]
         return self._without(old) if old else self
 
+    def as_seen(self, now_ms: int) -> MemberCell:
+        """With a moment from which on it may be found idle, if it has none yet."""
+        return self if self.used_ms else replace(self, used_ms=max(1, now_ms))
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether its process has begun nothing for so long that it goes on as another member."""
+        return not self.rows and self.used_ms > 0 and now_ms - self.used_ms >= KEPT_MS
+
     def as_left(self) -> MemberCell:
         """With nothing to begin here any more. Only of a member without transactions."""
         if self.rows:

@@ -6,7 +6,7 @@ link them is left. Staged jobs: an entry closes an old one first, so that no lat
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from ..header import Action, CloseJob, ForgetJob
 from ..limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
 from ..paths import TopicPaths
 from ..runtime import Runtime
+from ..staging import TRANSACTION_JOBS
 from ..state import State
 from ..stores.protocol import ObjectInfo, ObjectStore
 from ..view import View
@@ -26,6 +27,13 @@ from .snapshot import Snapshot
 from .trimmer import Floor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
+HeldJobs: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
+"""Which of these transactions' uploads are to be left alone: neither closed, nor deleted, nor forgotten. Asked after they were listed."""
+
+
+async def all_held(jobs: Collection[str]) -> Collection[str]:
+    """Without anybody to ask, no transaction's upload is touched."""
+    return jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,14 @@ class Collector:
     """Collects for one topic and one table folder. Every guard is a method of its own."""
 
     def __init__(
-        self, store: ObjectStore, paths: TopicPaths, delta: DeltaLog, runtime: Runtime, append_actions: AppendActions
+        self,
+        store: ObjectStore,
+        paths: TopicPaths,
+        delta: DeltaLog,
+        runtime: Runtime,
+        append_actions: AppendActions,
+        *,
+        held_jobs: HeldJobs = all_held,
     ) -> None:
         if not delta.keeps_removes:
             raise InternalError("a collector that does not know what was taken out lately would delete it under its readers")
@@ -52,6 +67,7 @@ class Collector:
         self._delta = delta
         self._runtime = runtime
         self._append_actions = append_actions
+        self._held_jobs = held_jobs
         self._trimmer = Trimmer(store, paths, runtime)
 
     async def collect_once(self) -> Collected:
@@ -116,21 +132,31 @@ class Collector:
         jobs: dict[str, list[ObjectInfo]] = {}
         for info in listed:
             jobs.setdefault(info.key.removeprefix(self._paths.jobs).partition("/")[0], []).append(info)
+        held = await self.held({*jobs, *state.closed_jobs})
         deleted = 0
         for job, objects in jobs.items():
-            if job in state.closed_jobs and await self.may_delete(job, state, floor):
+            if job not in held and job in state.closed_jobs and await self.may_delete(job, state, floor):
                 # The record last: while it is there, the job is found again.
                 record = self._paths.job_record(job)
                 deleted += await delete_all(self._store, sorted((info.key for info in objects), key=lambda key: key == record))
-        close = [CloseJob(job) for job, objects in jobs.items() if job not in state.closed_jobs and is_old(objects, now_ms)]
+        close = [
+            CloseJob(job)
+            for job, objects in jobs.items()
+            if job not in held and job not in state.closed_jobs and is_old(objects, now_ms)
+        ]
         forget = [
             ForgetJob(job)
             for job, closed_by in state.closed_jobs.items()
-            if job not in jobs and may_forget(state.entry + 1, closed_by)
+            if job not in held and job not in jobs and may_forget(state.entry + 1, closed_by)
         ]
         if (close or forget) and state.alive:
             await self._append_actions((*close, *forget))
         return deleted, len(close), len(forget)
+
+    async def held(self, jobs: Collection[str]) -> Collection[str]:
+        """Those of transactions that are not known to be done with. The log alone cannot tell: one may be committed long after it was staged."""
+        asked = {job for job in jobs if job.startswith(TRANSACTION_JOBS)}
+        return await self._held_jobs(asked) if asked else ()
 
     async def may_delete(self, job: str, state: State, floor: Floor) -> bool:
         """Whether no entry that is kept can have linked this closed job's objects.

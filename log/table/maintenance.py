@@ -13,7 +13,7 @@ from ..paths import TopicPaths, parse_padded
 from ..runtime import Runtime
 from ..settings import TopicRecord
 from ..stores.protocol import ObjectStore
-from .collector import AppendActions, Collected, Collector
+from .collector import AppendActions, Collected, Collector, HeldJobs, all_held
 from .compactor import FAN_IN, TARGET_BYTES, Compacted, compact_once
 from .compare import Comparer
 from .copied import Copies
@@ -83,7 +83,8 @@ class Maintenance:
     """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
-    offset on nothing may expire (for 14 days). ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
+    offset on nothing may expire (for 14 days); ``held_jobs`` which uploads of transactions are not to be touched (nobody to ask: none is).
+    ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Maintenance:
         options: MaintenanceOptions | None = None,
         *,
         retention_guards: Callable[[], Awaitable[Mapping[int, int]]] = _no_guards,
+        held_jobs: HeldJobs = all_held,
         on_step: Callable[[str, object], None] = _unwatched,
     ) -> None:
         self.options = options or MaintenanceOptions()
@@ -112,7 +114,7 @@ class Maintenance:
         )
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)
-        self._collector = Collector(store, paths, self._delta, runtime, append_actions)
+        self._collector = Collector(store, paths, self._delta, runtime, append_actions, held_jobs=held_jobs)
         self._checkpointed = -1
         self._statistics = MaintenanceStatistics()
 

@@ -169,7 +169,6 @@ def test_a_description_shows_where_the_load_lies() -> None:
         ({"name": "%TIMER%orders"}, penstock.InvalidArgument, "timer log, which comes, is written and goes with its topic.*orders"),
         ({"message_type": "DELAY", "name": "x" * 121}, penstock.LimitExceeded, "topic of type DELAY.*at most 120 characters.*121"),
         ({"message_type": "DELAY", "name": "%DLQ%x"}, penstock.InvalidArgument, "a dead-letter topic cannot be of type DELAY"),
-        ({"message_type": "TRANSACTION"}, penstock.NotSupported, "type TRANSACTION are not supported yet.*NORMAL, FIFO or DELAY"),
         ({"retention": 3}, penstock.InvalidArgument, "positive timedelta, or None.*3"),
         ({"retention": timedelta(0)}, penstock.InvalidArgument, "positive timedelta"),
         ({"retention": timedelta.max}, penstock.LimitExceeded, "at most 36500 days.*None keeps for ever"),

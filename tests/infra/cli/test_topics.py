@@ -84,7 +84,6 @@ def test_deleting_asks_first(penstock: Penstock) -> None:
         (["create", "a b"], "bad topic name"),
         (["create", "x" * 128], "the topic name is too long"),
         (["create", "x", "--queues", "0"], "queues must be a positive whole number"),
-        (["create", "x", "--type", "DELAY"], "topics of type DELAY are not supported yet"),
         (["create", "x", "--retention", "3 days"], "'3 days' is no duration; write 3d"),
         (["create", "x", "--retention-bytes", "many"], "'many' is no size; write 10GiB"),
         (["create", "there", "--queues", "2"], "expected:  queues 2\n  observed:  queues 16"),

@@ -1,0 +1,225 @@
+"""What a lake does about transactions: begins them, finds them, decides and finishes those of others too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+
+from ...log.errors import PenstockError, TopicNotFound
+from ...log.half import half_key, read_half, staged_sizes
+from ...log.lake import Lake
+from ...log.linking import current_topic
+from ...log.messages import MESSAGE_SCHEMA, MessageView, views
+from ...log.paths import TopicPaths
+from ...log.stores.protocol import ObjectMissing
+from ...log.table.deletes import delete_all
+from ..coordination import Coordination
+from .errors import HalfMessagesMissing, TransactionNotFound
+from .linking import Link, is_of_life
+from .members import MemberCells
+from .names import ProducerGroups
+from .naming import check_producer_group, job_of, member_of
+from .own import OwnMembers, retire
+from .state import LINK_S, By, Decision, Destination, LinkedAs, MemberCell, TransactionRow, check_open
+
+log = logging.getLogger("penstock.transactions")
+
+LEAVE_S = 5.0
+"""So long may leaving the producer groups take when the lake is closed."""
+
+
+class Transactions:
+    """The transactions of one lake, for one process. Any process may decide and finish those of any other: each is decided once."""
+
+    def __init__(self, lake: Lake, coordination: Coordination) -> None:
+        self.lake = lake
+        self.cells = MemberCells(coordination.cells, lake.runtime)
+        self.groups = ProducerGroups(coordination.cells, lake.runtime)
+        self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
+
+    # --- Finding ----------------------------------------------------------------------------------------------------------------
+
+    async def find(self, transaction: str) -> tuple[str, TransactionRow]:
+        """A transaction's producer group and its row as it stands. Raises `TransactionNotFound`, `InvalidArgument` for what is no id."""
+        cell = await self.cells.read(member_of(transaction))
+        if cell is None:
+            raise TransactionNotFound("no transaction of this id is known", object=transaction)
+        return cell.group, cell.row(transaction)
+
+    async def members(self, group: str) -> dict[str, MemberCell]:
+        """The cells of a producer group's members that have any."""
+        check_producer_group(group)
+        names = sorted(await self.groups.members(group))
+        cells = [(name, await self.cells.read(name)) for name in names]
+        return {name: cell for name, cell in cells if cell is not None}
+
+    async def rows(self, group: str) -> list[TransactionRow]:
+        """The transactions of a producer group that are not done with, and those that others than their senders finished lately; oldest first."""
+        rows = [row for cell in (await self.members(group)).values() for row in cell.rows.values()]
+        return sorted(rows, key=lambda row: (row.created_ms, row.id))
+
+    async def messages(self, transaction: str) -> list[MessageView]:
+        """The messages of a transaction that is not finished, by topic, in sending order within each queue. They have no place yet: offset -1.
+
+        Raises `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
+        """
+        _, row = await self.find(transaction)
+        found: list[MessageView] = []
+        for one in row.destinations:
+            paths = TopicPaths.of(one.topic)
+            for number, part in enumerate(one.parts):
+                try:
+                    _, table = await read_half(self.lake.store, paths, job_of(row.id), number, expected=part.digest)
+                except ObjectMissing as error:
+                    raise _missing(row.id, [half_key(paths, job_of(row.id), number)]) from error
+                found += views(one.topic, _placeless(table))
+        return found
+
+    # --- Deciding ---------------------------------------------------------------------------------------------------------------
+
+    async def decide(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+        """The row once it is durable that the transaction is decided so; by anybody but its sender.
+
+        Raises what became of it when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`),
+        `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, `UnknownOutcome` (ask again).
+        """
+        checked: tuple[Destination, ...] | None = None
+        if decision is Decision.COMMITTED:
+            _, row = await self.find(transaction)
+            if row.is_open:
+                await self.check_staged(row)
+                checked = row.destinations
+        clock = self.lake.runtime.clock
+
+        def decided(cell: MemberCell) -> MemberCell:
+            row = cell.row(transaction)
+            if row.is_open and checked is not None:
+                check_same(row, checked)
+            return cell.decided(transaction, decision, by, now_ms=clock.wall_ms())
+
+        row = (await self.cells.change(member_of(transaction), decided)).row(transaction)
+        if row.decision is not decision:
+            check_open(row, operation="commit")
+        return row
+
+    async def check_staged(self, row: TransactionRow) -> None:
+        """Raise `HalfMessagesMissing` unless everything is on the store that a transaction is to make visible.
+
+        Its sender may have been interrupted between naming a part and uploading it; then its send never returned.
+        """
+        missing = []
+        for one in row.destinations:
+            paths = TopicPaths.of(one.topic)
+            absent = parts_missing(one, paths, row.id, await staged_sizes(self.lake.store, paths, job_of(row.id)))
+            if absent and await self._lives(one):
+                missing += absent
+        if missing:
+            raise _missing(row.id, missing)
+
+    async def _lives(self, destination: Destination) -> bool:
+        try:
+            topic, _ = await current_topic(self.lake, destination.topic)
+        except TopicNotFound:
+            return False
+        return is_of_life(topic, destination.incarnation)
+
+    # --- Finishing --------------------------------------------------------------------------------------------------------------
+
+    async def finish(self, transaction: str) -> TransactionRow:
+        """The row once a decided transaction is done with: its messages linked, or what was staged of it deleted. Any process, at any time.
+
+        Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
+        """
+        clock = self.lake.runtime.clock
+        member, asked_s = member_of(transaction), clock.monotonic_s()
+        row = (await self.cells.change(member, lambda cell: cell.with_claim(transaction))).row(transaction)
+        if row.is_open or row.is_finished:
+            return row
+        linked = await self.settle(row, deadline_s=asked_s + LINK_S)
+        cell = await self.cells.change(member, lambda cell: cell.with_finished(transaction, linked, now_ms=clock.wall_ms()))
+        return cell.rows.get(transaction, row)
+
+    async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkedAs]:
+        """Link or delete what a decided transaction staged; of each topic what became of it."""
+        if row.decision is Decision.ROLLED_BACK:
+            await self.discard(row)
+            return {}
+        links = [Link(self.lake, row.id, one, deadline_s=deadline_s) for one in row.destinations]
+        done = await side_by_side(links)
+        return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
+
+    async def discard(self, row: TransactionRow) -> None:
+        """Delete what a transaction that was rolled back staged: nothing will ever link it. The record goes last, to be found again by."""
+        for one in row.destinations:
+            paths = TopicPaths.of(one.topic)
+            keys = await staged_sizes(self.lake.store, paths, job_of(row.id))
+            record = paths.job_record(job_of(row.id))
+            await delete_all(self.lake.store, sorted(keys, key=lambda key: key == record))
+
+    # --- Tidying up -------------------------------------------------------------------------------------------------------------
+
+    async def tidy(self, group: str) -> None:
+        """Forget what was finished long ago, and take members off the list that have been idle for a day. Raises what the table raises."""
+        clock = self.lake.runtime.clock
+        for member in sorted(await self.groups.members(group)):
+            cell = await self.cells.read(member)
+            if cell is not None and cell.left:
+                await retire(self.cells, self.groups, group, member)
+            elif cell is not None and cell.is_idle(clock.wall_ms()):
+                with suppress(PenstockError):  # it began something just now
+                    await retire(self.cells, self.groups, group, member)
+            else:
+                await self.cells.change(
+                    member, lambda cell: cell.without_old(clock.wall_ms()).as_seen(clock.wall_ms()), group=group
+                )
+
+    async def close(self) -> None:
+        """Write what is left to be noted, and leave the producer groups. Open transactions are left to be checked."""
+        await self.cells.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await self.own.leave()
+
+
+def parts_missing(destination: Destination, paths: TopicPaths, transaction: str, staged: dict[str, int]) -> list[str]:
+    """The keys of parts that are not on the store as they are listed."""
+    keys = [half_key(paths, job_of(transaction), number) for number in range(len(destination.parts))]
+    return [key for key, part in zip(keys, destination.parts, strict=True) if staged.get(key) != part.size_bytes]
+
+
+def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
+    """Raise `HalfMessagesMissing` when more was sent since it was looked at what is staged."""
+    if row.destinations != tuple(checked):
+        raise HalfMessagesMissing("the transaction's sender is sending", operation="commit", object=row.id, hint="try again")
+
+
+async def side_by_side(links: Sequence[Link]) -> list[LinkedAs]:
+    """What became of each, once all have ended. Raises the first error."""
+    done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in done if not isinstance(one, BaseException)]
+
+
+def _missing(transaction: str, keys: Sequence[str]) -> HalfMessagesMissing:
+    return HalfMessagesMissing(
+        "messages that the transaction lists are not on the store: its sender was interrupted, or is sending still",
+        operation="commit",
+        object=transaction,
+        expected="every part that was begun",
+        observed=f"missing: {', '.join(keys[:3])}" + (", …" if len(keys) > 3 else ""),
+        hint="no send that returned is lost; if the sender is gone, roll the transaction back",
+    )
+
+
+def _placeless(rows: pa.Table) -> pa.Table:
+    """Half messages as messages that are in no queue yet."""
+    columns = {name: rows[name] for name in rows.column_names}
+    columns["offset"] = pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows)
+    columns["store_timestamp"] = rows["born_timestamp"]
+    return pa.table({name: columns[name] for name in MESSAGE_SCHEMA.names}, schema=MESSAGE_SCHEMA)
