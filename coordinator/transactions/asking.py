@@ -21,7 +21,7 @@ log = logging.getLogger("penstock.transactions")
 ANSWER_S = 15.0
 """So long a checker may take; what it says later counts no more."""
 AT_ONCE_MAX = 16
-"""So many questions may be with one checker, those included that it did not answer in time and still ponders."""
+"""So many questions may be with one checker, those included that it did not answer in time."""
 
 
 class TransactionResolution(Enum):
@@ -59,20 +59,20 @@ class Asked:
         self._checker = checker
         self._group = group
         self._is_coroutine = is_coroutine_function(checker)
-        self._open: set[asyncio.Future[object]] = set()
+        self._late: set[asyncio.Future[object]] = set()
 
     @property
-    def room(self) -> int:
-        """How many more questions it may be given now."""
-        return AT_ONCE_MAX - len(self._open)
+    def late(self) -> int:
+        """How many questions it did not answer in time and still ponders."""
+        return len(self._late)
 
     async def ask(self, transaction: CheckedTransaction) -> TransactionResolution:
         """What it says; UNKNOWN, and a line in the log, if it raises, takes too long, or answers what is no answer."""
         question = self._begin(transaction)
-        self._open.add(question)
-        question.add_done_callback(self._ended)
         done, _ = await asyncio.wait((question,), timeout=ANSWER_S)
         if not done:
+            self._late.add(question)
+            question.add_done_callback(self._ended)
             if isinstance(question, asyncio.Task):
                 question.cancel()  # a thread cannot be
             log.error("%s did not answer within %g s: asked again later", self._where(transaction), ANSWER_S)
@@ -96,9 +96,9 @@ class Asked:
             raise _passed_on(error) from error
 
     def _ended(self, question: asyncio.Future[object]) -> None:
-        self._open.discard(question)
+        self._late.discard(question)
         if not question.cancelled():
-            question.exception()  # if it came too late nobody else asks for it
+            question.exception()  # nobody else asks for it
 
     def _understood(self, answer: object, transaction: CheckedTransaction) -> TransactionResolution:
         if isinstance(answer, TransactionResolution):

@@ -108,11 +108,11 @@ def test_one_that_hangs_does_not_know_and_keeps_its_place_until_it_ends(
         asked = Asked(hanging, group="pay")
         answers = await asyncio.gather(*(asked.ask(TRANSACTION) for _ in range(AT_ONCE_MAX)))
         assert answers == [UNKNOWN] * AT_ONCE_MAX
-        assert asked.room == 0
-        questions = list(asked._open)
+        assert asked.late == AT_ONCE_MAX
+        questions = list(asked._late)
         end.set()
         await asyncio.wait(questions, timeout=TIMEOUT_S)
-        assert asked.room == AT_ONCE_MAX
+        assert asked.late == 0
 
     asyncio.run(run())
     assert "did not answer within 0.05 s: asked again later" in caplog.text
@@ -133,8 +133,8 @@ def test_a_coroutine_that_hangs_is_cancelled() -> None:
     async def run() -> None:
         asked = Asked(hanging, group="pay")
         assert await asked.ask(TRANSACTION) is UNKNOWN
-        await asyncio.wait(asked._open, timeout=TIMEOUT_S)
-        assert (asked.room, ended) == (AT_ONCE_MAX, ["cancelled"])
+        await asyncio.wait(list(asked._late), timeout=TIMEOUT_S)
+        assert (asked.late, ended) == (0, ["cancelled"])
 
     asyncio.run(run())
 

@@ -1,0 +1,175 @@
+"""The role ``checks`` of a producer group: whoever plays it asks its own checker about transactions that nobody has decided.
+
+A check is counted by a write of the transaction's row before the checker is asked, so of two players one asks; two at once would be harmless
+too. What a checker says is carried out as if the sender had said it, if nobody was quicker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from ...log.errors import PenstockError, unforeseen
+from ...log.messages import MessageView
+from ...log.runtime import Clock
+from .asking import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution
+from .errors import AcksDecide, HalfMessagesMissing, TransactionEnded, TransactionNotFound
+from .members import MemberCells
+from .names import ProducerGroups
+from .naming import member_of
+from .state import By, Decision, TransactionRow
+
+log = logging.getLogger("penstock.transactions")
+
+CHECKS = "checks"
+"""The role's name."""
+CHECKS_MAX = 15
+"""So often a checker is asked about one transaction; when it would be asked once more that is rolled back. RocketMQ's."""
+CHECK_EVERY_MS = 60_000
+"""From one check to the next."""
+LOOK_S = 5.0
+"""Between two looks at the group's transactions."""
+
+
+class Finishing(Protocol):
+    """What is done with a transaction by others than its sender: `Transactions`."""
+
+    async def decide(self, id: str, decision: Decision, by: By, /) -> TransactionRow: ...
+
+    async def finish(self, id: str, /) -> TransactionRow | None: ...
+
+    async def messages(self, id: str, /) -> Sequence[MessageView]: ...
+
+    async def tidy(self, group: str, /) -> None: ...
+
+
+class CheckBacks:
+    """Plays the role for the producer groups whose checkers this process has. For the event loop's thread."""
+
+    def __init__(
+        self,
+        names: ProducerGroups,
+        members: MemberCells,
+        transactions: Finishing,
+        clock: Clock,
+        asked: Asked,
+        *,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._names = names
+        self._members = members
+        self._transactions = transactions
+        self._clock = clock
+        self._asked = asked
+        self._look_s = look_s
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._is_full = False
+
+    async def play(self, group: str, stop: asyncio.Event) -> None:
+        """Check what is due until ``stop`` is set. Then what is being asked is broken off: it is asked again by the next player."""
+        try:
+            while not stop.is_set():
+                try:
+                    await self.look(group)
+                except PenstockError as error:
+                    log.warning("producer group %s: its transactions cannot be read, and are looked at again: %s", group, error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._look_s):
+                        await stop.wait()
+        finally:
+            for task in self._running.values():
+                task.cancel()
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def look(self, group: str) -> None:
+        """Begin the checks that are due, as far as there is room for them: the longest due first."""
+        cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
+        now_ms = self._clock.wall_ms()
+        due = [row for cell in cells if cell is not None and cell.group == group for row in cell.to_check(now_ms)]
+        due = [row for row in sorted(due, key=lambda row: row.next_check_ms or 0) if row.id not in self._running]
+        room = max(0, AT_ONCE_MAX - self._asked.late - len(self._running))
+        if len(due) > room and not self._is_full:
+            log.error("producer group %s: its checker has %d questions before it, and is asked no more for now", group, AT_ONCE_MAX)
+        self._is_full = len(due) > room
+        for row in due[:room]:
+            task = asyncio.ensure_future(self._check_safely(group, row))
+            self._running[row.id] = task
+            task.add_done_callback(partial(self._over, row.id))
+
+    def _over(self, transaction: str, _: asyncio.Task[None]) -> None:
+        del self._running[transaction]
+
+    async def settle(self) -> None:
+        """Wait for the checks that were begun."""
+        await asyncio.gather(*self._running.values())
+
+    async def _check_safely(self, group: str, row: TransactionRow) -> None:
+        """One transaction must not keep the others waiting."""
+        try:
+            await self.check(group, row)
+        except (TransactionEnded, TransactionNotFound, AcksDecide):
+            pass  # somebody was quicker
+        except PenstockError as error:
+            log.warning("transaction %s of producer group %s was not checked, and is looked at again: %s", row.id, group, error)
+        except Exception as error:
+            log.exception("transaction %s of producer group %s", row.id, group, exc_info=unforeseen(error, operation="check"))
+
+    async def check(self, group: str, row: TransactionRow) -> None:
+        """Ask about one transaction, or roll it back if it was asked about often enough. Raises what keeps it from being done, and
+        `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
+        """
+        if is_given_up(row):
+            log.error(
+                "transaction %s of producer group %s is rolled back: its checker was asked %d times and did not know",
+                row.id,
+                group,
+                row.checks,
+            )
+            await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKS)
+            return
+        messages = await self._messages(group, row)  # first: a store that does not answer is no check
+        await self._count(row)
+        if messages is None:
+            return
+        transaction = CheckedTransaction(
+            id=row.id,
+            producer_group=group,
+            created=datetime.fromtimestamp(row.created_ms / 1000, UTC),
+            checks=row.checks + 1,
+            messages=tuple(messages),
+        )
+        match await self._asked.ask(transaction):
+            case TransactionResolution.COMMIT:
+                await self._carry_out(row, Decision.COMMITTED, By.CHECKER)
+            case TransactionResolution.ROLLBACK:
+                await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKER)
+            case TransactionResolution.UNKNOWN:
+                log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, transaction.checks)
+
+    async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
+        """Those of the transaction; None when they are not all there, as its sender died amid a send or is amid one."""
+        try:
+            return await self._transactions.messages(row.id)
+        except HalfMessagesMissing as error:
+            log.warning("transaction %s of producer group %s cannot be checked yet: %s", row.id, group, error)
+            return None
+
+    async def _count(self, row: TransactionRow) -> None:
+        now_ms, checks = self._clock.wall_ms(), row.checks + 1
+        await self._members.change(
+            member_of(row.id), lambda cell: cell.with_check(row.id, checks=checks, now_ms=now_ms, every_ms=CHECK_EVERY_MS)
+        )
+
+    async def _carry_out(self, row: TransactionRow, decision: Decision, by: By) -> None:
+        await self._transactions.decide(row.id, decision, by)
+        await self._transactions.finish(row.id)
+
+
+def is_given_up(row: TransactionRow) -> bool:
+    """Whether its checker was asked as often as it may be, and time has passed since."""
+    return row.checks >= CHECKS_MAX

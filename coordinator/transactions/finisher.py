@@ -1,0 +1,136 @@
+"""The role ``transactions`` of a producer group: whoever plays it brings to an end what processes left that died, or lost their network.
+
+What a live process is about to do itself is left to it at first: only what stood so at the look before is done. Twice is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from ...log.errors import PenstockError
+from ...log.runtime import Clock
+from .acks import Verdict
+from .checks import Finishing
+from .errors import TransactionEnded, TransactionNotFound
+from .judging import SettlingQueues
+from .members import MemberCells
+from .names import ProducerGroups
+from .naming import member_of
+from .state import By, Decision, MemberCell, TransactionRow
+
+log = logging.getLogger("penstock.transactions")
+
+TRANSACTIONS = "transactions"
+"""The role's name."""
+LOOK_S = 15.0
+"""Between two looks at the group's transactions."""
+TIDY_S = 600.0
+"""Between two rounds that take out what is old."""
+END_AFTER_MS = 600_000
+"""So long after a delivery was due its end is written, if no owner of the queue has done it."""
+
+Report = Callable[[str, PenstockError], None]
+"""Hears of what failed, and for which transaction or producer group."""
+
+
+class Finisher:
+    """Plays the role, for any producer group."""
+
+    def __init__(
+        self,
+        names: ProducerGroups,
+        members: MemberCells,
+        transactions: Finishing,
+        queues: SettlingQueues,
+        clock: Clock,
+        *,
+        report: Report = lambda what, error: None,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self._names = names
+        self._members = members
+        self._transactions = transactions
+        self._queues = queues
+        self._clock = clock
+        self._report = report
+        self._look_s = look_s
+
+    async def groups(self) -> Collection[str]:
+        """All producer groups that there are."""
+        return await self._names.groups()
+
+    async def play(self, group: str, stop: asyncio.Event) -> None:
+        """Finish what is left to finish until ``stop`` is set. What fails is reported, and tried again."""
+        before: frozenset[str] = frozenset()
+        tidy_s = -math.inf
+        while not stop.is_set():
+            try:
+                before = await self.look(group, spare=before)
+                if self._clock.monotonic_s() >= tidy_s:
+                    await self._transactions.tidy(group)
+                    tidy_s = self._clock.monotonic_s() + TIDY_S
+            except PenstockError as error:
+                self._report(group, error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._look_s):
+                    await stop.wait()
+
+    async def once(self, group: str) -> int:
+        """All of it once, and nothing is left to anybody else. Returns how many transactions were not finished before."""
+        found = await self.look(group, spare=None)
+        await self._transactions.tidy(group)
+        return len(found)
+
+    async def look(self, group: str, *, spare: frozenset[str] | None) -> frozenset[str]:
+        """Do what is to be done, but only with the transactions of which that was so at the look before (None: with all). Returns of which
+        it was so now.
+        """
+        cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
+        found: set[str] = set()
+        for cell in cells:
+            if cell is None or cell.group != group:
+                continue
+            for row in self._to_do(cell):
+                found.add(row.id)
+                if spare is None or row.id in spare:
+                    await self._end_safely(row)
+        return frozenset(found)
+
+    def _to_do(self, cell: MemberCell) -> list[TransactionRow]:
+        return [*cell.to_finish(), *cell.to_judge(), *cell.aged(self._clock.wall_ms())]
+
+    async def _end_safely(self, row: TransactionRow) -> None:
+        """One transaction must not keep the others waiting."""
+        try:
+            await self.end(row)
+        except (TransactionEnded, TransactionNotFound):
+            pass  # somebody was quicker
+        except PenstockError as error:
+            self._report(f"transaction {row.id}", error)
+
+    async def end(self, row: TransactionRow) -> None:
+        """Bring one transaction to its end, as far as that can be. Raises what keeps it from being done, and `TransactionEnded` or
+        `TransactionNotFound` when somebody was quicker.
+        """
+        if row.is_open and row.acks is not None:
+            if await self.judge(row) is Verdict.OPEN:
+                return
+        elif row.is_open:
+            log.error("transaction %s is rolled back: it was open for too long", row.id)
+            await self._transactions.decide(row.id, Decision.ROLLED_BACK, By.AGE)
+        await self._transactions.finish(row.id)
+
+    async def judge(self, row: TransactionRow) -> Verdict:
+        """Note in the row of an open transaction what the cell of the queue says whose messages it settles. Raises as `end` does."""
+        assert row.acks is not None, "it settles messages"
+        await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)
+        found = await self._queues.verdict(row.id, row.acks)
+        if found is not Verdict.OPEN:
+            decision = Decision.COMMITTED if found is Verdict.COMMITTED else Decision.ROLLED_BACK
+            now_ms = self._clock.wall_ms()
+            await self._members.change(member_of(row.id), lambda cell: cell.decided(row.id, decision, By.ACKS, now_ms=now_ms))
+        return found
