@@ -36,6 +36,7 @@ from penstock.coordinator import (
     DeliveryOrder,
     Part,
     RetryPolicy,
+    Timers,
     Upkeep,
     check_coordination,
     run_roles,
@@ -54,8 +55,10 @@ from penstock.log import (
     TopicSettings,
     open_store,
 )
+from penstock.log.topics import Topic
 
 from .group_lake import GroupLake
+from .timer_lake import TimerLake
 
 __all__ = [
     "BroadcastConsumer",
@@ -105,7 +108,7 @@ def connect(
     return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, maintenance=maintenance, options=options)
 
 
-class Lake(GroupLake):
+class Lake(TimerLake, GroupLake):
     """Topics, producers, readers and consumer groups of one root, on the running event loop.
 
     ``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
@@ -126,7 +129,8 @@ class Lake(GroupLake):
         super().__init__(store, runtime=runtime, read_only=read_only, coordination=coordination, options=options)
         self._maintains = maintenance
         self._stop_maintaining = asyncio.Event()
-        self._maintaining: asyncio.Task[None] | None = None
+        self._maintaining: asyncio.Task[object] | None = None
+        self._timers = Timers(self)
         self._consumers: list[Consumer] = []
         self._closing_consumers: asyncio.Task[None] | None = None
 
@@ -136,20 +140,28 @@ class Lake(GroupLake):
             self._maintaining = asyncio.ensure_future(self._maintain())
 
     async def _maintain(self) -> None:
-        """Play the role of maintenance, as far as it falls to this process. Nobody waits for it: what fails is logged."""
-        coordination = self.coordination
-        upkeep = Upkeep(self, coordination.cells, coordination.groups, on_step=self._log_step)
-        part = Part(topics=upkeep.topics, play=upkeep.play)
-        await run_roles(
+        """Play the roles of maintenance and timers, as far as they fall to this process. Nobody waits for it: what fails is logged."""
+        coordination, stop = self.coordination, self._stop_maintaining
+        upkeep = Upkeep(self, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self._timers.see)
+        maintained = run_roles(
             coordination.cells,
             coordination.worker,
             coordination.watch,
             self.runtime,
-            part,
-            self._stop_maintaining,
+            Part(topics=upkeep.topics, play=upkeep.play),
+            stop,
             ready=coordination.claim,
             report=lambda topic, error: self._log_step(topic, "role", error),
         )
+        timed = self._timers.run(coordination, stop, on_error=lambda topic, error: self._log_step(topic, "timers", error))
+        await asyncio.gather(maintained, timed)
+
+    async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
+        """As `penstock.log.Lake.timer_log`; what is sent to a topic is let go by this process too."""
+        found = await super().timer_log(name, writable=writable)
+        if writable:
+            self._timers.notice(name)
+        return found
 
     def _log_step(self, topic: str, step: str, result: object) -> None:
         if isinstance(result, PermissionDenied):

@@ -1,0 +1,116 @@
+"""A lake with delayed messages, as their senders and operators see them: listed and called back; on the running event loop."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+
+from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.state import Due, NotRecallable
+from penstock.coordinator.timers.waiting import recall, standing, waiting
+from penstock.log import InvalidArgument, MessageNotFound, OffsetOutOfRange, Reader, Topic, TopicNotFound, WaitingMessage
+from penstock.log import Lake as LogLake
+from penstock.log.delays import QUEUE, RecallHandle, waiting_messages
+from penstock.log.limits import is_positive
+from penstock.log.messages import to_us
+from penstock.log.timer_log import check_own, delays
+
+
+class TimerLake(LogLake):
+    """The part of a lake that is about delayed messages."""
+
+    async def recall(self, recall_handle: str) -> WaitingMessage:
+        """Call a delayed message back, so that it is never delivered; gives the message.
+
+        Raises `NotRecallable` when it was delivered, is on its way or was recalled before, `MessageNotFound` for a handle of another lake, of a
+        topic that was deleted since, or of none at all, `InvalidArgument` for what is no handle, `ReadOnlyError`, and `UnknownOutcome`: then
+        recall it again.
+        """
+        meant = RecallHandle.decode(recall_handle)
+        await self._writable("recall")
+        try:
+            _, log = await self.timer_log(meant.topic)
+        except TopicNotFound as error:
+            raise _unknown(meant, f"no topic {meant.topic} with delayed messages") from error
+        message = await self._waiting_message(log, meant)
+        due = Due(meant.due_us, meant.offset)
+        try:
+            await recall(timer_cells(self), self.runtime.clock, meant.topic, log.record.incarnation, due)
+        except NotRecallable as error:
+            error.object = meant.message_id
+            raise
+        return message
+
+    async def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
+        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
+
+        ``until`` (exclusive) leaves out what is due later, ``limit`` takes the first so many: all of them are in memory at once. It is one
+        moment's truth; what is on its way into the topic waits no more. Raises `InvalidArgument` for a topic that is not of type DELAY, and
+        `TopicNotFound`.
+        """
+        until_us = None if until is None else _checked_us(until)
+        if limit is not None and not is_positive(limit):
+            raise InvalidArgument("limit must be a positive whole number, or None", operation="waiting", observed=limit)
+        check_own(topic, operation="waiting")
+        opened = await self.topic(topic)
+        if not delays(opened.record):
+            raise InvalidArgument(
+                "nothing waits for this topic, as its messages are not delayed",
+                operation="waiting",
+                object=topic,
+                expected="a topic of type DELAY",
+                observed=opened.settings.message_type,
+            )
+        try:
+            rows = await waiting(self, timer_cells(self), topic, until_us=until_us, limit=limit)
+        except TopicNotFound:
+            await self.topic(topic)  # raises when the topic itself has gone
+            return []  # its timer log is made by the first message
+        return list(waiting_messages(topic, rows))
+
+    async def _waiting_message(self, log: Topic, meant: RecallHandle) -> WaitingMessage:
+        """The message that a handle means, which may have been delivered since. Raises `MessageNotFound`, or `NotRecallable`."""
+        try:
+            rows = await Reader(log).to_arrow(queue=QUEUE, start=meant.offset, end=meant.offset + 1)
+        except OffsetOutOfRange as error:
+            following = (await Reader(log).offsets())[QUEUE][1]
+            if meant.offset >= following:
+                raise _unknown(meant, f"messages sent below offset {following}") from error
+            rows = await self._gathered(log, meant)
+        for message in waiting_messages(meant.topic, rows):
+            if message.recall_handle == meant.encode():
+                return message
+        raise _unknown(meant, "another message in its place" if rows.num_rows else "no such message")
+
+    async def _gathered(self, log: Topic, meant: RecallHandle) -> pa.Table:
+        """The row of a message that waits longer than the timer log keeps it."""
+        due = Due(meant.due_us, meant.offset)
+        cells = timer_cells(self)
+        if not (await standing(cells, self.runtime.clock, meant.topic, log.record.incarnation)).waits(due):
+            raise NotRecallable(
+                "the message cannot be recalled any more",
+                operation="recall",
+                object=meant.message_id,
+                expected="a message that waits",
+                observed="it was let go or recalled before",
+            )
+        rows = await waiting(self, cells, meant.topic, from_us=meant.due_us, until_us=meant.due_us + 1)
+        return rows.filter(pa.array([offset == meant.offset for offset in rows["offset"].to_pylist()], pa.bool_()))
+
+
+def _checked_us(until: object) -> int:
+    if not isinstance(until, datetime):
+        raise InvalidArgument("until must be a datetime, or None", operation="waiting", observed=repr(until))
+    return to_us(until)
+
+
+def _unknown(meant: RecallHandle, observed: str) -> MessageNotFound:
+    return MessageNotFound(
+        "this lake has no message of this recall handle",
+        operation="recall",
+        object=meant.message_id,
+        expected=f"a message that was sent to {meant.topic}",
+        observed=observed,
+        hint="it is of another lake, or its topic was deleted since",
+    )
