@@ -20,6 +20,7 @@ from .parked import ParkedGroup
 from .retry import RetryPolicy, Schedule
 from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
+from .timers.role import Timers
 from .timers.state import NotRecallable
 from .upkeep import Upkeep
 
@@ -51,6 +52,7 @@ __all__ = [
     "Schedule",
     "TableMismatch",
     "TableNotFound",
+    "Timers",
     "Upkeep",
     "WorkerSeen",
     "WorkerState",

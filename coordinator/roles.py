@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..log.backoff import Backoff
 from ..log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
@@ -76,6 +76,8 @@ class Part:
     play: Play
     all_topics: bool = True
     """Whether ``topics`` tells all that the lake has; else only these are shared with whoever plays for them too."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when ``topics`` may tell more than it did."""
 
 
 async def run_roles(
@@ -184,7 +186,8 @@ class _Player:
                 self._report("-", error)
             else:
                 ownership.wake()
-            await asyncio.sleep(_LOOK_S)
+            await _pause(self._part.news, _LOOK_S)
+            self._part.news.clear()
 
 
 class _Playing:

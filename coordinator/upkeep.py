@@ -19,6 +19,7 @@ from .cells import Cells
 from .guards import retention_guards
 from .living import forget_fenced
 from .records import Groups
+from .transactions.guard import held_jobs
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
 """Called with topic, step, and the step's result or error."""
@@ -42,8 +43,10 @@ class Upkeep:
         *,
         options: MaintenanceOptions | None = None,
         on_step: OnStep = lambda topic, step, result: None,
+        on_look: Callable[[Collection[str]], None] = lambda topics: None,
     ) -> None:
         self._lake = lake
+        self._on_look = on_look
         self._cells = cells
         self._groups = groups
         self._options = options or MaintenanceOptions()
@@ -51,14 +54,19 @@ class Upkeep:
         self._forget_s = -math.inf
 
     async def topics(self) -> Collection[str]:
-        """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported."""
-        found = []
+        """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported.
+
+        ``on_look`` hears of those that live.
+        """
+        found, living = [], []
         for folder in await self._lake.store.list_folders(TOPICS):
             try:
-                if await read_record(self._lake.store, TopicPaths.of(topic_name(folder))) is not None:
-                    found.append(topic_name(folder))
+                if (record := await self._record(name := topic_name(folder))) is not None:
+                    found.append(name)
+                    living += [] if record.deleted else [name]
             except (DataDamaged, NewerFormatError) as error:
                 self._on_step(folder, "look", error)
+        self._on_look(living)
         return found
 
     async def once(self, name: str) -> None:
@@ -120,6 +128,7 @@ class Upkeep:
             append,
             self._options,
             retention_guards=guards,
+            held_jobs=lambda jobs: held_jobs(self._cells, jobs),
             on_step=lambda step, result: self._on_step(name, step, result),
         )
 

@@ -3,54 +3,97 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection
 
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
-from ...log.paths import TOPICS, is_timer_log, topic_name, topic_of
+from ...log.paths import is_timer_log, topic_of
 from ..cells import Cells
+from ..coordination import Coordination
+from ..roles import Part, run_roles
 from .cell import timer_cells
 from .options import TimerOptions
-from .play import TimerStatistics, play
+from .play import play, play_once
+from .player import TimerStatistics, wait_for
 
 TIMERS = "timers"
 """The role's name."""
-_LOOK_S = 5.0
-"""Between looks whether a topic that is gone was made anew."""
+OnError = Callable[[str, PenstockError], None]
+"""Hears of what failed, and for which topic (or ``-``)."""
+_LOOK_S = 60.0
+_SOON_S = 900.0
+"""A process that lets something go so soon is to be replaced soon when it dies."""
 
 
 class Timers:
-    """Plays the timers of one lake. Any number of processes may do so at once; one is enough."""
+    """Plays the timers of one lake. Any number of processes may do so at once; one is enough.
+
+    Which topics there are it is told: by who maintains the lake, and by who sends to one of them in this process.
+    """
 
     def __init__(self, lake: Lake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
         self._lake = lake
         self._cells = cells or timer_cells(lake)
         self._options = options or TimerOptions()
+        self._seen: frozenset[str] = frozenset()
+        self._noticed: set[str] = set()
+        self._awake: Callable[[], Awaitable[None]] | None = None
+        self._news = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
         """By topic, of what this process has done."""
 
+    def see(self, topics: Collection[str]) -> None:
+        """These topics of the lake there are; those that are none of ours are passed over."""
+        logs = frozenset(topic_of(name) for name in topics if is_timer_log(name))
+        if logs - self._seen:
+            self._news.set()
+        self._seen = logs
+
+    def notice(self, topic: str) -> None:
+        """Something is sent to this topic."""
+        if topic not in self._seen | self._noticed:
+            self._noticed.add(topic)
+            self._news.set()
+
     async def topics(self) -> Collection[str]:
-        """The topics with a timer log, as the folders say: those of deleted ones too."""
-        found = []
-        for folder in await self._lake.store.list_folders(TOPICS):
-            with suppress(PenstockError):
-                if is_timer_log(name := topic_name(folder)):
-                    found.append(topic_of(name))
-        return found
+        """Those that are known."""
+        return self._seen | self._noticed
+
+    async def run(self, coordination: Coordination, stop: asyncio.Event, *, on_error: OnError) -> None:
+        """Play the role for a fair share of the topics until ``stop`` is set, from when there is one on."""
+        if await self._wanted(stop):
+            self._awake = coordination.worker.awake
+            await run_roles(
+                coordination.cells,
+                coordination.worker,
+                coordination.watch,
+                self._lake.runtime,
+                Part(role=TIMERS, topics=self.topics, play=self.play, news=self._news),
+                stop,
+                ready=coordination.claim,
+                report=on_error,
+                patience_s=0.0,
+            )
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
-        """Let go what is due until ``stop`` is set. Waits where there is no such topic."""
+        """Let go what is due until ``stop`` is set."""
         try:
-            await play(
-                self._lake,
-                self._cells,
-                topic,
-                stop,
-                self._options,
-                on_statistics=lambda statistics: self.statistics.update({topic: statistics}),
-            )
+            await play(self._lake, self._cells, topic, stop, self._options, on_step=lambda one: self._step(topic, one))
         except (TopicNotFound, TopicDeleted):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await stop.wait()
+            self._noticed.discard(topic)
+            await wait_for(_LOOK_S, stop)
+
+    async def once(self, topic: str) -> TimerStatistics:
+        """Let go what is due now."""
+        return await play_once(self._lake, self._cells, topic, self._options)
+
+    async def _step(self, topic: str, statistics: TimerStatistics) -> None:
+        self.statistics[topic] = statistics
+        if self._awake is not None and statistics.idle_s < _SOON_S:
+            await self._awake()
+
+    async def _wanted(self, stop: asyncio.Event) -> bool:
+        while not stop.is_set() and not await self.topics():
+            self._news.clear()
+            await wait_for(None, stop, self._news)
+        return not stop.is_set()

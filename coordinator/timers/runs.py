@@ -117,6 +117,11 @@ class OpenRun:
         """Of the first message that was not loaded; None: all were."""
         return self._groups[self._loaded].first if self._loaded < len(self._groups) else None
 
+    @property
+    def left(self) -> int:
+        """How many of its messages were not dropped or passed over."""
+        return len(self.rows) + sum(group.rows for group in self._groups[self._loaded :])
+
     def pass_over(self, due: Due) -> None:
         """Messages up to this one are not needed any more."""
         while self._loaded < len(self._groups) and self._groups[self._loaded].last <= due:

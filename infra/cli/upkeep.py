@@ -8,26 +8,35 @@ from datetime import timedelta
 
 from ...aio import Lake
 from ...coordinator.roles import Part, run_roles
+from ...coordinator.timers.role import Timers
 from ...coordinator.upkeep import OnStep, Upkeep
 from ...log import PenstockError, TopicNotFound
-from ...log.paths import TopicPaths
+from ...log.paths import TopicPaths, timer_log_name
 from ...log.stores import probe_conditional_writes
 from ...log.table.maintenance import MaintenanceOptions
+from ...log.timer_log import delays
 from ...log.topics import read_record
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
     """Every step of every topic once."""
-    upkeep = await _prepared(lake, names, report, MaintenanceOptions())
+    timers = Timers(lake)
+    upkeep = await _prepared(lake, names, report, MaintenanceOptions(), timers)
     for name in names or await upkeep.topics():
         await upkeep.once(name)
+    for name in await timers.topics():
+        try:
+            report(name, "timers", await timers.once(name))
+        except PenstockError as error:
+            report(name, "timers", error)
 
 
 async def maintain_forever(
     lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta
 ) -> None:
     """Play the role of maintenance until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
-    upkeep = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval))
+    timers = Timers(lake)
+    upkeep = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
 
     async def named() -> Sequence[str]:
         return names
@@ -37,7 +46,7 @@ async def maintain_forever(
 
     part = Part(topics=named if names else upkeep.topics, play=upkeep.play, all_topics=not names)
     coordination = lake.coordination
-    await run_roles(
+    maintained = run_roles(
         coordination.cells,
         coordination.worker,
         coordination.watch,
@@ -48,12 +57,25 @@ async def maintain_forever(
         report=failed,
         patience_s=0.0,
     )
+    await asyncio.gather(maintained, timers.run(coordination, stop, on_error=lambda topic, error: report(topic, "timers", error)))
 
 
-async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions) -> Upkeep:
+async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers) -> Upkeep:
     """Raises `TopicNotFound` for a name that is not there, and what makes the store unfit for writing."""
     await probe_conditional_writes(lake.store, lake.runtime)
+    delayed = []
     for name in names:
-        if await read_record(lake.store, TopicPaths.of(name)) is None:
+        found = await read_record(lake.store, TopicPaths.of(name))
+        if found is None:
             raise TopicNotFound("there is no such topic", object=name, hint="`penstock topic list` names those that are there")
-    return Upkeep(lake, lake.coordination.cells, lake.coordination.groups, options=options, on_step=report)
+        delayed += [timer_log_name(name)] if delays(found[0]) and not found[0].deleted else []
+    timers.see(delayed)
+    coordination = lake.coordination
+    return Upkeep(
+        lake,
+        coordination.cells,
+        coordination.groups,
+        options=options,
+        on_step=report,
+        on_look=lambda topics: None if names else timers.see(topics),
+    )

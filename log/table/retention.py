@@ -15,7 +15,6 @@ from .segments import TableFile
 
 GUARDED = timedelta(days=14)
 """Who still needs messages can keep them so long beyond their time."""
-_GUARDED_MS = GUARDED // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +29,40 @@ class Policy:
         return cls(settings.retention, settings.retention_bytes)
 
 
-def expired(files: Sequence[TableFile], policy: Policy, *, now_ms: int, guard: int | None = None) -> Sequence[TableFile]:
+def expired(
+    files: Sequence[TableFile], policy: Policy, *, now_ms: int, guard: int | None = None, guarded: timedelta = GUARDED
+) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
     A file goes when its newest row is older than ``policy.age``, or as long as the queue holds more than ``policy.size_bytes``: it
     keeps at most that, but always its newest file. Nothing goes that holds an offset at or above ``guard``, nor anything behind it, but
-    for what is older than `GUARDED`.
+    for what is older than ``guarded``.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
+    guarded_ms = guarded // timedelta(milliseconds=1)
     for count, file in enumerate(files):
         too_old = oldest_ms is not None and file.store_last_ms < oldest_ms
         too_much = surplus > 0 and count < len(files) - 1
-        guarded = guard is not None and file.limit_offset > guard and now_ms - file.store_last_ms < _GUARDED_MS
-        if guarded or not (too_old or too_much):
+        is_guarded = guard is not None and file.limit_offset > guard and now_ms - file.store_last_ms < guarded_ms
+        if is_guarded or not (too_old or too_much):
             return files[:count]
         surplus -= file.size_bytes
     return files
 
 
 async def retain_once(
-    store: ObjectStore, delta: DeltaLog, runtime: Runtime, policy: Policy, *, guards: Mapping[int, int] | None = None
+    store: ObjectStore,
+    delta: DeltaLog,
+    runtime: Runtime,
+    policy: Policy,
+    *,
+    guards: Mapping[int, int] | None = None,
+    guarded: timedelta = GUARDED,
 ) -> int:
     """Take expired files out of the table in one commit of nothing else; returns how many rows went.
 
-    ``guards`` names for a queue the offset from which nothing may go that is younger than `GUARDED`. The files themselves stay on the store for
+    ``guards`` names for a queue the offset from which nothing may go that is younger than ``guarded``. The files themselves stay on the store for
     7 days, for readers of older snapshots.
     """
     started_s = runtime.clock.monotonic_s()
@@ -62,7 +70,9 @@ async def retain_once(
     now_ms = await store.clock_ms()
     while True:
         gone = {
-            q: f for q, files in snapshot.files.items() if (f := expired(files, policy, now_ms=now_ms, guard=(guards or {}).get(q)))
+            q: f
+            for q, files in snapshot.files.items()
+            if (f := expired(files, policy, now_ms=now_ms, guard=(guards or {}).get(q), guarded=guarded))
         }
         if not gone:
             return 0

@@ -1,0 +1,362 @@
+"""One process's play of one topic's timers, step by step: claim what is due, see it into the topic, gather what waits long."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ...log.backoff import Backoff
+from ...log.delays import QUEUE
+from ...log.errors import (
+    ClosedError,
+    DataDamaged,
+    ForkedError,
+    ReopenError,
+    RetryError,
+)
+from ...log.lake import Lake
+from ...log.reader import Reader
+from ...log.stores.protocol import ObjectMissing
+from ...log.topics import Topic
+from ..cells import CellChanged, Cells
+from . import guards
+from .append import Appending
+from .cell import TimerCell
+from .follow import Following
+from .gather import Gathered, Gatherer, may_name, named, to_merge
+from .memtable import Together
+from .options import TimerOptions
+from .runs import OpenRun, next_unloaded
+from .selection import FOREVER, Waiting, next_bounds, within, without
+from .state import Bounds, Claim, Due, TimerState
+from .store_time import StoreTime
+
+T = TypeVar("T")
+
+_AGAIN_S = 0.1
+_ATTEMPTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TimerStatistics:
+    """What one player has done."""
+
+    fired: int = 0
+    """Messages that it has appended, or found appended."""
+    claims: int = 0
+    flushed: int = 0
+    """Runs that it wrote of what waited in memory."""
+    merged: int = 0
+    """Runs that it wrote in place of smaller ones."""
+    waiting: int = 0
+    """Messages that wait now, with those recalled whose time is still to come; more or less, where runs are partly through."""
+    idle_s: float = 0.0
+    """Until the next of them is due, or is to be fetched from its run; infinite when nothing waits."""
+
+
+OnStep = Callable[[TimerStatistics], Awaitable[None]]
+"""Awaited after every step."""
+
+
+class Player:
+    """One process's play of one topic's timers."""
+
+    def __init__(self, lake: Lake, cells: Cells, topic: Topic, log: Topic, options: TimerOptions) -> None:
+        name, life = topic.paths.topic, log.record.incarnation
+        assert guards.belongs(log.record, topic.record), "they are of one life"
+        self._topic, self._log_topic = topic, log
+        self._runtime = lake.runtime
+        self._options = options
+        self._time = StoreTime(lake.store, lake.runtime.clock)
+        self._cell = TimerCell(cells, lake.runtime.clock, name, life)
+        self._appending = Appending(lake, topic, self._cell)
+        self._gatherer = Gatherer(lake.store, lake.runtime, name, life, options)
+        log.tail.poll_quiet_s = options.probe.total_seconds()
+        self._reader = Reader(log)
+        self._log: Following | None = None
+        self._runs: dict[str, OpenRun] = {}
+        self._work: asyncio.Task[Gathered] | None = None
+        self._arrived: Claim | None = None
+        self._claimed_s = 0.0
+        self._flushed_s = lake.runtime.clock.monotonic_s()
+        self.statistics = TimerStatistics()
+
+    # --- Its life ---------------------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Read how far the timers are, and read along from there."""
+        state = await self._cell.read()
+        self._log = Following(
+            self._reader, state.gathered, rows_max=2 * self._options.flush_rows, bytes_max=2 * self._options.flush_bytes
+        )
+
+    async def run(self, stop: asyncio.Event, on_step: OnStep) -> None:
+        """Step by step until ``stop`` is set."""
+        failures, backoff, is_stale = 0, Backoff(_AGAIN_S), False
+        while not stop.is_set():
+            try:
+                if is_stale:
+                    await self._cell.read()
+                is_stale = False
+                pause_s = await self.step()
+            except CellChanged:
+                continue  # the state is now what stands there
+            except (RetryError, ReopenError) as error:
+                failures += 1
+                if failures == _ATTEMPTS_MAX or isinstance(error, ClosedError | ForkedError):
+                    raise
+                is_stale = True
+                await wait_for(backoff.next_s(), stop)
+                continue
+            failures, backoff = 0, Backoff(_AGAIN_S)
+            self.statistics = replace(self.statistics, waiting=self._waiting(), idle_s=pause_s)
+            await on_step(self.statistics)
+            if pause_s > 0:  # never for long: a machine may sleep meanwhile, and its clock of sleeps with it
+                await self._pause(min(pause_s, self._options.probe.total_seconds()), stop)
+        with suppress(CellChanged, RetryError, ReopenError):  # whoever comes next finds it out
+            await self._settle()
+
+    async def run_out(self) -> None:
+        """Until nothing is due of what was sent before."""
+        log = self._following
+        await self._log_topic.tail.catch_up()
+        await log.reach(self._log_topic.tail.state.next_offsets[QUEUE])
+        while True:
+            with suppress(CellChanged):
+                if await self.step() > 0:
+                    break
+        with suppress(CellChanged):
+            await self._settle()
+
+    async def close(self) -> None:
+        """Let go of all it has open."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
+        await self._appending.close()
+        if self._log is not None:
+            await self._log.close()
+
+    async def step(self) -> float:
+        """One step. Returns for how many seconds there is nothing to do unless something is sent; 0: more is due.
+
+        Raises `CellChanged` when another changed the cell meanwhile: the next step goes on from what it is then.
+        """
+        log = self._following
+        log.news.clear()
+        log.check()
+        state = self._cell.state
+        await log.reach(state.bounds.known)
+        await self._keep_to(state)
+        if state.claim is not None and state.claim != self._arrived:
+            await self._finish(state, state.claim)
+            return 0.0
+        now_us = guards.due_until_us(await self._time.now_us(), self._runtime.clock)
+        if await self._claim(state, now_us):
+            return 0.0
+        if await self._gather(state):
+            return 0.0
+        now_s = self._runtime.clock.monotonic_s()
+        settle_s = self._options.settle.total_seconds()
+        if state.claim is not None and now_s - self._claimed_s >= settle_s:
+            await self._settle()
+        return self._idle_s(self._cell.state, now_us)
+
+    @property
+    def _following(self) -> Following:
+        assert self._log is not None, "it has begun"
+        return self._log
+
+    async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
+        """Until something is due or sent; after something went, a tick at least."""
+        tick_s = self._options.tick.total_seconds() - (self._runtime.clock.monotonic_s() - self._claimed_s)
+        if tick_s > 0:
+            await wait_for(tick_s, stop)
+            seconds -= tick_s
+        if seconds > 0:
+            await wait_for(seconds, stop, self._following.news)
+
+    # --- What is here -----------------------------------------------------------------------------------------------------------
+
+    async def _keep_to(self, state: TimerState) -> None:
+        """Let go of what was settled or gathered, and know the runs that the cell names."""
+        log = self._following
+        log.rows.drop(state.settled)
+        log.rows.drop_below(state.gathered)
+        log.make_room()
+        names = {run.name for run in state.runs}
+        for name in [name for name in self._runs if name not in names]:
+            del self._runs[name]
+        for run in state.runs:
+            if run.name not in self._runs:
+                self._runs[run.name] = await self._there(self._gatherer.open(run))
+        for one in self._runs.values():
+            one.pass_over(state.settled.due)
+            one.rows.drop(state.settled)
+
+    async def _load(self, until: Due, *, rows_most: int, bytes_most: int) -> None:
+        """Read from the runs what is due before ``until``, or as much of it as goes at a time."""
+        while (following := next_unloaded(self._runs.values())) is not None and following.next is not None:
+            if following.next > until:
+                return
+            here = Together([one.rows for one in self._runs.values()])
+            sooner = here.waiting.within(Bounds(self._following.known, following.next))
+            if len(sooner) >= rows_most or int(here.sizes_of(sooner).sum()) >= bytes_most:
+                return
+            await self._there(following.load())
+
+    async def _there(self, reading: Awaitable[T]) -> T:
+        """What is read of a run that the cell names."""
+        try:
+            return await reading
+        except ObjectMissing as error:
+            raise DataDamaged("a run of timers is missing", operation="play timers", object=error.object) from error
+
+    def _together(self) -> Together:
+        return Together([self._following.rows, *(one.rows for one in self._runs.values())])
+
+    def _waiting(self) -> int:
+        state = self._cell.state
+        here = self._following.rows.waiting
+        return len(here) - int(within(here, state.bounds).sum()) + sum(one.left for one in self._runs.values())
+
+    def _idle_s(self, state: TimerState, now_us: int) -> float:
+        """Until the next message is due, or is to be fetched from its run."""
+        here = self._together().waiting
+        left = here.only(~within(here, state.bounds))
+        soon = [int(left.time_us.min())] if len(left) else []
+        following = next_unloaded(self._runs.values())
+        if following is not None and following.next is not None:
+            fetched_us = following.next.time_us - int(1e6 * self._options.ahead.total_seconds())
+            soon.append(fetched_us if fetched_us > now_us else following.next.time_us)
+        return max(0.01, (min(soon) - now_us) / 1e6) if soon else math.inf
+
+    # --- Letting go -------------------------------------------------------------------------------------------------------------
+
+    async def _claim(self, state: TimerState, now_us: int) -> bool:
+        """Claim what is due, and see it into the topic; whether anything was."""
+        options = self._options
+        ahead = Due(now_us + int(1e6 * options.ahead.total_seconds()), 0)
+        await self._load(ahead, rows_most=options.claim_rows, bytes_most=options.claim_bytes)
+        together = self._together()
+        bounds, chosen = self._choose(together, state, now_us)
+        if not len(chosen):
+            return False
+        count = len(without(chosen, state.recalled))
+        claimed = self._forgetful(state).with_claim(bounds, count)
+        await self._cell.write(claimed if count else claimed.with_arrived())
+        self._claimed_s = self._runtime.clock.monotonic_s()
+        self.statistics = replace(self.statistics, claims=self.statistics.claims + 1)
+        if count and (claim := self._cell.state.claim) is not None:
+            await self._finish(self._cell.state, claim)
+        return True
+
+    def _forgetful(self, state: TimerState) -> TimerState:
+        """With all gathered that was let go before the first that waits in memory: a successor need not read it."""
+        if self._work is not None:
+            return state
+        rows, arrived = self._following.rows.waiting, state.with_arrived()
+        waiting = rows.offset[~within(rows, arrived.settled)]
+        first = min(int(waiting.min()) if len(waiting) else arrived.settled.known, arrived.settled.known)
+        return arrived.with_run(None, first) if first > arrived.gathered else state
+
+    def _choose(self, together: Together, state: TimerState, now_us: int) -> tuple[Bounds, Waiting]:
+        """The next bounds, and what is new within them: no more than goes at a time."""
+        candidates = together.waiting.only(~within(together.waiting, state.bounds))
+        following = next_unloaded(self._runs.values())
+        horizon = FOREVER if following is None or following.next is None else following.next
+        most = self._options.claim_rows
+        while True:
+            bounds = next_bounds(candidates, state.bounds, now_us=now_us, known=self._following.known, most=most, horizon=horizon)
+            chosen = candidates.within(bounds)
+            if len(chosen) <= 1 or int(together.sizes_of(chosen).sum()) <= self._options.claim_bytes:
+                return bounds, chosen
+            most = len(chosen) // 2
+
+    async def _finish(self, state: TimerState, claim: Claim) -> None:
+        """See a claim's messages into the topic."""
+        await self._load(claim.bounds.due, rows_most=2**62, bytes_most=2**62)
+        together = self._together()
+        within_claim = together.waiting.within(claim.bounds)
+        chosen = without(within_claim.only(~within(within_claim, state.settled)), state.recalled)
+        if len(chosen) != claim.count:
+            raise DataDamaged(
+                "messages that were on their way are not in the timer log any more",
+                operation="play timers",
+                object=self._cell.key,
+                expected=f"{claim.count} messages",
+                observed=f"{len(chosen)} messages",
+                hint="put the timer log's objects and the runs back",
+            )
+        if await self._appending.append(claim, together.take(chosen)):
+            self._arrived = claim
+            self._claimed_s = self._runtime.clock.monotonic_s()
+            self.statistics = replace(self.statistics, fired=self.statistics.fired + claim.count)
+
+    async def _settle(self) -> None:
+        """Note that what was claimed has arrived."""
+        state = self._cell.state
+        if state.claim is not None and state.claim == self._arrived:
+            await self._cell.write(state.with_arrived())
+
+    # --- Gathering --------------------------------------------------------------------------------------------------------------
+
+    async def _gather(self, state: TimerState) -> bool:
+        """Name a run that was written, or begin to write one, beside the other steps; whether the cell changed."""
+        if self._work is not None:
+            if not self._work.done():
+                return False
+            work, self._work = self._work, None
+            gathered = work.result()
+            if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
+                return False
+            await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))
+            done = "merged" if gathered.merged else "flushed"
+            self.statistics = replace(self.statistics, **{done: getattr(self.statistics, done) + 1})
+            return True
+        if self._is_flush_due():
+            return await self._begin_flush(state)
+        if runs := to_merge(state.runs, self._options):
+            self._begin(self._gatherer.merge(runs, settled=state.settled))
+        return False
+
+    def _is_flush_due(self) -> bool:
+        rows, options = self._following.rows, self._options
+        if len(rows) >= options.flush_rows or rows.size_bytes >= options.flush_bytes:
+            return True
+        age_s = self._runtime.clock.monotonic_s() - self._flushed_s
+        return self._following.known > self._cell.state.gathered and age_s >= options.flush_age.total_seconds()
+
+    async def _begin_flush(self, state: TimerState) -> bool:
+        """What waits in memory becomes a run. Only what is known is gathered, so nothing of it may be late."""
+        known = self._following.known
+        if state.bounds.known < known:
+            raised = state.with_claim(Bounds(known, state.bounds.due), 0).with_arrived()
+            here = self._following.rows.waiting
+            if (within(here, raised.settled) & ~within(here, state.bounds)).any():
+                return False  # it goes first
+            await self._cell.write(raised)
+            state = raised
+        self._flushed_s = self._runtime.clock.monotonic_s()
+        rows, settled = self._following.rows, state.bounds
+        self._begin(self._gatherer.flush(rows, start=state.gathered, limit=settled.known, settled=settled))
+        return False
+
+    def _begin(self, work: Coroutine[Any, Any, Gathered]) -> None:
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(lambda _: self._following.news.set())
+
+
+async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
+    """So long, or until one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
