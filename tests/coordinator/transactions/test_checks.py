@@ -195,10 +195,6 @@ def test_messages_that_are_not_all_there_are_not_asked_about_and_given_up_in_tim
         assert transaction.id is not None
         listed = await stage.store.memory.list(TopicPaths.of("paid").jobs)
         (key,) = [info.key for info in listed if info.key.endswith(".parquet")]
-            info.key
-            for info in await stage.store.memory.list("")
-            if info.key.endswith(".parquet") and info.key.startswith(TopicPaths.of("paid").jobs)
-        ]
         await stage.store.memory.delete(key)
         sender.process.crash()
         checks, checker = other.check_backs([COMMIT])
