@@ -158,19 +158,16 @@ class QueueHander(QueueLife[Ready]):
             self._woken.set()
         return asked.given
 
-    def settle(
-        self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell], *, soon: bool = True
-    ) -> asyncio.Future[None]:
-        """Done once a change, of these deliveries, is durable; they are made in the order of calls. Not ``soon``: with whatever else is
-        written next. Raises `ReceiptRefused`, and `OwnershipLost`, after which it may be so or not.
+    def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
+        """Done once a change, of these deliveries, is durable; they are made in the order of calls. Raises `ReceiptRefused`, and
+        `OwnershipLost`, after which it may be so or not.
         """
         settling = _Settling(handles, change, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
             settling.done.set_exception(self._lost())
         else:
             self._settling.append(settling)
-            if soon:
-                self._woken.set()
+            self._woken.set()
         return settling.done
 
     def give_back(self, messages: Sequence[MessageView]) -> None:
@@ -205,7 +202,6 @@ class QueueHander(QueueLife[Ready]):
             self._around.freed()
             if self.available():
                 self._around.arrived()
-            await self._recall(self._clock.wall_ms())  # of what came back with the step; its end wakes us
             await self._rest()
 
     async def _step(self) -> None:

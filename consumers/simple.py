@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
@@ -40,6 +40,8 @@ INVISIBLE_DEFAULT = timedelta(seconds=30)
 AWAIT_DEFAULT = timedelta(seconds=20)
 
 ReceiptT = TypeVar("ReceiptT", MessageView, str)
+_Change: TypeAlias = tuple[str, int, Sequence[ReceiptHandle], Change]
+"""Of the cell of a topic's queue, about these deliveries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class SimpleConsumer(GroupMember):
         options: SimpleOptions | None = None,
     ) -> None:
         super().__init__(Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated), group=group)
-        self._runtime = lake.runtime
+        self._runtime, self._store = lake.runtime, lake.store
         self._clock = lake.runtime.clock
         self._options = options or SimpleOptions()
         self._worker = coordination.worker
@@ -124,12 +126,13 @@ class SimpleConsumer(GroupMember):
         return SimpleSurroundings(
             group=self.group,
             runtime=self._runtime,
+            store=self._store,
             worker=self._worker,
             member=self._membership.member,
             room=self._owner.room,
             freed=self._owner.freed,
             in_hand=self._in_hand,
-            limits=Limits(retained=max(Limits().retained, self._options.cache_messages)),
+            limits=Limits(retained=max(Limits().retained, self._options.cache_messages), waiting=None),
             arrived=self._notify,
             is_awaited=lambda: self._waiting > 0,
         )
@@ -215,7 +218,7 @@ class SimpleConsumer(GroupMember):
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
-        ends = await self._settle([((handle,), partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
+        ends = await self._settle([_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
         settled = zip(receipts, ends, strict=True)
         self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         _raise_first(ends)
@@ -231,14 +234,14 @@ class SimpleConsumer(GroupMember):
         `OwnershipLost` or `UnknownOutcome` when nobody can tell.
         """
         change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
-        _raise_first(await self._settle([(handles, change)]))
+        _raise_first(await self._settle([(handles[0].topic, handles[0].queue, handles, change)]))
         self._in_hand.end(handle.encode() for handle in handles)
 
-    def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
-        """Let the queue's cell forget a transaction of which it is noted that it is committed: with its next write, if it is owned here."""
-        if (hander := self._owner.queues.get((topic, queue))) is not None:
-            done = hander.settle((), methodcaller("without_transactions", (transaction,)), soon=False)
-            done.add_done_callback(lambda one: one.cancelled() or one.exception())  # then whoever cleans up after the transaction does it
+    async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
+        """Let the queue's cell forget a transaction of which it is noted that it is committed. Raises as `settle_for` does when nobody can
+        tell.
+        """
+        _raise_first(await self._settle([(topic, queue, (), methodcaller("without_transactions", (transaction,)))]))
 
     async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
         """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
@@ -251,7 +254,7 @@ class SimpleConsumer(GroupMember):
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(duration)
-        _raise_first(await self._settle([((handle,), partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
+        _raise_first(await self._settle([_one(handle, partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
         self._in_hand.change(_text(receipt), due_ms)
         return receipt
 
@@ -275,19 +278,19 @@ class SimpleConsumer(GroupMember):
             )
         return handle
 
-    async def _settle(self, changes: Sequence[tuple[Sequence[ReceiptHandle], Change]]) -> list[BaseException | None]:
-        """Through the queues' owners where they are here, else beside them; a change is of one queue. Of each what went wrong."""
+    async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
+        """Through the queues' owners where they are here, else beside them. Of each what went wrong."""
         queues = self._owner.queues
         asked = [
-            hander.settle(handles, change) if (hander := queues.get((handles[0].topic, handles[0].queue))) is not None else None
-            for handles, change in changes
+            hander.settle(handles, change) if (hander := queues.get((topic, queue))) is not None else None
+            for topic, queue, handles, change in changes
         ]
         await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
         done = [
-            self._receipts.change(queue_key(self.group, handles[0].topic, handles[0].queue), change, tried=one is not None)
+            self._receipts.change(queue_key(self.group, topic, queue), change, tried=one is not None)
             if one is None or isinstance(one.exception(), OwnershipLost)
             else one
-            for (handles, change), one in zip(changes, asked, strict=True)
+            for (topic, queue, _, change), one in zip(changes, asked, strict=True)
         ]
         return await asyncio.gather(*done, return_exceptions=True)
 
@@ -322,6 +325,10 @@ def _check_duration(what: str, value: object, least: timedelta, most: timedelta,
             expected=f"a timedelta from {least.total_seconds():g} s to {most.total_seconds() / 3600:g} h",
             observed=f"{value.total_seconds():g} s" if isinstance(value, timedelta) else repr(value),
         )
+
+
+def _one(handle: ReceiptHandle, change: Change) -> _Change:
+    return handle.topic, handle.queue, (handle,), change
 
 
 def _text(receipt: MessageView | str) -> str:

@@ -19,7 +19,6 @@ from .errors import TransactionEnded, TransactionNotFound
 from .judging import SettlingQueues
 from .members import MemberCells
 from .names import ProducerGroups
-from .naming import member_of
 from .state import By, Decision, MemberCell, TransactionRow
 
 log = logging.getLogger("penstock.transactions")
@@ -117,20 +116,10 @@ class Finisher:
         `TransactionNotFound` when somebody was quicker.
         """
         if row.is_open and row.acks is not None:
-            if await self.judge(row) is Verdict.OPEN:
+            await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)
+            if await self._queues.note(row) is Verdict.OPEN:
                 return
         elif row.is_open:
             log.error("transaction %s is rolled back: it was open for too long", row.id)
             await self._transactions.decide(row.id, Decision.ROLLED_BACK, By.AGE)
         await self._transactions.finish(row.id)
-
-    async def judge(self, row: TransactionRow) -> Verdict:
-        """Note in the row of an open transaction what the cell of the queue says whose messages it settles. Raises as `end` does."""
-        assert row.acks is not None, "it settles messages"
-        await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)
-        found = await self._queues.verdict(row.id, row.acks)
-        if found is not Verdict.OPEN:
-            decision = Decision.COMMITTED if found is Verdict.COMMITTED else Decision.ROLLED_BACK
-            now_ms = self._clock.wall_ms()
-            await self._members.change(member_of(row.id), lambda cell: cell.decided(row.id, decision, By.ACKS, now_ms=now_ms))
-        return found

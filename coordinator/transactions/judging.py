@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 from operator import methodcaller
 
+from ...log.errors import InternalError
 from ...log.runtime import Runtime
 from ..cell_codec import decode_cell
 from ..cells import Cells
@@ -13,17 +14,36 @@ from ..handles import ForeignReceipt
 from ..keys import queue_key
 from ..receipts import Receipts
 from .acks import Acks, Verdict, ended, verdict
+from .members import MemberCells
+from .naming import member_of
+from .state import By, Decision, TransactionRow, check_decidable
 
 
 class SettlingQueues:
     """For whoever finishes transactions, beside the owners of the queues."""
 
-    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+    def __init__(self, cells: Cells, members: MemberCells, runtime: Runtime) -> None:
         self._cells = cells
+        self._members = members
+        self._clock = runtime.clock
         self._receipts = Receipts(cells, runtime)
 
+    async def note(self, row: TransactionRow) -> Verdict:
+        """Write into the row of an open transaction what the cell of the queue says whose messages it settles, if that says anything.
+
+        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when somebody was quicker, and what the table raises.
+        """
+        if row.acks is None:
+            raise InternalError("the transaction settles nothing", operation="judge", object=row.id)
+        found = await self.verdict(row.id, row.acks)
+        if found is not Verdict.OPEN:
+            decision = Decision.COMMITTED if found is Verdict.COMMITTED else Decision.ROLLED_BACK
+            now_ms = self._clock.wall_ms()
+            await self._members.change(member_of(row.id), lambda cell: cell.decided(row.id, decision, By.ACKS, now_ms=now_ms))
+        return found
+
     async def verdict(self, transaction: str, acks: Acks) -> Verdict:
-        """What the queue's cell says, which is to be noted in the transaction's row only if that is still open. Raises what the table raises."""
+        """What the queue's cell says now. Raises what the table raises."""
         key = _key(acks)
         stored = await self._cells.read(key)
         return verdict(None if stored is None else decode_cell(stored.data, where=key), transaction, acks)
@@ -32,6 +52,16 @@ class SettlingQueues:
         """End those of the deliveries that are due by then (None: all), so that a transaction which is not committed never will be."""
         with suppress(ForeignReceipt):  # there is no cell
             await self._receipts.change(_key(acks), partial(ended, acks=acks, now_ms=now_ms))
+
+    async def give_up(self, row: TransactionRow) -> None:
+        """Let an open transaction be rolled back, unless the queue's cell says that it is committed: end the deliveries, and note what that says.
+
+        Raises `AcksDecide` when that is not told, and as `note` does.
+        """
+        if row.acks is not None:
+            await self.end(row.acks, now_ms=None)
+        if await self.note(row) is Verdict.OPEN:
+            check_decidable(row, By.NOBODY)
 
     async def forget(self, transaction: str, acks: Acks) -> None:
         """Let the queue's cell forget a transaction. To be called once the transaction's row says that it is committed, and not before."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.coordinator.cell import State
 from penstock.coordinator.handles import ReceiptExpired, ReceiptHandle
 from penstock.coordinator.transactions.acks import SettledElsewhere, Verdict, acks_of, verdict
 from penstock.log import MessageView
@@ -94,26 +95,26 @@ def test_messages_behind_those_of_a_transaction_come_when_it_settled_them(order:
     scene.play(script)
 
 
-def test_an_id_that_was_noted_leaves_the_cell_with_its_owners_next_write() -> None:
+@pytest.mark.parametrize("owned", [True, False])
+def test_an_id_that_was_noted_leaves_the_cell_beside_other_changes(owned: bool) -> None:
     scene = Scene()
 
     async def script() -> None:
-        one = scene.member()
+        one, other = scene.member("one"), scene.member("other")
         await one.send("a0", "b1")
         await one.consume()
         await scene.let_pass(1)
         messages = await one.receive()
+        await other.consume()
         await settle(one, messages[:1])
-        writes = scene.writes()
+        who = one if owned else other
+        await who.run(asyncio.wait_for(both_at_once(who, messages[1]), 5))
+        cell = await scene.cell()
+        assert (cell.transactions, cell.settled.floor) == (frozenset(), 2)
+        assert not any(marker.tries.state is State.OUT for marker in cell.markers.values())
 
-        async def forget() -> None:
-            one.consumer.forget_noted(TX, "orders", 0)
-            one.consumer.forget_noted(TX, "orders", 7)
-
-        await one.run(forget())
-        await one.ack(messages[1])
-        assert scene.writes() == writes + 1
-        assert (await scene.cell()).transactions == frozenset()
+    async def both_at_once(who: Member, message: MessageView) -> None:
+        await asyncio.gather(who.consumer.forget_noted(TX, "orders", 0), who.consumer.ack(message))
 
     scene.play(script)
 

@@ -77,7 +77,7 @@ class Member:
 
     def finisher(self) -> Finisher:
         service = self.transactions
-        queues = SettlingQueues(self.coordination.cells, self.lake.runtime)
+        queues = SettlingQueues(self.coordination.cells, service.cells, self.lake.runtime)
         return Finisher(
             service.groups,
             service.cells,
