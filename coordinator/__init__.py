@@ -22,12 +22,26 @@ from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
 from .timers.role import Timers
 from .timers.state import NotRecallable
+from .transactions.asking import CheckedTransaction, TransactionResolution
+from .transactions.errors import (
+    CommittedNotVisible,
+    HalfMessagesMissing,
+    TransactionCommitted,
+    TransactionEnded,
+    TransactionExpired,
+    TransactionFailed,
+    TransactionNotFound,
+    TransactionRolledBack,
+)
+from .transactions.receipts import TopicReceipt, TransactionReceipt
 from .upkeep import Upkeep
 
 __all__ = [
     "ATTEMPTS_DEFAULT",
     "AlreadySettled",
     "CellTable",
+    "CheckedTransaction",
+    "CommittedNotVisible",
     "Coordination",
     "DeadLetterPolicy",
     "DeliveryOrder",
@@ -38,6 +52,7 @@ __all__ = [
     "GroupInUse",
     "GroupNotFound",
     "GroupSettings",
+    "HalfMessagesMissing",
     "NotRecallable",
     "Operators",
     "OwnershipLost",
@@ -53,6 +68,15 @@ __all__ = [
     "TableMismatch",
     "TableNotFound",
     "Timers",
+    "TopicReceipt",
+    "TransactionCommitted",
+    "TransactionEnded",
+    "TransactionExpired",
+    "TransactionFailed",
+    "TransactionNotFound",
+    "TransactionReceipt",
+    "TransactionResolution",
+    "TransactionRolledBack",
     "Upkeep",
     "WorkerSeen",
     "WorkerState",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
         AlreadySettled,
+        CheckedTransaction,
+        CommittedNotVisible,
         DeadLetterPolicy,
         DeliveryOrder,
         ForeignReceipt,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         GroupInUse,
         GroupNotFound,
         GroupSettings,
+        HalfMessagesMissing,
         NotRecallable,
         OwnershipLost,
         ReceiptAhead,
@@ -35,6 +38,15 @@ if TYPE_CHECKING:
         Schedule,
         TableMismatch,
         TableNotFound,
+        TopicReceipt,
+        TransactionCommitted,
+        TransactionEnded,
+        TransactionExpired,
+        TransactionFailed,
+        TransactionNotFound,
+        TransactionReceipt,
+        TransactionResolution,
+        TransactionRolledBack,
     )
     from penstock.log import (
         BackPressureError,
@@ -82,6 +94,7 @@ if TYPE_CHECKING:
     from .ends import Producer, Reader
     from .lake import Lake, connect
     from .simple_end import SimpleConsumer
+    from .transaction_operations import Transaction
 
 __version__ = "0.1.0"
 
@@ -91,8 +104,10 @@ __all__ = [
     "BatchResult",
     "BroadcastConsumer",
     "CallError",
+    "CheckedTransaction",
     "ClockSkewError",
     "ClosedError",
+    "CommittedNotVisible",
     "ConsumeResult",
     "DataDamaged",
     "DeadLetterPolicy",
@@ -105,6 +120,7 @@ __all__ = [
     "GroupInUse",
     "GroupNotFound",
     "GroupSettings",
+    "HalfMessagesMissing",
     "InternalError",
     "InvalidArgument",
     "Lake",
@@ -149,6 +165,16 @@ __all__ = [
     "TopicExists",
     "TopicLimits",
     "TopicNotFound",
+    "TopicReceipt",
+    "Transaction",
+    "TransactionCommitted",
+    "TransactionEnded",
+    "TransactionExpired",
+    "TransactionFailed",
+    "TransactionNotFound",
+    "TransactionReceipt",
+    "TransactionResolution",
+    "TransactionRolledBack",
     "UnknownOutcome",
     "UnsafeStoreError",
     "WaitingMessage",
@@ -164,8 +190,11 @@ _PLACES = {
     ".ends": {"Producer", "Reader"},
     ".simple_end": {"SimpleConsumer"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
+    ".transaction_operations": {"Transaction"},
     ".coordinator": {
         "AlreadySettled",
+        "CheckedTransaction",
+        "CommittedNotVisible",
         "DeadLetterPolicy",
         "DeliveryOrder",
         "ForeignReceipt",
@@ -174,6 +203,7 @@ _PLACES = {
         "GroupInUse",
         "GroupNotFound",
         "GroupSettings",
+        "HalfMessagesMissing",
         "NotRecallable",
         "OwnershipLost",
         "ReceiptAhead",
@@ -184,6 +214,15 @@ _PLACES = {
         "Schedule",
         "TableMismatch",
         "TableNotFound",
+        "TopicReceipt",
+        "TransactionCommitted",
+        "TransactionEnded",
+        "TransactionExpired",
+        "TransactionFailed",
+        "TransactionNotFound",
+        "TransactionReceipt",
+        "TransactionResolution",
+        "TransactionRolledBack",
     },
 }
 """Where public names are; the others are in the log."""

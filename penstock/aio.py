@@ -41,6 +41,7 @@ from penstock.coordinator import (
     check_coordination,
     run_roles,
 )
+from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import (
     ClosedError,
     InvalidArgument,
@@ -57,11 +58,12 @@ from penstock.log import (
 )
 from penstock.log.topics import Topic
 
-from .group_lake import GroupLake
 from .timer_lake import TimerLake
+from .transaction_lake import Checking, TransactionLake
 
 __all__ = [
     "BroadcastConsumer",
+    "Checking",
     "Lake",
     "Producer",
     "PullConsumer",
@@ -69,6 +71,7 @@ __all__ = [
     "Reader",
     "SimpleConsumer",
     "TopicSettings",
+    "Transaction",
     "connect",
 ]
 
@@ -108,7 +111,7 @@ def connect(
     return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, maintenance=maintenance, options=options)
 
 
-class Lake(TimerLake, GroupLake):
+class Lake(TimerLake, TransactionLake):
     """Topics, producers, readers and consumer groups of one root, on the running event loop.
 
     ``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.

@@ -37,6 +37,7 @@ from .ends import Producer, Reader, close_after
 from .group_operations import GroupOperations
 from .simple_end import SimpleConsumer
 from .timer_operations import TimerOperations
+from .transaction_operations import TransactionOperations
 
 _PUSH = PushOptions()
 _SIMPLE = SimpleOptions()
@@ -76,12 +77,12 @@ def connect(
     )
 
 
-class Lake(GroupOperations, TimerOperations):
+class Lake(GroupOperations, TimerOperations, TransactionOperations):
     """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
 
     def __init__(self, lake: aio.Lake) -> None:
         super().__init__(lake, Portal())
-        self._lake = self._timers = lake
+        self._lake = self._timers = self._transacting = lake
         self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
         self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
@@ -110,10 +111,9 @@ class Lake(GroupOperations, TimerOperations):
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
-        ``message_type`` is NORMAL, FIFO or DELAY; one queue gives a global order, idle queues cost nothing. Messages older than ``retention``,
-        delayed ones counted from when they were due, are dropped, and beyond ``retention_bytes`` of table files a queue. Raises
-        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value, `NotSupported` for the
-        types that are not there yet.
+        ``message_type`` is NORMAL, FIFO, DELAY or TRANSACTION; one queue gives a global order, idle queues cost nothing. Messages older than
+        ``retention``, delayed ones counted from when they were due, are dropped, and beyond ``retention_bytes`` of table files a queue. Raises
+        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]

@@ -77,12 +77,17 @@ class Destination:
     incarnation: str
     """The topic's life that they were sent to."""
     parts: tuple[HalfPart, ...] = ()
+    """Of a finished transaction one, that counts all the messages."""
     linked: LinkedAs | None = None
     """None until the transaction is finished."""
 
     @property
     def messages(self) -> int:
         return sum(part.messages for part in self.parts)
+
+    def as_linked(self, linked: LinkedAs | None) -> Destination:
+        """As much of it as is asked for later."""
+        return replace(self, linked=linked, parts=tuple(replace(part, messages=self.messages) for part in self.parts[:1]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,7 +281,7 @@ class MemberCell:
             raise InternalError("a transaction is finished before it is decided", object=id)
         if may_leave_at_once(row):
             return self._without([id])
-        destinations = tuple(replace(one, linked=linked.get(one.topic), parts=()) for one in row.destinations)
+        destinations = tuple(one.as_linked(linked.get(one.topic)) for one in row.destinations)
         return self._with(replace(row, finished_ms=max(1, now_ms), destinations=destinations))
 
     def without_old(self, now_ms: int) -> MemberCell:

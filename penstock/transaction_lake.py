@@ -1,0 +1,165 @@
+"""A lake with transactions, as their senders and checkers see them; on the running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from penstock.coordinator import Part, run_roles
+from penstock.coordinator.transactions.asking import Asked, Checker
+from penstock.coordinator.transactions.checks import CHECKS, CheckBacks
+from penstock.coordinator.transactions.naming import check_producer_group
+from penstock.coordinator.transactions.service import Transactions
+from penstock.coordinator.transactions.transaction import Transaction
+from penstock.log import InvalidArgument, LimitExceeded
+from penstock.log.topics import read_only
+
+from .group_lake import GroupLake
+
+log = logging.getLogger("penstock.transactions")
+
+FIRST_CHECK = timedelta(seconds=60)
+FIRST_CHECK_MAX = timedelta(hours=1)
+_ENDS_S = 5.0
+
+
+class Checking:
+    """A process's place among those who answer what became of a producer group's transactions. Close it, or use it in a ``with`` block."""
+
+    def __init__(self, lake: TransactionLake, producer_group: str, asked: Asked) -> None:
+        self._lake = lake
+        self.producer_group = producer_group
+        self._asked = asked
+        self._stop = asyncio.Event()
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is asked of it any more."""
+        return self._stop.is_set()
+
+    async def close(self) -> None:
+        """Answer nothing any more; what is being asked is left to others."""
+        self._stop.set()
+        self._lake.forget_checking(self)
+        await asyncio.wait((self._task,), timeout=_ENDS_S)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        lake, group = self._lake, self.producer_group
+        coordination, transactions = lake.coordination, lake.transactions
+        checks = CheckBacks(transactions.groups, transactions.cells, transactions, lake.runtime.clock, self._asked)
+
+        async def groups() -> list[str]:
+            return [group]
+
+        await run_roles(
+            coordination.cells,
+            coordination.worker,
+            coordination.watch,
+            lake.runtime,
+            Part(role=CHECKS, topics=groups, play=checks.play, all_topics=False),
+            self._stop,
+            ready=coordination.claim,
+            report=lambda what, error: log.warning("the checks of producer group %s are tried again: %s", group, error),
+            patience_s=0.0,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+class TransactionLake(GroupLake):
+    """The part of a lake that is about transactions."""
+
+    _transactions: Transactions | None = None
+    _checkings: tuple[Checking, ...] = ()
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions of all processes, for operators and roles."""
+        if self._transactions is None:
+            self._transactions = Transactions(self, self.coordination)
+        return self._transactions
+
+    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
+        """Answer, for as long as this lake is open or until the result is closed, what became of a producer group's transactions.
+
+        Of a transaction that nobody decided one live member of the group is asked, first 60 s after its first message (or as its sender said),
+        then every 60 s, 15 times at most; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns a
+        `TransactionResolution`; it may be a coroutine function. One that raises, or takes more than 15 s, does not know. It may be asked while
+        the sender is still at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        """
+        check_producer_group(producer_group)
+        self._check_open()
+        if self.read_only:
+            raise read_only("check_transactions")
+        if not callable(checker):
+            raise InvalidArgument("the checker must be callable", operation="check_transactions", observed=type(checker).__name__)
+        if self.checks(producer_group):
+            raise InvalidArgument(
+                "this lake has a checker for the producer group",
+                operation="check_transactions",
+                object=producer_group,
+                hint="close the one that check_transactions gave before",
+            )
+        checking = Checking(self, producer_group, Asked(checker, group=producer_group))
+        self._checkings = (*self._checkings, checking)
+        return checking
+
+    def checks(self, producer_group: str) -> bool:
+        """Whether this lake answers what became of a producer group's transactions."""
+        return any(one.producer_group == producer_group for one in self._checkings)
+
+    def forget_checking(self, checking: Checking) -> None:
+        """It was closed."""
+        self._checkings = tuple(one for one in self._checkings if one is not checking)
+
+    def transaction(
+        self, *, producer_group: str, checker: Checker | None = None, first_check: timedelta = FIRST_CHECK
+    ) -> Transaction:
+        """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
+
+        What ``tx.send`` takes is durable and invisible until ``tx.commit()`` makes all of it visible, in one entry of each topic, or
+        ``tx.rollback()`` gives it up. If neither happens, whatever becomes of this process, the group's checkers are asked, first after
+        ``first_check``; a transaction that is open for 4 hours is rolled back. ``checker`` is `check_transactions` in the same call, for the
+        first transaction of a group in this lake; later ones go by that checker.
+
+        Raises `InvalidArgument` when there is no checker, or for a ``first_check`` that is not above zero and at most an hour, `LimitExceeded`,
+        `ReadOnlyError`.
+        """
+        check_producer_group(producer_group)
+        self._check_open()
+        if self.read_only:
+            raise read_only("transaction")
+        if not isinstance(first_check, timedelta) or first_check <= timedelta(0):
+            raise InvalidArgument("first_check must be a positive timedelta", operation="transaction", observed=first_check)
+        if first_check > FIRST_CHECK_MAX:
+            raise LimitExceeded(
+                "first_check is too late", operation="transaction", expected=f"at most {FIRST_CHECK_MAX}", observed=first_check
+            )
+        if checker is not None and not self.checks(producer_group):
+            self.check_transactions(producer_group, checker)
+        if not self.checks(producer_group):
+            raise InvalidArgument(
+                "a transaction needs a checker, which is asked what became of it when its sender cannot say",
+                operation="transaction",
+                object=producer_group,
+                hint="pass checker=…, or call lake.check_transactions(producer_group, checker) before",
+            )
+        return Transaction(self.transactions, producer_group, first_check=first_check)
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.gather(*(one.close() for one in self._checkings))
+            if self._transactions is not None:
+                await self._transactions.close()
+        finally:
+            await super()._close()

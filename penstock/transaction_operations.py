@@ -1,0 +1,137 @@
+"""Transactions for synchronous callers; the work is done on the lake's event-loop thread."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from penstock.coordinator.transactions.asking import Checker
+from penstock.coordinator.transactions.receipts import TransactionReceipt
+from penstock.coordinator.transactions.transaction import Transaction as AsyncTransaction
+from penstock.log import Message
+from penstock.log.portal import Portal
+
+from .transaction_lake import FIRST_CHECK, TransactionLake
+from .transaction_lake import Checking as AsyncChecking
+
+
+class Transaction:
+    """Messages that become visible together, or never; see `penstock.Lake.transaction`. From any thread.
+
+    Left by an error, a ``with`` block rolls it back. Left without a decision, or by Ctrl-C or the process's end, it stays open for the
+    group's checkers to decide: by then nobody knows here whether the local work was done.
+    """
+
+    def __init__(self, core: AsyncTransaction, portal: Portal) -> None:
+        self._core = core
+        self._portal = portal
+
+    @property
+    def id(self) -> str | None:
+        """By which checkers and operators know it, and the ``producer`` of its messages; None before the first send."""
+        return self._core.id
+
+    @property
+    def producer_group(self) -> str:
+        """Whose checkers are asked what became of it."""
+        return self._core.producer_group
+
+    def send(self, topic: str, *messages: Message, queue: int | None = None) -> list[str]:
+        """Return the messages' ids once they are durable, and visible to nobody.
+
+        ``queue`` names the queue of them all; else they take the queues in turn. Raises `MessageTypeMismatch` unless the topic takes
+        TRANSACTION messages and these have neither message group nor delivery time, `InvalidArgument`, `LimitExceeded`, `TopicNotFound`,
+        `penstock.TransactionFailed` after an earlier send failed, and what the store raises; then it can only be rolled back.
+        """
+        return self._portal.run(lambda: self._core.send(topic, *messages, queue=queue))
+
+    def commit(self) -> TransactionReceipt:
+        """Return once the transaction is committed, and its messages are visible. Again: the same receipt.
+
+        Raises `TransactionRolledBack`, `TransactionExpired` (rolled back because it was open for too long), `TransactionFailed` and
+        `TransactionNotFound`: this call did not commit it, and none will. `UnknownOutcome`, `StoreUnavailable`: it may be committed; call
+        again, or leave it to the checker. `CommittedNotVisible`: it is, for good; call again for the receipt.
+        """
+        return self._portal.run(self._core.commit)
+
+    def rollback(self) -> None:
+        """Return once it is durable that none of the messages becomes visible, ever. Again, or after an expiry: nothing happens.
+
+        Raises `TransactionCommitted` when it is committed, and when that is not known what the table raises: call again.
+        """
+        self._portal.run(self._core.rollback)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._portal.stopped or self._portal.forked:
+            return  # the checker will be asked
+        self._portal.run(lambda: self._core.leave(error))
+
+
+class Checking:
+    """This process's place among those who answer what became of a producer group's transactions; see `penstock.Lake.check_transactions`."""
+
+    def __init__(self, core: AsyncChecking, portal: Portal) -> None:
+        self._core = core
+        self._portal = portal
+
+    @property
+    def producer_group(self) -> str:
+        """Whose transactions it answers for."""
+        return self._core.producer_group
+
+    def close(self) -> None:
+        """Answer nothing any more; closing again does nothing."""
+        if self._portal.stopped:
+            return
+        self._portal.run(self._core.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class TransactionOperations:
+    """The part of a lake that is about transactions."""
+
+    _portal: Portal
+    _transacting: TransactionLake
+
+    def transaction(
+        self, *, producer_group: str, checker: Checker | None = None, first_check: timedelta = FIRST_CHECK
+    ) -> Transaction:
+        """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
+
+        What ``tx.send`` takes is durable and invisible until ``tx.commit()`` makes all of it visible, in one entry of each topic, or
+        ``tx.rollback()`` gives it up. Do the local work between the last send and the commit. If neither happens, whatever becomes of this
+        process, the group's checkers are asked, first after ``first_check`` (60 s); a transaction that is open for 4 hours is rolled back.
+        ``checker`` is `check_transactions` in the same call, for the first transaction of a group in this lake; later ones go by that checker.
+
+        Raises `InvalidArgument` when there is no checker, or for a ``first_check`` that is not above zero, `LimitExceeded` for one of more than
+        an hour, `ReadOnlyError`.
+        """
+
+        async def begin() -> AsyncTransaction:
+            return self._transacting.transaction(producer_group=producer_group, checker=checker, first_check=first_check)
+
+        return Transaction(self._portal.run(begin), self._portal)
+
+    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
+        """Answer, for as long as this lake is open or until the result is closed, what became of a producer group's transactions.
+
+        Of a transaction that nobody decided one live member of the group is asked, first 60 s after its first message (or as its sender said),
+        then every 60 s, 15 times at most; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the lake's
+        event loop. One that raises, or takes more than 15 s, does not know. It may be asked while the sender is still at work, and twice.
+        Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        """
+
+        async def register() -> AsyncChecking:
+            return self._transacting.check_transactions(producer_group, checker)
+
+        return Checking(self._portal.run(register), self._portal)
