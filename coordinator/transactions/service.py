@@ -19,12 +19,13 @@ from ...log.stores.protocol import ObjectMissing
 from ...log.table.deletes import delete_all
 from ..coordination import Coordination
 from .errors import HalfMessagesMissing, TransactionNotFound
+from .judging import SettlingQueues
 from .linking import Link, is_of_life
 from .members import MemberCells
 from .names import ProducerGroups
 from .naming import check_producer_group, job_of, member_of
 from .own import OwnMembers, retire
-from .state import LINK_S, By, Decision, Destination, LinkedAs, MemberCell, TransactionRow, check_open
+from .state import LINK_S, By, Decision, Destination, LinkedAs, MemberCell, TransactionRow, check_decidable, check_open
 
 log = logging.getLogger("penstock.transactions")
 
@@ -39,6 +40,7 @@ class Transactions:
         self.lake = lake
         self.cells = MemberCells(coordination.cells, lake.runtime)
         self.groups = ProducerGroups(coordination.cells, lake.runtime)
+        self.queues = SettlingQueues(coordination.cells, self.cells, lake.runtime)
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
 
     # --- Finding ----------------------------------------------------------------------------------------------------------------
@@ -86,13 +88,16 @@ class Transactions:
 
         Raises what became of it when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`),
         `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, `UnknownOutcome` (ask again).
+        One that settles messages can only be rolled back, and only by an operator, which hands them out again; else `AcksDecide`.
         """
         checked: tuple[Destination, ...] | None = None
-        if decision is Decision.COMMITTED:
-            _, row = await self.find(transaction)
-            if row.is_open:
-                await self.check_staged(row)
-                checked = row.destinations
+        _, row = await self.find(transaction)
+        if row.is_open and decision is Decision.COMMITTED:
+            check_decidable(row, by)
+            await self.check_staged(row)
+            checked = row.destinations
+        elif row.is_open and row.acks is not None and by is By.OPERATOR:
+            await self.queues.give_up(row)
         clock = self.lake.runtime.clock
 
         def decided(cell: MemberCell) -> MemberCell:
@@ -140,6 +145,8 @@ class Transactions:
         if row.is_open or row.is_finished:
             return row
         linked = await self.settle(row, deadline_s=asked_s + LINK_S)
+        if row.acks is not None and row.decision is Decision.COMMITTED:
+            await self.queues.forget(row.id, row.acks)
         cell = await self.cells.change(member, lambda cell: cell.with_finished(transaction, linked, now_ms=clock.wall_ms()))
         return cell.rows.get(transaction, row)
 
