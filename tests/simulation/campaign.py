@@ -1,12 +1,13 @@
 """The long runs, from the command line: ``python -m tests.simulation.campaign sweep | teeth | exhaustive | replay``.
 
-With ``--world consumers`` they are those of `tests.simulation.consuming`.
+With ``--world consumers`` they are those of `tests.simulation.consuming`, with any other those of the package of this name.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import sys
 import time
 from collections import Counter
@@ -205,10 +206,10 @@ def _and_forget(one: Callable[[Any], Run], item: Any) -> Run:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    if "--world" in arguments:
-        from tests.simulation.consuming.commands import main as main_of_consumers  # which knows this module
-
-        return main_of_consumers(arguments)
+    if "--world" in arguments:  # whose modules know this one
+        world = arguments[arguments.index("--world") + 1]
+        package = {"consumers": "consuming"}.get(world, world)
+        return int(importlib.import_module(f"tests.simulation.{package}.commands").main(arguments))
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("sweep", "teeth"):

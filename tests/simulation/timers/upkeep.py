@@ -1,0 +1,29 @@
+"""Maintenance of a topic of type DELAY and of its timer log, a round at a time."""
+
+from __future__ import annotations
+
+from penstock.coordinator.cells import Cells
+from penstock.coordinator.lake_cell import LakeCell
+from penstock.coordinator.records import Groups
+from penstock.coordinator.upkeep import Upkeep
+from penstock.log.errors import PenstockError
+from penstock.log.lake import Lake
+from penstock.log.paths import timer_log_name
+from tests.simulation.timers.plot import TOPIC
+
+
+async def maintain(lake: Lake, cells: Cells) -> list[tuple[str, PenstockError]]:
+    """Every step once; what failed, and how."""
+    failed: list[tuple[str, PenstockError]] = []
+
+    def told(topic: str, step: str, result: object) -> None:
+        if isinstance(result, PenstockError):
+            failed.append((step, result))
+
+    upkeep = Upkeep(lake, cells, Groups(cells, lake.runtime, LakeCell(cells, lake.runtime, None)), on_step=told)
+    for name in (TOPIC, timer_log_name(TOPIC)):
+        try:
+            await upkeep.once(name)
+        except PenstockError as error:
+            failed.append(("once", error))
+    return failed
