@@ -90,6 +90,16 @@ class Settlement:
         except TransactionCommitted:
             return True
 
+    async def give_up(self, transaction: str) -> None:
+        """Let a transaction be rolled back whose commit has begun: its deliveries end, unless it is committed already.
+
+        Raises `TransactionCommitted`, `AcksDecide`, and what the table raises.
+        """
+        cell = await self._members.read(member_of(transaction))
+        row = None if cell is None else cell.rows.get(transaction)
+        if row is not None and row.is_open and row.acks is not None:
+            await self._queues.give_up(row)
+
     async def forget(self, row: TransactionRow) -> None:
         """Let the queue's cell forget a transaction whose row says that it is committed. Raises what the table raises."""
         if row.acks is not None:
