@@ -10,6 +10,7 @@ import json
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..log.errors import InvalidArgument
@@ -25,6 +26,8 @@ class Record:
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     sequence: int | None = None
+    delivery_timestamp: datetime | None = None
+    delay: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +44,15 @@ class Labels:
     """Field whose text is the body; default the whole record, as JSON."""
     sequence: str | None = None
     """Field with an integer that increases along the input."""
+    deliver_at: datetime | str | None = None
+    """The delivery time of all messages, or the field with each one's: an ISO time with a zone."""
+    delay: timedelta | None = None
+    """The delay of all messages, each counted from when it is sent."""
 
     def __post_init__(self) -> None:
-        for spec in [self.message_group, self.tag, *self.keys, *self.properties.values(), self.body, self.sequence]:
-            if spec is not None and "{" in spec:
+        specs = [self.message_group, self.tag, *self.keys, *self.properties.values(), self.body, self.sequence, self.deliver_at]
+        for spec in specs:
+            if isinstance(spec, str) and "{" in spec:
                 _parts(spec)
 
     def record(self, fields: Mapping[str, Any], whole: bytes) -> Record:
@@ -61,7 +69,22 @@ class Labels:
             keys=tuple(key for spec in self.keys for key in _texts(spec, fields)),
             properties={name: text for name, text in texts.items() if text is not None},
             sequence=self._sequence(fields),
+            delivery_timestamp=self._delivery(fields),
+            delay=self.delay,
         )
+
+    def _delivery(self, fields: Mapping[str, Any]) -> datetime | None:
+        if not isinstance(self.deliver_at, str):
+            return self.deliver_at
+        if "{" not in self.deliver_at and isinstance(value := _value(self.deliver_at, fields), datetime):
+            return value
+        text = _text(self.deliver_at, fields)
+        try:
+            return None if text is None else datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidArgument(
+                f"the delivery time, {self.deliver_at}, is no time", expected="such as 2026-01-31T12:00:00Z", observed=text
+            ) from None
 
     def _sequence(self, fields: Mapping[str, Any]) -> int | None:
         if self.sequence is None:

@@ -20,13 +20,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from .backoff import until_answered
-from .errors import InvalidArgument, LimitExceeded, PenstockError, RetryError, StoreUnavailable, TopicDeleted, UnknownOutcome
+from .errors import (
+    InvalidArgument,
+    LimitExceeded,
+    NotSupported,
+    PenstockError,
+    RetryError,
+    StoreUnavailable,
+    TopicDeleted,
+    UnknownOutcome,
+)
 from .header import Batch, Epoch, Part
 from .lake import Lake
 from .naming import check_producer_name, open_name
 from .pending import Outcome, Written
 from .settings import TopicSettings
 from .staging import Job, begin_job
+from .timer_log import check_own, delays
 from .topics import Topic
 
 BATCH_ROWS_MAX = 2**32
@@ -202,9 +212,20 @@ def check_batch(batch: int) -> None:
 async def current_topic(lake: Lake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
     """The topic that has the name now, open for writing, and the generation of the routing by its settings.
 
-    What this process has open of it may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now.
+    What this process has open of it may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now, and
+    `NotSupported` for a topic of type DELAY.
     """
+    check_own(name, operation="link")
     opened = await lake.topic(name, writable=True)
+    if delays(opened.record):
+        raise NotSupported(
+            "rows that are staged cannot be delayed",
+            operation="link",
+            object=name,
+            expected="a topic of another type",
+            observed="DELAY",
+            hint="send them by a producer: send_batch takes a table with the column delivery_timestamp",
+        )
     await until_answered(opened.tail.catch_up, opened.runtime.clock, timeout_s=timeout.total_seconds())
     opened = await lake.topic(name, writable=True)
     if not opened.is_current:

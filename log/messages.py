@@ -353,4 +353,5 @@ def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | 
 
 def limit_hint(setting: str) -> str:
     """How a limit of a topic is raised."""
-    return f"send less, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"
+    less = "ask for an earlier time" if setting == "delay" else "send less"
+    return f"{less}, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"

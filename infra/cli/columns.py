@@ -53,9 +53,11 @@ def columns_of(schema: pa.Schema, labels: Labels) -> Columns | None:
     """The plan for a file with this schema; None where only a loop over records gives the same messages.
 
     Columns give the same where the body is text or bytes, labels are text or whole numbers, there is at most one key, and no
-    properties.
+    properties and no delivery time.
     """
     if labels.body is None or labels.properties or len(labels.keys) > 1:
+        return None
+    if labels.deliver_at is not None or labels.delay is not None:
         return None
     body = _type(schema, labels.body)
     if body is None or not (_is_text(body) or pa.types.is_binary(body) or pa.types.is_large_binary(body)):

@@ -35,6 +35,7 @@ COMMANDS = {
     "sync": _Command("sync", "Apply a topic's change events to Delta tables, exactly once."),
     "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
     "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
+    "timer": _Command("timers", "Delayed messages that wait: list, call back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
     "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),

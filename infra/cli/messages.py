@@ -89,6 +89,7 @@ def _line(message: MessageView) -> dict[str, str]:
         "queue": f"{message.queue:>5}",
         "offset": f"{message.offset:>8}",
         "time": output.time_text(message.store_timestamp),
+        "due": "" if message.delivery_timestamp is None else output.time_text(message.delivery_timestamp),
         "group": output.printable(message.message_group or "-"),
         "tag": output.printable(message.tag or "-"),
         "keys": output.printable(keys or "-"),
@@ -98,7 +99,8 @@ def _line(message: MessageView) -> dict[str, str]:
 
 def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
     longest = {name: min(most, max(least, *(len(row[name]) for row in rows))) for name, (least, most) in _CELLS.items()}
-    cells = {"queue": 5, "offset": longest["offset"], "time": 24, **longest}
+    due = {"due": 24} if any(row["due"] for row in rows) else {}
+    cells = {"queue": 5, "offset": longest.pop("offset"), "time": 24, **due, **longest}
     left = output.width() - sum(cells.values()) - 2 * len(cells)
     return {**cells, "body": max(left, _BODY_CELLS_MIN)}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import click
 
-from ...log import InvalidArgument
+from ...log import DELAY_LEVELS, InvalidArgument, delay_level
 from ..files import plain_name
 from ..formats import DEBEZIUM_LABELS, Format
 from ..labels import Labels
@@ -15,6 +16,7 @@ from . import output
 from .endings import WRONG_CALL
 from .sending import Import, Source, Summary
 from .session import Session, command_options
+from .values import Duration, parse_instant
 
 _SUFFIXES = {
     ".jsonl": Format.JSONL,
@@ -46,6 +48,15 @@ _SUFFIXES = {
 @click.option(
     "--sequence", metavar="SPEC", help="With --name: an increasing number, or 'line'; run again, it goes on where it had ended."
 )
+@click.option("--delay", type=Duration(), help="Deliver each so long after it was sent: 30m, 1h30m, 500ms (topics of type DELAY).")
+@click.option(
+    "--level", type=click.IntRange(1, len(DELAY_LEVELS)), help="The same by RocketMQ's levels: 1 is 1 s, 3 is 10 s, 18 is 2 h."
+)
+@click.option(
+    "--deliver-at",
+    metavar="TIME|SPEC",
+    help="Deliver at a time (2026-01-31T12:00, +10m), or at each record's own: an ISO time with a zone.",
+)
 @click.option(
     "--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True, help="What to do about a bad record."
 )
@@ -56,6 +67,7 @@ def command(session: Session, /, topic: str, files: tuple[str, ...], form: str |
 
     Without --group, --key, --tag and --property, Debezium events get the group and key '{table}-{key}', the tag table and the property op.
     """
+    given["delay"] = _delay(given["delay"], given.pop("level"), given["deliver_at"])
     sources = [Source(file, _format(file, form)) for file in files or ["-"]]
     labels = {source.format: _labels(source.format, given) for source in sources}
     if given["sequence"] and not given["name"]:
@@ -99,7 +111,15 @@ def _labels(form: Format, given: dict[str, Any]) -> Labels:
         properties=dict(map(_property, given["properties"])) or base.properties,
         body=None if given["body"] == "*" else given["body"],
         sequence="record_number" if sequence == "line" else sequence,
+        deliver_at=None if given["deliver_at"] is None else parse_instant(given["deliver_at"]) or given["deliver_at"],
+        delay=given["delay"],
     )
+
+
+def _delay(delay: timedelta | None, level: int | None, deliver_at: str | None) -> timedelta | None:
+    if sum(one is not None for one in (delay, level, deliver_at)) > 1:
+        raise click.UsageError("Give one of --delay, --level and --deliver-at: each says when to deliver.")
+    return delay if level is None else delay_level(level)
 
 
 def _property(text: str) -> tuple[str, str]:

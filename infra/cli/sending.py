@@ -145,7 +145,8 @@ class Import:
                 self._bad(error)
 
     def _send(self, record: Record) -> None:
-        message = Message(record.body, record.message_group, record.tag, record.keys, record.properties)
+        labels = (record.message_group, record.tag, record.keys, record.properties)
+        message = Message(record.body, *labels, record.delivery_timestamp, record.delay)
         self._producer.send(message, sequence=record.sequence)
         if record.sequence is not None and record.sequence <= self._last:
             self._duplicates += 1

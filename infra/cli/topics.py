@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from ...log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
+from ...log.paths import timer_log_name
 from . import output
 from .endings import show
 from .session import Session, command_options, confirm_options, confirmed
 from .stored import run_async, stored, stored_topic
-from .values import FOREVER, Retention, Size
+from .values import FOREVER, Duration, Retention, Size
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -37,6 +38,7 @@ def changeable(function: F) -> F:
             click.option("--properties-bytes", type=Size(), help="Properties, tag and keys of a message together."),
             click.option("--properties", type=click.IntRange(min=1), help="The most properties of a message."),
             click.option("--group-bytes", type=Size(), help="The longest message group."),
+            click.option("--delay", type=Duration(), help="How far ahead messages may be due (topics of type DELAY), e.g. 40d."),
         )
     ):
         function = option(function)
@@ -51,7 +53,7 @@ def changeable(function: F) -> F:
     type=_TYPE,
     default="NORMAL",
     show_default=True,
-    help="FIFO messages have a message group, NORMAL ones none.",
+    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither.",
 )
 @click.option("--queues", type=int, default=16, show_default=True, help="Fixed for good; 1 gives a global order.")
 @changeable
@@ -60,7 +62,8 @@ def changeable(function: F) -> F:
 def create(session: Session, /, topic: str, message_type: str, queues: int, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
     """Create a topic. Fine when it exists with the same settings.
 
-    FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group.
+    FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
+    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC.
     """
     changes = _changes(TopicLimits(), settings)
     with session.connect() as lake:
@@ -175,7 +178,7 @@ def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
     if "retention_bytes" in given:
         changes["retention_bytes"] = given.pop("retention_bytes") or None
     if given:
-        names = ("body_bytes", "properties_bytes", "properties", "group_bytes")
+        names = tuple(TopicLimits.__dataclass_fields__)
         changes["limits"] = TopicLimits(**{name: given.get(name, getattr(limits, name)) for name in names})
     return changes
 
@@ -191,6 +194,9 @@ def _keeps_less(before: TopicSettings, changes: dict[str, Any]) -> bool:
 def _settings(settings: TopicSettings) -> dict[str, object]:
     document = {**output.fields(settings), "message_type": str(settings.message_type)}
     document["retention_s"] = document.pop("retention")
+    limits = output.fields(settings.limits)
+    delay = limits.pop("delay")
+    document["limits"] = {**limits, "delay_s": delay}
     return document
 
 
@@ -203,7 +209,7 @@ def _plain(value: object) -> str:
     if isinstance(value, timedelta):
         return output.duration_text(value)
     if isinstance(value, TopicLimits):
-        return ", ".join(f"{name} {number}" for name, number in output.fields(value).items())
+        return ", ".join(f"{name} {_plain(getattr(value, name))}" for name in TopicLimits.__dataclass_fields__)
     return "any" if value is None else str(value)
 
 
@@ -219,6 +225,8 @@ def _show(found: TopicDescription, *, all_queues: bool) -> None:
         ("log entries", found.entries),
         ("last stored", found.last_stored),
     ]
+    if settings.message_type is MessageType.DELAY:
+        facts.append(("timer log", f"{timer_log_name(found.name)}; penstock timer list {found.name} shows what waits"))
     output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
     few = all_queues or len(found.queues) <= _QUEUES_SHOWN
     queues = found.queues if few else found.hottest_queues

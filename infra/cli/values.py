@@ -82,6 +82,30 @@ class Position(click.ParamType["int | datetime | str"]):
             self.fail(f"{value!r} is no position; write earliest, latest, an offset, 2026-01-31T12:00 or -10m.", param, ctx)
 
 
+class Instant(click.ParamType[datetime]):
+    """An ISO time (local unless it names a zone), or a time from now such as ``+10m``."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        found = parse_instant(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time; write 2026-01-31T12:00 or +10m.", param, ctx)
+        return found
+
+
+def parse_instant(text: str) -> datetime | None:
+    """The time that a text says, or None."""
+    try:
+        if text.startswith("+") and (ahead := parse_duration(text[1:])) is not None:
+            return datetime.now(UTC) + ahead
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
 def parse_duration(text: str) -> timedelta | None:
     """The duration that a text says, or None."""
     if not re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", text):

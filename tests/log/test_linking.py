@@ -17,13 +17,14 @@ from penstock.log.errors import (
     FencedError,
     InvalidArgument,
     LimitExceeded,
+    NotSupported,
     NotWritten,
     StoreUnavailable,
     TopicDeleted,
     UnknownOutcome,
 )
 from penstock.log.header import Part
-from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, open_linker, sequence_of
+from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, current_topic, open_linker, sequence_of
 from penstock.log.pending import Outcome, Written
 from penstock.log.routing import Router
 from penstock.log.staging import Job, upload_part
@@ -289,3 +290,18 @@ def test_a_name_with_sequences_of_messages_is_refused() -> None:
         await lake.close()
 
     asyncio.run(work())
+
+
+def test_what_is_staged_cannot_be_delayed() -> None:
+    """Spark's ordered writes and its sink find their topic so."""
+
+    async def run() -> None:
+        async with Lake(MemoryStore()) as lake:
+            await lake.create_topic("later", TopicSettings(message_type="DELAY"))  # type: ignore[arg-type]
+            with pytest.raises(NotSupported, match=r"rows that are staged cannot be delayed.*later.*send_batch takes a table"):
+                await current_topic(lake, "later", timeout=timedelta(seconds=60))
+            for name, error in (("later", NotSupported), ("%TIMER%later", InvalidArgument)):
+                with pytest.raises(error):
+                    await open_linker(lake, name, name="spark/etl")
+
+    asyncio.run(run())
