@@ -67,27 +67,27 @@ class OwnMembers:
                 one.used_s = -math.inf
 
     async def leave(self) -> None:
-        """Take those without transactions off their groups' lists. What fails is left to whoever maintains the lake."""
-        await asyncio.gather(*(self._leave(group, one) for group, members in self._members.items() for one in members))
+        """Begin nothing more. What fails is found out a day later, as of a process that died; what is empty is taken off the lists then."""
+        await asyncio.gather(*(self._leave(one) for members in self._members.values() for one in members))
         self._members.clear()
 
     async def _join(self, group: str, member: str) -> None:
         await self._ready()
         await self._groups.join(group, member)
 
-    async def _leave(self, group: str, one: _Member) -> None:
+    async def _leave(self, one: _Member) -> None:
         if not one.joined.done() or _failed(one.joined):
             one.joined.cancel()
             return
         with suppress(PenstockError):
             cell = await self._cells.read(one.id)
             if cell is not None and not cell.rows:
-                await retire(self._cells, self._groups, group, one.id)
+                await self._cells.change(one.id, lambda cell: cell.as_left())
 
 
 async def retire(cells: MemberCells, groups: ProducerGroups, group: str, member: str) -> None:
     """Take a member without transactions off its group's list: its cell says first that nothing begins in it any more, so that its process,
-    if it lives, cannot begin something that nobody would find.
+    if it lives, cannot begin something that nobody would find. Only of one that was idle for a day: no write of its own can land any more.
     """
     await cells.change(member, lambda cell: cell.as_left())
     await groups.leave(group, member)

@@ -88,6 +88,7 @@ class Sending:
         files = await self._runtime.offload(
             lambda: half_files(half_rows(messages, queue, sent.router, born_us=born_us, producer=transaction, ids=ids))
         )
+        await self._own.joined(self._group, self.member)  # or nobody would find the row
         number = len(sent.parts)  # from here to where they are asked for nothing is awaited: parts are named in their order
         parts = [file.part(sent.topic.paths, job_of(self.id), number + at) for at, file in enumerate(files)]
         sent.parts += parts
@@ -95,7 +96,6 @@ class Sending:
             sent.begun = asyncio.ensure_future(self._begin_upload(sent))
             sent.begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # every send waits for it
         waits: list[Awaitable[object]] = [self._name(sent, number, files, parts, started_s), asyncio.shield(sent.begun)]
-        waits.append(self._own.joined(self._group, self.member))
         waits += [self._upload(sent, file, part) for file, part in zip(files, parts, strict=True)]
         await _all_of(waits)
         self._own.used(self._group, self.member, started_s)

@@ -90,6 +90,7 @@ class Transactions:
         `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, `UnknownOutcome` (ask again).
         One that settles messages can only be rolled back, and only by an operator, which hands them out again; else `AcksDecide`.
         """
+        await self.lake.keep_time()
         checked: tuple[Destination, ...] | None = None
         _, row = await self.find(transaction)
         if row.is_open and decision is Decision.COMMITTED:
@@ -139,6 +140,7 @@ class Transactions:
 
         Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
         """
+        await self.lake.keep_time()
         clock = self.lake.runtime.clock
         member, asked_s = member_of(transaction), clock.monotonic_s()
         row = (await self.cells.change(member, lambda cell: cell.with_claim(transaction))).row(transaction)
@@ -171,12 +173,11 @@ class Transactions:
 
     async def tidy(self, group: str) -> None:
         """Forget what was finished long ago, and take members off the list that have been idle for a day. Raises what the table raises."""
+        await self.lake.keep_time()
         clock = self.lake.runtime.clock
         for member in sorted(await self.groups.members(group)):
             cell = await self.cells.read(member)
-            if cell is not None and cell.left:
-                await retire(self.cells, self.groups, group, member)
-            elif cell is not None and cell.is_idle(clock.wall_ms()):
+            if cell is not None and cell.is_idle(clock.wall_ms()):
                 with suppress(PenstockError):  # it began something just now
                     await retire(self.cells, self.groups, group, member)
             else:

@@ -293,6 +293,14 @@ class MemberCell:
         """With a moment from which on it may be found idle, if it has none yet."""
         return self if self.used_ms else replace(self, used_ms=max(1, now_ms))
 
+    def withdrawn(self, id: str, *, now_ms: int) -> MemberCell:
+        """With a transaction rolled back by its sender, whose first write may not have arrived: no write that was sent before can count after
+        this one. Raises `TransactionCommitted`.
+        """
+        if id in self.rows:
+            return self.decided(id, Decision.ROLLED_BACK, By.OWNER, now_ms=now_ms)
+        return replace(self, used_ms=max(self.used_ms + 1, now_ms))
+
     def is_idle(self, now_ms: int) -> bool:
         """Whether its process has begun nothing for so long that it goes on as another member."""
         return not self.rows and self.used_ms > 0 and now_ms - self.used_ms >= KEPT_MS
