@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,20 +19,33 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.
 SAID = {
     "database_sync": "rows equal to the source",
     "order_matching": "all first come, first served",
+    "order_timeout": "orders cancelled after 0:00:01",
+    "payment": "2 payments in the books and visible; asked about those who died: p2: COMMIT, p3: ROLLBACK",
     "poison_message": "what cid could not do is a dead letter",
     "replay_after_a_fix": "too much was taken back",
 }
+ARGUMENTS = {"order_timeout": [timedelta(seconds=1)]}
+"""Beside the lake's."""
+OF_PROCESSES = ["payment"]
+"""Which a lake in memory cannot have."""
 
 
-def main_of(example: Path) -> Callable[[str], None]:
-    main: Callable[[str], None] = runpy.run_path(str(example))["main"]
+def runs() -> Iterator[object]:
+    for example, place in itertools.product(EXAMPLES, ("memory", "folder")):
+        marks = [pytest.mark.processes] if example.stem in OF_PROCESSES else []
+        if not marks or place == "folder":
+            yield pytest.param(example, place, marks=marks, id=f"{example.stem}-{place}")
+
+
+def main_of(example: Path) -> Callable[..., None]:
+    main: Callable[..., None] = runpy.run_path(str(example))["main"]
     return main
 
 
-@pytest.mark.parametrize("place", ["memory", "folder"])
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("example", "place"), [*runs()])
 def test_an_example_runs(example: Path, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main_of(example)("memory://" if place == "memory" else str(tmp_path / "lake"))
+    lake = "memory://" if place == "memory" else str(tmp_path / "lake")
+    main_of(example)(lake, *ARGUMENTS.get(example.stem, []))
     assert SAID[example.stem] in capsys.readouterr().out
 
 
