@@ -153,7 +153,6 @@ class QueueEngine(QueueLife[Schedule]):
             else:
                 await self._step(Mode.USUAL)
             self._around.freed()
-            await self._recall(self._clock.wall_ms())  # of what the step left to be read, whose end wakes us
             await self._rest()
 
     async def _step(self, mode: Mode) -> bool:

@@ -51,6 +51,10 @@ class Limits:
     """Messages behind markers, and waiting ones, kept in memory; more are read again."""
     window: int = 10_000
     """From the floor up to the last message that was granted."""
+    waiting: int | None = 1_000
+    """Of the messages that wait by themselves the next ones due, so many, are in the queue's cell. When it has half as many more, those due
+    last go into objects beside it. None: all are in the cell.
+    """
     tracked: int = 2_000
     """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""
 

@@ -50,10 +50,12 @@ class PushOptions:
     """The most in a list."""
     window: int = 10_000
     """Messages of a queue from the first unsettled one to the last handed out; at the cap fetching stops."""
+    waiting: int = 1_000
+    """CONCURRENT: messages of a queue that failed and wait in its cell; of more, those due last wait in objects of the lake's store."""
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
-        for name in ("threads", "cache_messages", "cache_bytes", "batch_messages", "window"):
+        for name in ("threads", "cache_messages", "cache_bytes", "batch_messages", "window", "waiting"):
             if not is_positive(getattr(self, name)):
                 raise InvalidArgument(
                     f"{name} must be a positive whole number", operation="push consumer", observed=getattr(self, name)
@@ -92,7 +94,7 @@ class PushConsumer(GroupMember):
         options: PushOptions,
     ) -> None:
         super().__init__(Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated), group=group)
-        self._runtime = lake.runtime
+        self._runtime, self._store = lake.runtime, lake.store
         self._options = options
         self._listener = listener
         self._worker = coordination.worker
@@ -161,6 +163,7 @@ class PushConsumer(GroupMember):
         return PushSurroundings(
             group=self.group,
             runtime=self._runtime,
+            store=self._store,
             worker=self._worker,
             member=self._membership.member,
             start=self._start,
@@ -175,6 +178,7 @@ class PushConsumer(GroupMember):
                 run_messages=options.batch_messages if options.batch else Limits().run_messages,
                 retained=max(Limits().retained, options.cache_messages),
                 window=options.window,
+                waiting=options.waiting,
                 threads=options.threads,
             ),
         )

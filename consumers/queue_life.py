@@ -19,19 +19,22 @@ from ..coordinator.groups import DeliveryOrder, GroupRecord
 from ..coordinator.handing import Expiry, Lapse, expired, last_expiry_ms
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.offsets import OffsetSet
+from ..coordinator.spill_objects import SpillObjects
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
-from ..log.errors import DataDamaged, OffsetOutOfRange, PenstockError, ReopenError, RetryError, unforeseen
+from ..log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError
 from ..log.filters import parse_filter
-from ..log.messages import views
 from ..log.runtime import Runtime
+from ..log.stores.protocol import ObjectStore
 from .burial import Burial
 from .dead_letters import DeadLetterWriter
 from .feed import Feed
 from .limits import Limits
 from .picked import Picked
 from .queue_schedule import QueueSchedule
+from .recalling import Recalling
 from .rows import gone, missing_of
+from .spilling import Spilling
 from .standing import Ages, standing
 from .statistics import TopicCounters
 
@@ -43,7 +46,6 @@ _SMALL = 2
 _ROOM_GROWS_S = 0.005
 """With room for a small one only, it waits so long for more, and then takes what there is."""
 _TROUBLE_S = 0.2
-_RECALL_ROWS = 5_000
 _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 
@@ -56,6 +58,7 @@ class Surroundings:
 
     group: str
     runtime: Runtime
+    store: ObjectStore
     worker: Worker
     member: Member
     room: Callable[[QueueLife[Any]], tuple[int, int]]
@@ -87,6 +90,9 @@ class QueueLife(Generic[ScheduleT]):
         self.keeper = keeper
         self._feed = feed
         self._burial = Burial(writer, counters, topic=topic, queue=queue, moved=self.wake)
+        self._recalling = Recalling(feed, group=around.group, topic=topic, queue=queue, epoch=keeper.epoch, moved=self._look_again)
+        objects = SpillObjects(around.store, around.runtime, around.group, topic, queue)
+        self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
         self._counters = counters
         self.topic, self.queue = topic, queue
         self._record = record
@@ -107,7 +113,6 @@ class QueueLife(Generic[ScheduleT]):
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
         """The schedule was made anew."""
-        self._recalling: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
 
     def _new_schedule(self, cell: QueueCell) -> ScheduleT:
@@ -133,6 +138,9 @@ class QueueLife(Generic[ScheduleT]):
         self._woken.set()
         self._room.set()
 
+    def _look_again(self) -> None:
+        self._woken.set()
+
     def feed(self) -> None:
         """Look again whether there is room to fetch."""
         self._room.set()
@@ -156,7 +164,8 @@ class QueueLife(Generic[ScheduleT]):
         """Until the queue is released or lost. Raises what makes going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
-        tasks = [asyncio.ensure_future(work) for work in (self._fetch(), self._burial.run(self.keeper, self._feed), self._go_on())]
+        beside = (self._fetch(), self._burial.run(self.keeper, self._feed), self._spilling.run(self.keeper))
+        tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
         try:
             waiting: list[asyncio.Future[Any]] = [*ends, *tasks]
@@ -169,7 +178,7 @@ class QueueLife(Generic[ScheduleT]):
             self._around.worker.quiet_listeners.remove(self.wake)
             self._abandon()
             self.keeper.lose()
-            background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling] if self._recalling else [])]
+            background: list[asyncio.Future[Any]] = [*waiting, *([self._recalling.task] if self._recalling.task else [])]
             for one in background:
                 one.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -179,6 +188,8 @@ class QueueLife(Generic[ScheduleT]):
 
     async def _rest(self) -> None:
         """Until something moved, or is due."""
+        self._recalling.look(self.schedule, self._keep, self._clock.wall_ms())  # of what the step left to be read
+        self._spilling.wake()
         if self._woken.is_set():
             return
         dues = [due for due in (self.schedule.next_due_ms(), self.schedule.next_expiry_ms()) if due is not None]
@@ -348,48 +359,6 @@ class QueueLife(Generic[ScheduleT]):
         if schedule is self.schedule and schedule.next_load == start:
             schedule.load([], OffsetSet.of([(start, earliest)]), earliest)
             self.wake()
-
-    async def _recall(self, now_ms: int) -> None:
-        """See that messages which are to be run again are read again."""
-        if self._recalling is not None:
-            if not self._recalling.done():
-                return
-            self._recalling.result()
-        schedule = self.schedule
-        start = schedule.blocked.recall_from(now_ms, schedule.next_fresh)
-        missing = schedule.missing(now_ms)
-        self._recalling = None
-        if schedule.blocked.fell_due:
-            self._woken.set()  # it may be in memory: no step has seen it, and nothing else says so
-        if start is not None or missing:
-            self._recalling = asyncio.ensure_future(self._read_again(schedule, start, missing[:_RECALL_ROWS]))
-
-    async def _read_again(self, schedule: ScheduleT, start: int | None, missing: list[int]) -> None:
-        epoch = self.keeper.epoch
-        try:
-            if missing:
-                rows = await self._feed.pick(self.queue, missing)
-                schedule.recalled(list(views(self.topic, rows, epoch=epoch)), 0, 0)
-            if start is not None:
-                limit = min(schedule.next_fresh, start + _RECALL_ROWS)
-                async for rows in self._feed.scan(self.queue, start, limit):
-                    kept = views(self.topic, self._keep.apply(rows), epoch=epoch)
-                    schedule.recalled(list(kept), start, start + rows.num_rows)
-                    start += rows.num_rows
-        except OffsetOutOfRange:
-            earliest = await self._feed.readable_from(self.queue, 0)
-            gone = "group %s, %s queue %d: messages below offset %d that were to be run again are gone by retention"
-            log.error(gone, *self._where, earliest)  # noqa: TRY400 - it says all
-            schedule.expired(earliest)
-        except (RetryError, DataDamaged) as error:
-            log.warning("group %s, %s queue %d: cannot read again: %s", *self._where, error)
-            await asyncio.sleep(_TROUBLE_S)
-        except PenstockError:
-            raise
-        except Exception as error:
-            raise unforeseen(error, operation="consume") from error
-        finally:
-            self._woken.set()
 
     @property
     def _where(self) -> tuple[str, str, int]:

@@ -10,6 +10,7 @@ from ..coordinator.groups import GroupSettings
 from ..coordinator.offsets import OffsetSet
 from ..log.messages import MessageView
 from .blocked import Blocked
+from .tracked import Tracked
 
 
 class QueueSchedule(Protocol):
@@ -17,6 +18,10 @@ class QueueSchedule(Protocol):
 
     settings: GroupSettings
     blocked: Blocked
+
+    @property
+    def tracked(self) -> Tracked: ...
+
     in_memory: int
     next_load: int
     next_fresh: int

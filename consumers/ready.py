@@ -116,7 +116,7 @@ class Ready:
         self._where = (group, topic, queue)
         self._generation = cell.generation
         self.blocked = Blocked(cell, limits)
-        self._tracked = HandedOut(cell, retained=limits.retained)
+        self.tracked = HandedOut(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
@@ -135,7 +135,7 @@ class Ready:
     def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        self._tracked.recalled(messages)
+        self.tracked.recalled(messages)
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
@@ -144,49 +144,49 @@ class Ready:
 
     def adopt(self, cell: QueueCell) -> None:
         """Take what became of messages that are out, and of parked groups."""
-        self._tracked.adopt(cell)
+        self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self) -> int:
         """How many fresh messages may be fetched besides."""
-        return 0 if self._tracked.suspects else max(0, self._limits.window - self.in_memory)
+        return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that may be handed out again and are not in memory."""
-        return self._tracked.missing(now_ms)
+        return self.tracked.missing(now_ms)
 
     def next_due_ms(self) -> int | None:
         """When something more is due than at the last plan."""
-        return min([*self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
+        return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that is out comes back."""
-        return min([*self._tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
         """How many messages a receive might be given now; of fresh ones some may turn out to be blocked."""
-        if not self._tracked.all_suspects_loaded:
+        if not self.tracked.all_suspects_loaded:
             return 0
-        again = self._tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
-        return again + (len(self._tracked.suspects) or self.in_memory)
+        again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
+        return again + (len(self.tracked.suspects) or self.in_memory)
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
         """What each is given once the step is durable. Whoever asks must carry it out, or give up the schedule."""
-        self._tracked.fall_due(now_ms)
+        self.tracked.fall_due(now_ms)
         step = Step()
         if self._earliest:
-            self._tracked.let_go(self._earliest, step)
+            self.tracked.let_go(self._earliest, step)
             self.blocked.expired(self._earliest, step)
             self._earliest = 0
         given = [_Given(want, want.most) for want in wants]
-        if self._tracked.all_suspects_loaded:
-            for message in self._tracked.take_suspects(self.blocked.is_behind) if self._orderly else ():
-                self.blocked.take_over(message, self._tracked.of(message), step)
-                self._tracked.forget((message,), step)
+        if self.tracked.all_suspects_loaded:
+            for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly else ():
+                self.blocked.take_over(message, self.tracked.of(message), step)
+                self.tracked.forget((message,), step)
             self._give_up_hopeless(step)
             due = deque(self.blocked.due(now_ms, step, self.next_fresh))
             for one in given:
@@ -195,7 +195,7 @@ class Ready:
                 while one.left and due:
                     self._give_lane(due.popleft(), one, step)
                 self._give_fresh(one, step)
-        if not self._tracked.suspects:
+        if not self.tracked.suspects:
             self._pass_filtered(step)
         return step, [self._with_handles(one) for one in given]
 
@@ -226,15 +226,15 @@ class Ready:
     # --- What was handed out or ran before
 
     def _give_visible(self, now_ms: int, given: _Given, step: Step) -> None:
-        for message in self._tracked.take_visible(now_ms, given.left):
-            given.take(self._tracked.hand_out(message, given.want.due_ms, step))
+        for message in self.tracked.take_visible(now_ms, given.left):
+            given.take(self.tracked.hand_out(message, given.want.due_ms, step))
 
     def _give_lane(self, lane: Lane, given: _Given, step: Step) -> None:
         for message in self.blocked.hand_out(lane, given.left, given.want.due_ms, step):
             given.take(message, lane.hash)
 
     def _give_suspects(self, given: _Given, step: Step) -> None:
-        tracked = self._tracked
+        tracked = self.tracked
         while tracked.suspects and given.left:
             first = tracked.suspects[0]
             if self._orderly:
@@ -246,9 +246,9 @@ class Ready:
     def _lane_of(self, group: str | None, step: Step) -> Lane:
         """Put a message group's suspects behind a marker."""
         lane = Lane(group)
-        lane.ready = deque(self._tracked.take_suspects(lambda message: message.message_group == group))
-        tries = [self._tracked.of(message) for message in lane.ready]
-        self._tracked.forget(lane.ready, step)
+        lane.ready = deque(self.tracked.take_suspects(lambda message: message.message_group == group))
+        tries = [self.tracked.of(message) for message in lane.ready]
+        self.tracked.forget(lane.ready, step)
         step.behind += [message.offset for message in lane.ready]
         head, last = lane.ready[0].offset, lane.ready[-1].offset
         suspect = Tries(State.SUSPECT, max(one.attempts for one in tries), tries[0].strikes)
@@ -257,7 +257,7 @@ class Ready:
 
     def _give_up_hopeless(self, step: Step) -> None:
         """Suspects that ended their process alone, as often as a message may fail."""
-        most, tracked = self.settings.max_attempts, self._tracked
+        most, tracked = self.settings.max_attempts, self.tracked
         if most is None:
             return
         hopeless = {offset for offset in tracked.suspects if tracked.tries[offset].strikes >= most}
@@ -279,7 +279,7 @@ class Ready:
     # --- Fresh messages
 
     def _give_fresh(self, given: _Given, step: Step) -> None:
-        while given.left and self._loaded and not self._tracked.suspects:
+        while given.left and self._loaded and not self.tracked.suspects:
             chunk = self._loaded[0]
             while given.left and chunk.messages:
                 self._give_one(chunk.messages.popleft(), given, step)
@@ -290,7 +290,7 @@ class Ready:
 
     def _give_one(self, message: MessageView, given: _Given, step: Step) -> None:
         if not self._orderly:
-            self._tracked.hand_out_fresh(message, given.want.due_ms, step)
+            self.tracked.hand_out_fresh(message, given.want.due_ms, step)
             given.take(message)
             return
         lane = group_hash(message.message_group)

@@ -37,7 +37,7 @@ class Schedule:
         """Of the jitter of this owner's retries."""
         self._lanes = OpenLanes(limits, orderly=self._orderly)
         self.blocked = Blocked(cell, limits)
-        self._tracked = Tracked(cell, retained=limits.retained)
+        self.tracked = Tracked(cell, retained=limits.retained)
         self._reported: dict[Run, None] = {}
         self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
         self._earliest = 0
@@ -70,7 +70,7 @@ class Schedule:
     def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
         """Take messages from ``start`` up to ``limit`` that were read again."""
         messages = list(messages)
-        self._tracked.recalled(messages)
+        self.tracked.recalled(messages)
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
@@ -81,34 +81,34 @@ class Schedule:
 
     def room(self) -> int:
         """How many fresh messages the window and the cell have room for."""
-        tracked = len(self.blocked) + len(self._tracked) + self._unburied
-        if self._tracked.suspects or self._waves or tracked >= self._limits.tracked:
+        tracked = len(self.blocked) + len(self.tracked) + self._unburied
+        if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
         return max(0, self._limits.window - (self.next_load - self._floor))
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
-        return self._tracked.missing(now_ms)
+        return self.tracked.missing(now_ms)
 
     def next_due_ms(self) -> int | None:
         """When something that waits is due."""
         postponed = [0] if any(run.failure and run.ended for run in self._reported) and not self._is_full else []
-        return min([*postponed, *self._tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
+        return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
         """When the next message that was handed out by handle comes back."""
-        return min([*self._tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
+        return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
         """Take what others may have changed: messages that were handed out by handle, and parked groups."""
-        self._tracked.adopt(cell)
+        self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     def is_urgent(self, now_ms: int) -> bool:
         """Whether the next step would do more than note successes, which can wait a little for company."""
         due_ms = self.next_due_ms()
         return (
-            bool(self._loaded or self._held or (self._tracked.suspects and not self._waves))
+            bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
             or (due_ms is not None and due_ms <= now_ms)
             or any(run.failure or run.lane.ready or run.lane.marker or run.wave for run in self._reported)
         )
@@ -120,14 +120,14 @@ class Schedule:
 
     def wants_solo(self, now_ms: int) -> bool:
         """Whether something is to be run with nothing else in flight in the whole process."""
-        return self._tracked.wants_solo or self.blocked.wants_solo(now_ms)
+        return self.tracked.wants_solo or self.blocked.wants_solo(now_ms)
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
         """What to do next. Whoever asks must carry it out, or give up the queue."""
         self._floor, self._unburied, step = cell.settled.floor, len(cell.dead_letters.assigned), Step()
-        self._tracked.fall_due(now_ms)
+        self.tracked.fall_due(now_ms)
         reported, self._reported = self._reported, {}
         for run in reported:
             if run in self.running:
@@ -138,7 +138,7 @@ class Schedule:
         if mode in (Mode.USUAL, Mode.SOLO):
             self._give_up_suspects(step)
         if self._earliest:
-            self._tracked.let_go(self._earliest, step)
+            self.tracked.let_go(self._earliest, step)
             self.blocked.expired(self._earliest, step)
             self._earliest = 0
         if mode is Mode.DRAIN:
@@ -146,7 +146,7 @@ class Schedule:
         elif mode is Mode.QUIET:
             self._held = True
         elif mode is Mode.SOLO:
-            if self._tracked.wants_solo:
+            if self.tracked.wants_solo:
                 self._run_suspects(step)
             else:
                 self.blocked.run_solo(now_ms, step)
@@ -160,13 +160,13 @@ class Schedule:
         if self._held:
             self._held = False
             self._lanes.start_all(step.runs if self._orderly or self._lanes.common.batches else step.runs_now)
-        if self._tracked.suspects:
-            if not (self._waves or self._tracked.wants_solo) and self._lanes.common_is_idle:
+        if self.tracked.suspects:
+            if not (self._waves or self.tracked.wants_solo) and self._lanes.common_is_idle:
                 self._run_suspects(step)
         elif not self._waves:
             self._grant(step)
-        if self._is_full or not (self._waves or self._tracked.suspects):
-            for message in self._tracked.take_due(now_ms, step):
+        if self._is_full or not (self._waves or self.tracked.suspects):
+            for message in self.tracked.take_due(now_ms, step):
                 step.runs.append(Run(self._lanes.common, [message]))
                 self.in_memory += 1
         self.blocked.run_due(now_ms, step, self.next_fresh)
@@ -175,7 +175,7 @@ class Schedule:
 
     @property
     def _is_full(self) -> bool:
-        return (len(self.blocked) if self._orderly else self._tracked.count_waiting) >= self._limits.full
+        return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
     def _postpones(self, run: Run, step: Step, mode: Mode) -> bool:
         """Whether a failure stays in the window, because the cell has no room to track it. The next owner finds it as a suspect."""
@@ -186,7 +186,7 @@ class Schedule:
             return True
         delivered = run.messages[run.done if run.timed_out_at is None else run.timed_out_at :]
         for message in delivered if run.is_batch else delivered[:1]:
-            self._tracked.set(message.offset, self._tracked.of(message), step)
+            self.tracked.set(message.offset, self.tracked.of(message), step)
         run.failure = None
         return False
 
@@ -205,7 +205,7 @@ class Schedule:
         else:
             self.in_memory -= len(moved)
             step.settled += moved
-            self._tracked.settle(moved, step)
+            self.tracked.settle(moved, step)
         if ended and run.failure is not None:
             self._failed(lane, run.messages[done:], run.failure, now_ms, step)
         elif ended and isinstance(lane, OpenLane):
@@ -219,7 +219,7 @@ class Schedule:
             lane.put_back(run.messages.cut(run.taken))
         else:
             self.in_memory -= run.size - run.taken
-            self._tracked.put_back(run.messages[run.taken :])
+            self.tracked.put_back(run.messages[run.taken :])
         if mode is Mode.USUAL and lane.ready:
             # What was counted once more in this step runs when that is durable.
             counted = any(offset in step.tries for part in lane.ready for offset in part.offsets) if step.tries else False
@@ -231,7 +231,7 @@ class Schedule:
 
     def _failed(self, lane: Lane | OpenLane, rest: list[MessageView], failure: Failure, now_ms: int, step: Step) -> None:
         head, delivered = rest[0], rest if lane.batches else rest[:1]
-        before = lane.marker.tries if lane.marker is not None else self._tracked.of(head)
+        before = lane.marker.tries if lane.marker is not None else self.tracked.of(head)
         if not failure.blamed:
             lane.batch_max = max(1, len(rest) // 2)
         tries, gives_up = after_failure(before, failure, self.settings, chance=self._chance, now_ms=now_ms)
@@ -252,9 +252,9 @@ class Schedule:
             self._give_up(self._lanes.common, rest, tries, failure.reason, step)
         elif failure.blamed:
             self.in_memory -= 1
-            self._tracked.wait(rest[0], tries, step)
+            self.tracked.wait(rest[0], tries, step)
         if self._lanes.common.batches:
-            again = [self._tracked.run(message, step) for message in again]
+            again = [self.tracked.run(message, step) for message in again]
         self._lanes.common.put_back(Picked.of(again))
         self._held = True
 
@@ -280,10 +280,10 @@ class Schedule:
     def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
         """Put the group of the first message behind a marker, with all of it that is in memory."""
         group = rest[0].message_group
-        suspects = self._tracked.take_suspects(lambda message: message.message_group == group)
+        suspects = self.tracked.take_suspects(lambda message: message.message_group == group)
         own = [*rest, *(message for part in opened.ready for message in part)]
         if opened is self._lanes.common:
-            delivered = [self._tracked.run(message, step) for message in rest if message.message_group != group]
+            delivered = [self.tracked.run(message, step) for message in rest if message.message_group != group]
             others = [*delivered, *(message for message in own[len(rest) :] if message.message_group != group)]
             own = [message for message in own if message.message_group == group]
             opened.ready = [Picked.of(others)] if others else []
@@ -296,9 +296,9 @@ class Schedule:
         lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
         step.behind += [message.offset for message in lane.ready]
         delivered = [message for message in (rest if lane.batches else rest[:1]) if message.message_group == group]
-        delivered += [message for message in lane.ready if message.offset in self._tracked.tries]
-        waiting = Tries(State.WAITING, max(self._tracked.of(message).attempts for message in delivered))
-        self._tracked.forget(lane.ready, step)
+        delivered += [message for message in lane.ready if message.offset in self.tracked.tries]
+        waiting = Tries(State.WAITING, max(self.tracked.of(message).attempts for message in delivered))
+        self.tracked.forget(lane.ready, step)
         self.blocked.add(lane, Marker(rest[0].offset, max(message.offset for message in delivered) + 1, waiting))
         return lane
 
@@ -307,9 +307,9 @@ class Schedule:
         most = self.settings.max_attempts
         if most is None:
             return
-        for message in self._tracked.take_suspects(lambda message: self._tracked.of(message).strikes >= most):
+        for message in self.tracked.take_suspects(lambda message: self.tracked.of(message).strikes >= most):
             self.in_memory += 1
-            self._give_up(self._lanes.of(message.message_group), [message], self._tracked.of(message), ENDED_ITS_PROCESS, step)
+            self._give_up(self._lanes.of(message.message_group), [message], self.tracked.of(message), ENDED_ITS_PROCESS, step)
         for lane in self.blocked.hopeless(most):
             assert lane.marker is not None, "a blocked group has a marker"
             self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
@@ -318,7 +318,7 @@ class Schedule:
         """Apply the dead-letter policy to the first of a lane."""
         if not self._orderly:
             self.in_memory -= 1
-            self._tracked.forget(rest[:1], step)
+            self.tracked.forget(rest[:1], step)
             step.letters.append(Letter(rest[0], tries.attempts, reason))
             return
         lane = self._behind_marker(lane, rest, step)
@@ -330,12 +330,12 @@ class Schedule:
 
     def _run_suspects(self, step: Step) -> None:
         """Run some of the suspects, no more together than any of them may be; the next when these are done."""
-        if not self._tracked.all_suspects_loaded:
+        if not self.tracked.all_suspects_loaded:
             return
-        for message in self._tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
-            self.blocked.take_over(message, self._tracked.of(message), step)
-            self._tracked.forget((message,), step)
-        wave = self._tracked.take_wave(self._limits.window, step)
+        for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
+            self.blocked.take_over(message, self.tracked.of(message), step)
+            self.tracked.forget((message,), step)
+        wave = self.tracked.take_wave(self._limits.window, step)
         runs = self._lanes.wave(wave)
         step.runs += runs
         self._waves += len(runs)
@@ -374,7 +374,7 @@ class Schedule:
                 continue  # nothing of it was begun that is not done
             if not self._lanes.by_group:
                 for message in rest:
-                    self._tracked.set(message.offset, self._tracked.of(message), step)
+                    self.tracked.set(message.offset, self.tracked.of(message), step)
                 continue
             blocked = self._lanes.stalled(lane, run)
             self.in_memory -= len(rest) + len(blocked.ready)
@@ -395,6 +395,6 @@ class Schedule:
             return
         behind = step.apply(cell).settled.limit
         left = self._lanes.take_all()
-        self._tracked.leave(left, behind, step)
+        self.tracked.leave(left, behind, step)
         self.in_memory -= len(left)
-        self._tracked.stop_all(self._limits.window, step)
+        self.tracked.stop_all(self._limits.window, step)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..coordinator.cell import QueueCell, State, Tries
 from ..log.messages import MessageView
 from .step import Step
+
+_READ_AHEAD_MS = 60_000
+"""What is due that soon is read before, as far as it may be kept in memory: else it would be late by the time that takes."""
 
 
 class Tracked:
@@ -26,18 +29,26 @@ class Tracked:
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
         """Those that were due before they could run: the owner is not woken for them any more."""
+        self._leaving: dict[int, Tries] = {}
+        """Those that are about to wait outside of the cell (`spill`): nothing becomes of them meanwhile."""
         self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
-        return len(self.tries)
+        return len(self.tries) + len(self._leaving)
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def missing(self, now_ms: int) -> list[int]:
-        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
-        due = [offset for due, offset in self._due if due <= now_ms and self._is_waiting(due, offset)]
-        wanted = [*self.suspects, *self._overdue, *due]
-        return sorted({offset for offset in wanted if offset not in self.messages})
+        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due; and of those that
+        will be soon, as many as there is room for.
+        """
+        soon = [one for one in self._due if one[0] <= now_ms + _READ_AHEAD_MS and one[1] not in self.messages]
+        due = [offset for due, offset in soon if due <= now_ms and self._is_waiting(due, offset)]
+        wanted = {offset for offset in (*self.suspects, *self._overdue, *due) if offset not in self.messages}
+        room = self._retained - len(self.messages) - len(wanted)
+        if room > 0 and len(soon) > len(due):
+            wanted.update(offset for due, offset in sorted(soon)[: len(due) + room] if self._is_waiting(due, offset))
+        return sorted(wanted)
 
     def next_due_ms(self) -> list[int]:
         """When the next of those that wait is due; empty when none does."""
@@ -51,8 +62,12 @@ class Tracked:
 
     @property
     def count_waiting(self) -> int:
-        """How many wait for their next attempt, or a few more."""
-        return len(self._due) + len(self._overdue)
+        """How many wait in the cell for their next attempt, or a few more."""
+        return len(self._due) + len(self._overdue) + len(self._leaving)
+
+    def count_due(self, until_ms: int) -> int:
+        """How many of them are due then, or a few more."""
+        return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
 
     @property
     def wants_solo(self) -> bool:
@@ -82,6 +97,31 @@ class Tracked:
                 self.tries[offset] = tries
                 if tries.state is State.WAITING:
                     heapq.heappush(self._due, (tries.due_ms, offset))
+
+    # --- What waits outside of the cell -----------------------------------------------------------------------------------------
+
+    def spill(self, most: int) -> Mapping[int, Tries]:
+        """Let those that are due last leave, but for so many. Until `spilled` or `returned` says what became of that, they are not run."""
+        waiting = sorted(one for one in set(self._due) if self._is_waiting(*one))
+        self._due, leaving = waiting[:most], waiting[most:]
+        found = {offset: self.tries.pop(offset) for _, offset in leaving}
+        self._leaving.update(found)
+        for offset in found:
+            self.messages.pop(offset, None)
+        return found
+
+    def spilled(self, waiting: Iterable[int]) -> None:
+        """Forget these: they left."""
+        for offset in waiting:
+            del self._leaving[offset]
+
+    def returned(self, waiting: Mapping[int, Tries]) -> None:
+        """Let these wait in the cell, which they came back to, or never left."""
+        for offset, tries in waiting.items():
+            self._leaving.pop(offset, None)
+            if offset not in self.tries:
+                self.tries[offset] = tries
+                heapq.heappush(self._due, (tries.due_ms, offset))
 
     # --- What becomes of them ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from ..log.paths import topic_folder
 from ..log.runtime import Runtime
 from ..log.stores.protocol import ObjectMissing, ObjectStore, Put
 from ..log.table.deletes import delete_all
-from .cell import Spill
+from .cell import QueueCell, Spill
 from .cell_codec import decode_cell
 from .cells import Cells
 from .keys import queue_key
@@ -75,6 +75,12 @@ class SpillObjects:
         if found != expected or rows.num_rows != count or rows.schema.names != list(_COLUMNS):
             raise _damaged(key, spill, f"{rows.num_rows} rows of {found}, expected {count} of {expected}")
         return WaitingRows(*(rows.column(name).to_numpy() for name in _COLUMNS))
+
+    async def whole(self, cell: QueueCell) -> QueueCell:
+        """The cell as if it had room for all that waits: for those who look for single messages. Raises as `read` does."""
+        rows = [(await self.read(spill)).part(spill.taken) for spill in cell.spills]
+        waiting = {offset: tries for part in rows for offset, tries in part.tries().items()}
+        return replace(cell, tries={**cell.tries, **waiting}, spills=()) if rows else cell
 
     async def delete(self, ids: list[str]) -> None:
         """Delete objects that a cell named and, in a durable write, names no more. Raises what the store raises."""

@@ -108,3 +108,25 @@ def _replaced(cell: QueueCell, before: Sequence[Spill], after: Spill | None) -> 
         raise InternalError("the cell names other rows than those that are to leave their object", observed=before)
     left = tuple(spill for spill in cell.spills if spill not in before)
     return left if after is None else (*left, after)
+
+
+def nearest(found: Sequence[tuple[Spill, WaitingRows]], most: int, until_ms: int) -> list[Returning]:
+    """What is to come back of these objects: of what is due by then the first ones, at most so many."""
+    parts = [rows.part(spill.taken, spill.taken + min(most, rows.count_due(until_ms) - spill.taken)) for spill, rows in found]
+    due_ms = np.concatenate([np.empty(0, np.int64), *(part.due_ms for part in parts)])
+    of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    counts = np.bincount(of[np.argsort(due_ms, kind="stable")[:most]], minlength=len(parts)).tolist()
+    return [
+        Returning(spill, rows.spill(spill.id, spill.taken + count) if count < spill.count else None, part.part(0, count).tries())
+        for (spill, rows), part, count in zip(found, parts, counts, strict=True)
+        if count
+    ]
+
+
+def to_merge(spills: Iterable[Spill], most: int, rows_max: int) -> list[Spill]:
+    """Which of these are to become one: the smallest, which costs least, but not into one of more rows than may be."""
+    chosen: list[Spill] = []
+    for spill in sorted(spills, key=lambda one: (one.count, one.id))[:most]:
+        if sum(one.count for one in chosen) + spill.count <= rows_max:
+            chosen.append(spill)
+    return chosen if len(chosen) > 1 else []

@@ -32,12 +32,12 @@ def test_nobody_is_made_to_wait_for_a_suspect_that_is_not_in_memory() -> None:
 
 def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     """It is being read, or suspects run first: whoever woke its owner for it would do so without end."""
-    cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1, 1_000)).with_tries(1, Tries(State.WAITING, 1, 1, 5_000))
+    cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1, 1_000)).with_tries(1, Tries(State.WAITING, 1, 1, 500_000))
     schedule = Schedule(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT), cell, limits=Limits())
     assert schedule.next_due_ms() == 1_000
 
     assert schedule.plan(1_000, cell).is_empty
-    assert schedule.next_due_ms() == 5_000
+    assert schedule.next_due_ms() == 500_000
     assert schedule.missing(1_000) == [0]
 
     message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
@@ -45,6 +45,15 @@ def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     step = schedule.plan(1_001, cell)
     assert [[one.offset for one in run.messages] for run in step.runs] == [[0]]
     assert schedule.missing(1_001) == []
+
+
+def test_what_is_due_soon_is_read_before_as_far_as_it_may_be_kept() -> None:
+    """Read only when due, it would be late by that reading."""
+    cell = QueueCell().with_all_tries({n: Tries(State.WAITING, 1, 1, 1_000 + 10_000 * n) for n in range(9)})
+    settings = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
+    assert Schedule(settings, cell, limits=Limits()).missing(0) == [0, 1, 2, 3, 4, 5], "those of the next minute"
+    assert Schedule(settings, cell, limits=Limits(retained=3)).missing(0) == [0, 1, 2]
+    assert Schedule(settings, cell, limits=Limits(retained=3)).missing(40_000) == [0, 1, 2, 3], "what is due is read in any case"
 
 
 def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:

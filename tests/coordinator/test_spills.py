@@ -117,6 +117,9 @@ def test_an_object_holds_what_was_written() -> None:
         name = await objects(store).write(rows)
         found = await objects(store).read(rows.spill(name, 10))
         assert found.tries() == rows.tries()
+        cell = cell_with(waiting(*range(2_000)))
+        spilled = with_spilled(cell, rows.spill(name), rows.tries(), 3)
+        assert await objects(store).whole(spilled) == cell
         await objects(store).delete([name])
         assert await store.list("") == []
 

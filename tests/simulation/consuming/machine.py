@@ -101,6 +101,7 @@ class Machine:
             batch=plan.batch,
             batch_messages=plan.batch_messages,
             window=plan.window,
+            waiting=plan.waiting,
         )
         handlers = Handlers(self.world, process, group)
         while not leaving.is_set():

@@ -72,6 +72,7 @@ class GroupPlan:
     threads: int = 8
     cache_messages: int = 1_024
     window: int = 10_000
+    waiting: int = 1_000
     start: Position = "earliest"
 
     @property

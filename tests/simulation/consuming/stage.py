@@ -119,8 +119,12 @@ class Stage:
         return await process.run(work())
 
     def cell(self, queue: int = 0) -> QueueCell:
-        """As it stands."""
+        """As it stands, with all that waits outside of it."""
         return self.world.witness.cells.get((GROUP, TOPIC, queue), QueueCell())
+
+    def bare(self, queue: int = 0) -> QueueCell:
+        """As it stands."""
+        return self.world.witness.bare.get((GROUP, TOPIC, queue), QueueCell())
 
     def started(self, offset: int, queue: int = 0) -> int:
         """How many handlers were given this message."""

@@ -13,7 +13,7 @@ from penstock.coordinator.groups import DeliveryOrder
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.log.messages import MessageView
 from tests.simulation.consuming.plot import GroupPlan
-from tests.simulation.consuming.stage import FAR_TABLE, SUCCESS, Stage
+from tests.simulation.consuming.stage import FAR_TABLE, GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
@@ -43,13 +43,12 @@ def test_fifteen_hundred_suspects_are_done_in_seconds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", list(DeliveryOrder))
-def test_five_thousand_message_groups_fail_at_once(order: DeliveryOrder) -> None:
+def test_five_thousand_message_groups_fail_at_once() -> None:
     """Their cell does not grow beyond its bound, and nothing is dropped for that: what finds no room waits unsettled, and fetching pauses.
     When the handler heals all are settled, and nobody has become a dead letter.
     """
     groups = 5_000
-    stage = Stage(GroupPlan(order=order, max_attempts=100, threads=500), table=FAR_TABLE)
+    stage = Stage(GroupPlan(max_attempts=100, threads=500), table=FAR_TABLE)
     broken = True
 
     async def behave(_: SimProcess, message: MessageView) -> object:
@@ -57,8 +56,7 @@ def test_five_thousand_message_groups_fail_at_once(order: DeliveryOrder) -> None
         return RetryAfter(timedelta(milliseconds=again_ms)) if broken else SUCCESS
 
     def failing() -> int:
-        cell = stage.cell()
-        return len(cell.markers) + len(set(cell.tries.values()))
+        return len(stage.cell().markers)
 
     async def script() -> None:
         nonlocal broken
@@ -75,3 +73,40 @@ def test_five_thousand_message_groups_fail_at_once(order: DeliveryOrder) -> None
     world = stage.play(script, behave=behave)
     assert world.witness.cell_bytes_max <= CELL_BYTES_MAX
     assert world.history.letters["billing"] == []
+
+
+@pytest.mark.slow
+def test_twenty_thousand_messages_fail_at_once() -> None:
+    """They wait outside of the cell, which stays small; the queue goes on fetching, and keeps only few of them in memory. Each runs again when
+    it is due, and none twice.
+    """
+    count, wait_s = 20_000, 40.0
+    stage = Stage(GroupPlan(order=DeliveryOrder.CONCURRENT, threads=500), table=FAR_TABLE, quiet_s=3600.0)
+    due_s: dict[int, float] = {}
+    late_s: list[float] = []
+
+    async def behave(_: SimProcess, message: MessageView) -> object:
+        number = int(message.body)
+        if number in due_s:
+            late_s.append(stage.now_s - due_s[number])
+            return SUCCESS
+        due_s[number] = stage.now_s + wait_s + number / 500
+        return RetryAfter(timedelta(seconds=due_s[number] - stage.now_s))
+
+    async def script() -> None:
+        for start in range(0, count, 5_000):
+            await stage.send_together(*(f"{n}" for n in range(start, start + 5_000)), group=None)
+        stage.start()
+        await stage.until("all failed", lambda: len(due_s) == count, within_s=wait_s)
+        (queue,) = stage.machine().consumers[GROUP].statistics().queues
+        assert (queue.waiting_messages, queue.lag_messages) == (count, count)
+        assert not queue.fetching_paused
+        assert stage.bare().count_spilled > count - 2 * Limits().tracked
+        schedule = stage.machine().consumers[GROUP]._owner.queues["orders", 0].schedule
+        assert len(schedule.tracked.messages) <= Limits().retained + 24
+        await stage.until("done", lambda: stage.is_settled(count), within_s=120)
+
+    world = stage.play(script, behave=behave)
+    assert world.witness.cell_bytes_max <= CELL_BYTES_MAX // 2
+    assert min(late_s) >= -0.001
+    assert max(late_s) < 1

@@ -11,7 +11,9 @@ from penstock.coordinator.keys import GROUPS, QUEUES, WORKERS, queue_key, worker
 from penstock.coordinator.lease import Heartbeat, decode_heartbeat
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
+from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import History, Line, Positioned, Skipped, Wrote
+from tests.simulation.consuming.spilled import Spilled
 from tests.simulation.loop import SimLoop
 
 _ID_BYTES = 16
@@ -20,14 +22,17 @@ _ID_BYTES = 16
 class Witness(MemoryTable):
     """A table that tells every write that it carries out, and judges at once what needs others' cells: whether an owner was over."""
 
-    def __init__(self, history: History, loop: SimLoop, lines: list[Line]) -> None:
+    def __init__(self, history: History, loop: SimLoop, lines: list[Line], store: MemoryStore) -> None:
         super().__init__(name="witness")
+        self._spilled = Spilled(store)
         self._history = history
         self._loop = loop
         self._lines = {queue_key(*line): line for line in lines}
         self._records: dict[str, GroupRecord] = {}
         self.cells: dict[Line, QueueCell] = {}
-        """As they stand."""
+        """As they stand, with all that waits outside of them."""
+        self.bare: dict[Line, QueueCell] = {}
+        """The same without."""
         self.cell_bytes_max = 0
 
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
@@ -61,13 +66,31 @@ class Witness(MemoryTable):
         self._history.wrong.append(f"{rule} {self._loop.now:.3f} s: {what}")
 
     def _saw_cell(self, key: str, body: bytes) -> None:
-        line, cell = self._lines[key], decode_cell(body, where=key)
+        line, bare = self._lines[key], decode_cell(body, where=key)
+        cell, wrong = self._spilled.whole(line, bare)
+        for what in wrong:
+            self._blame("C1", f"{line}: the cell {what}")
+        if spilled := bare.count_spilled:
+            self._history.counts["messages outside of a cell, at most"] = max(
+                self._history.counts["messages outside of a cell, at most"], spilled
+            )
+        self._count_spills(self.bare.get(line, QueueCell()), bare)
         before = self.cells.get(line, QueueCell())
         if cell.epoch > before.epoch and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
             self._blame("C9", f"{line}: taken by {cell.owner} while {before.owner} was not over")
-        self.cells[line] = cell
+        self.cells[line], self.bare[line] = cell, bare
         self.cell_bytes_max = max(self.cell_bytes_max, len(body))
         self._history.records.append(Wrote(self._loop.now, line, cell))
+
+    def _count_spills(self, before: QueueCell, after: QueueCell) -> None:
+        old, new = ({spill.id: spill for spill in cell.spills} for cell in (before, after))
+        counts = self._history.counts
+        counts["spill: left the cell"] += len(new.keys() - old.keys())
+        counts["spill: came back in part"] += sum(new[one].taken > old[one].taken for one in new.keys() & old.keys())
+        counts["spill: named no more"] += len(old.keys() - new.keys())
+        counts["spill: taken over"] += bool(new) and after.epoch > before.epoch
+        counts["spill: dropped by a reset"] += bool(old) and after.generation > before.generation
+        counts["spill: merged"] += len(old.keys() - new.keys()) > 1 and bool(new.keys() - old.keys())
 
     def _saw_record(self, group: str, record: GroupRecord) -> None:
         before = self._records.get(group)

@@ -65,7 +65,7 @@ class Consuming:
         self.store = self.kernel.store(network=store_network or STORE_NETWORK)
         self.table = self.kernel.table(network=table_network or replace(TABLE_NETWORK, late_s=(0.5, 30.0), pause_s=(0.1, 20.0)))
         lines: list[Line] = [(group, TOPIC, queue) for group in self.plot.groups for queue in range(self.plot.queues)]
-        self.witness = Witness(self.history, self.kernel.loop, lines)
+        self.witness = Witness(self.history, self.kernel.loop, lines, self.store.memory)
         self.table.memory = self.witness
         self._plans = (store_plan, table_plan)
         self.machines = [Machine(self, f"m{number}") for number in range(self.plot.machines)]

@@ -1,0 +1,226 @@
+"""Sees that of the messages of a queue that wait by themselves only the next ones are in its cell, and the others in objects that it names.
+
+An object is written before the cell names it, and deleted after the cell names it no more. What is to leave is not run meanwhile; what comes
+back is run as all that waits in the cell is. Whatever fails here is tried again: nothing leaves then, and at last the queue stops fetching.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from ..coordinator.cell import QueueCell, Spill, Tries
+from ..coordinator.keeper import OwnershipLost, QueueKeeper
+from ..coordinator.limits import CELL_BYTES_MAX
+from ..coordinator.spill_objects import NAMED_WITHIN_S, SpillObjects
+from ..coordinator.spills import WaitingRows, nearest, to_merge, with_merged, with_returned, with_spilled
+from ..log.backoff import Backoff
+from ..log.errors import DataDamaged, InternalError, PenstockError
+from .limits import Limits
+from .queue_schedule import QueueSchedule
+
+log = logging.getLogger("penstock.consumers")
+
+AHEAD_MS = 60_000
+"""What is due that soon comes back, as far as there is room."""
+NAMED_MAX = 64
+"""Objects that a cell names, at some 40 bytes each: with more nothing leaves it."""
+_MERGED_ABOVE = 32
+_MERGED_TOGETHER = 16
+ROWS_MAX = 64 * 1024
+"""In one object, so that one fits into memory."""
+_FULL_BYTES = CELL_BYTES_MAX * 3 // 4
+"""From this size of the cell on, also fewer messages leave it than may wait there."""
+_PAUSE_S = 0.2
+_UNREADABLE_S = 60.0
+"""So long an object is let be that is damaged or missing, before it is read again: somebody may have restored it."""
+
+
+class Spilling:
+    """Of one queue in its owner."""
+
+    def __init__(
+        self, objects: SpillObjects, limits: Limits, *, schedule: Callable[[], QueueSchedule], moved: Callable[[], None]
+    ) -> None:
+        """``schedule`` is the one that stands now; ``moved`` hears when it was given something, or has room."""
+        self._objects = objects
+        self._clock = objects.runtime.clock
+        self._limits = limits
+        self._schedule = schedule
+        self._moved = moved
+        self._rows: dict[str, WaitingRows] = {}
+        """By object, those used last at the end."""
+        self._unreadable_s: dict[str, float] = {}
+        """When an object is tried again."""
+        self._unnamed: list[str] = []
+        self._nearest = limits.waiting or Limits().tracked // 2
+        self._crowded = False
+        """Whether what is due later keeps out what is due sooner."""
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look again: a step was made."""
+        self._woken.set()
+
+    async def run(self, keeper: QueueKeeper) -> None:
+        """As long as the queue is owned. Raises `OwnershipLost`."""
+        pause = Backoff(_PAUSE_S)
+        while True:
+            self._woken.clear()
+            try:
+                if (
+                    await self._return(keeper)
+                    or await self._spill(keeper)
+                    or await self._merge(keeper)
+                    or await self._delete(keeper)
+                ):
+                    pause = Backoff(_PAUSE_S)
+                    continue
+            except (OwnershipLost, InternalError):
+                raise
+            except PenstockError as error:
+                where = (self._objects.group, self._objects.topic, self._objects.queue)
+                log.warning(
+                    "group %s, %s queue %d: messages that wait cannot leave the cell, or come back to it: %s", *where, error
+                )
+                await asyncio.sleep(pause.next_s())
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._rest_s(keeper.cell)):
+                    await self._woken.wait()
+
+    def _rest_s(self, cell: QueueCell) -> float | None:
+        """Until something is to come back that is not yet; what has no room is looked at with the next step."""
+        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
+        waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
+        waits += [again_s - now_s for again_s in self._unreadable_s.values()]
+        return min((wait_s for wait_s in waits if wait_s > 0), default=None)
+
+    # --- Back into the cell
+
+    async def _return(self, keeper: QueueKeeper) -> bool:
+        """Let the next ones due come back that are outside. Whether any did."""
+        cell, until_ms = keeper.cell, self._clock.wall_ms() + AHEAD_MS
+        soon = [spill for spill in cell.spills if spill.next_due_ms <= until_ms]
+        room = self._room(min((spill.next_due_ms for spill in soon if self._may_read(spill)), default=None))
+        if room <= 0:
+            return False
+        found = [(spill, rows) for spill in soon if (rows := await self._read(keeper, spill)) is not None]
+        returning = nearest(found, room, until_ms)
+        if not returning:
+            return False
+        await keeper.change(partial(with_returned, returning=returning, generation=cell.generation))
+        if keeper.cell.generation == cell.generation:
+            for one in returning:
+                self._schedule().tracked.returned(one.waiting)
+            self._forget(one.before for one in returning if one.after is None)
+            self._moved()
+        return True
+
+    def _room(self, next_due_ms: int | None) -> int:
+        """For how many that come back there is room; 0 while nearly enough are in the cell that are due before the first of them."""
+        tracked = self._schedule().tracked
+        wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
+        room = self._limits.tracked * 3 // 4 - len(tracked)
+        self._crowded = room < wanted
+        return min(wanted, room) if wanted > self._nearest // 4 else 0
+
+    # --- Out of the cell
+
+    async def _spill(self, keeper: QueueKeeper) -> bool:
+        """Let those leave the cell that are due last, if it has too many. Whether any did."""
+        cell, tracked, limits = keeper.cell, self._schedule().tracked, self._limits
+        if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
+            return False
+        crowded = self._crowded or keeper.size_bytes >= _FULL_BYTES
+        keep = self._nearest // 2 if crowded else self._nearest
+        if tracked.count_waiting <= (keep if crowded else keep * 3 // 2):
+            return False
+        waiting = tracked.spill(keep)
+        if not waiting:
+            return False
+        left = False
+        try:
+            left = await self._leave(keeper, waiting, cell.generation)
+        finally:
+            (tracked.spilled if left else tracked.returned)(waiting)
+            self._moved()
+        return True
+
+    async def _leave(self, keeper: QueueKeeper, waiting: Mapping[int, Tries], generation: int) -> bool:
+        rows = WaitingRows.of(waiting)
+        spill = await self._written(rows)
+        if spill is None:
+            return False
+        cell = await keeper.change(partial(with_spilled, spill=spill, waiting=waiting, generation=generation))
+        return cell.generation == generation
+
+    async def _written(self, rows: WaitingRows) -> Spill | None:
+        """What a cell may say of an object that was just written; None if that took too long."""
+        began_s = self._clock.monotonic_s()
+        spill = rows.spill(await self._objects.write(rows))
+        self._keep(spill.id, rows)
+        return spill if self._clock.monotonic_s() - began_s < NAMED_WITHIN_S else None
+
+    # --- Objects
+
+    async def _merge(self, keeper: QueueKeeper) -> bool:
+        """Make one object of several small ones, when there are many. Whether that was done."""
+        cell = keeper.cell
+        if len(cell.spills) <= _MERGED_ABOVE:
+            return False
+        chosen = to_merge([spill for spill in cell.spills if self._may_read(spill)], _MERGED_TOGETHER, ROWS_MAX)
+        found = [(spill, rows) for spill in chosen if (rows := await self._read(keeper, spill)) is not None]
+        if len(found) < 2:
+            return False
+        merged = await self._written(WaitingRows.merged(rows.part(spill.taken) for spill, rows in found))
+        if merged is None:
+            return False
+        before = [spill for spill, _ in found]
+        await keeper.change(partial(with_merged, before=before, after=merged, generation=cell.generation))
+        self._forget(before)
+        return True
+
+    async def _delete(self, keeper: QueueKeeper) -> bool:
+        """Delete what the cell names no more. After a reset nobody here knows which these are: they are left to the collector."""
+        named = {spill.id for spill in keeper.cell.spills}
+        unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
+        if unnamed:
+            await self._objects.delete(unnamed)
+        return bool(unnamed)
+
+    def _may_read(self, spill: Spill) -> bool:
+        return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
+
+    async def _read(self, keeper: QueueKeeper, spill: Spill) -> WaitingRows | None:
+        """All rows of an object; None while it cannot be had. Raises what the store raises."""
+        if not self._may_read(spill):
+            return None
+        rows = self._rows.pop(spill.id, None)
+        if rows is None:
+            try:
+                rows = await self._objects.read(spill)
+            except DataDamaged as error:
+                await keeper.look()  # another owner may have taken its rows, and deleted it
+                self._unreadable_s[spill.id] = self._clock.monotonic_s() + _UNREADABLE_S
+                log.error("group %s: %s", self._objects.group, error)  # noqa: TRY400 - it says all
+                return None
+            self._unreadable_s.pop(spill.id, None)
+        self._keep(spill.id, rows)
+        return rows
+
+    def _keep(self, name: str, rows: WaitingRows) -> None:
+        """In memory, for those used last."""
+        self._rows[name] = rows
+        while sum(map(len, self._rows.values())) > ROWS_MAX and len(self._rows) > 1:
+            del self._rows[next(iter(self._rows))]
+
+    def _forget(self, spills: Iterable[Spill]) -> None:
+        for spill in spills:
+            self._rows.pop(spill.id, None)
+            self._unreadable_s.pop(spill.id, None)
+            self._unnamed.append(spill.id)
