@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.coordinator.timers.cell import timer_cells
 from penstock.coordinator.timers.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, standing, waiting
-from penstock.log import InvalidArgument, MessageNotFound, OffsetOutOfRange, Reader, Topic, TopicNotFound, WaitingMessage
+from penstock.log import (
+    InvalidArgument,
+    MessageNotFound,
+    OffsetOutOfRange,
+    Reader,
+    Topic,
+    TopicDeleted,
+    TopicNotFound,
+    WaitingMessage,
+)
 from penstock.log import Lake as LogLake
 from penstock.log.delays import QUEUE, RecallHandle, waiting_messages
 from penstock.log.limits import is_positive
 from penstock.log.messages import to_us
 from penstock.log.timer_log import check_own, delays
+
+T = TypeVar("T")
 
 
 class TimerLake(LogLake):
@@ -29,6 +42,9 @@ class TimerLake(LogLake):
         """
         meant = RecallHandle.decode(recall_handle)
         await self._writable("recall")
+        return await _told_of_lives(lambda: self._recall(meant))
+
+    async def _recall(self, meant: RecallHandle) -> WaitingMessage:
         try:
             _, log = await self.timer_log(meant.topic)
         except TopicNotFound as error:
@@ -53,6 +69,9 @@ class TimerLake(LogLake):
         if limit is not None and not is_positive(limit):
             raise InvalidArgument("limit must be a positive whole number, or None", operation="waiting", observed=limit)
         check_own(topic, operation="waiting")
+        return await _told_of_lives(lambda: self._waiting(topic, until_us, limit))
+
+    async def _waiting(self, topic: str, until_us: int | None, limit: int | None) -> list[WaitingMessage]:
         opened = await self.topic(topic)
         if not delays(opened.record):
             raise InvalidArgument(
@@ -97,6 +116,14 @@ class TimerLake(LogLake):
             )
         rows = await waiting(self, cells, meant.topic, from_us=meant.due_us, until_us=meant.due_us + 1)
         return rows.filter(pa.array([offset == meant.offset for offset in rows["offset"].to_pylist()], pa.bool_()))
+
+
+async def _told_of_lives(work: Callable[[], Awaitable[T]]) -> T:
+    """Do something with a topic; once more where this process learns on the way that the topic was deleted, and perhaps made anew."""
+    try:
+        return await work()
+    except TopicDeleted:
+        return await work()
 
 
 def _checked_us(until: object) -> int:

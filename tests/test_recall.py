@@ -118,6 +118,24 @@ def test_a_handle_is_of_one_life_of_its_topic() -> None:
         assert len(lake.waiting("orders")) == 1
 
 
+def test_a_process_that_slept_through_a_topic_s_deletion_lists_and_recalls_in_its_later_life() -> None:
+    store = MemoryStore()
+    with connect(store) as lake, connect(store) as sleeper:
+        (handle,) = delayed(lake, SOON)
+        assert len(sleeper.waiting("orders")) == 1
+        lake.delete_topic("orders")
+        delayed(lake, SOON, SOON)
+        assert len(sleeper.waiting("orders")) == 2
+        lake.delete_topic("orders")
+        (later,) = delayed(lake, SOON)
+        with pytest.raises(penstock.MessageNotFound, match="another message in its place"):
+            sleeper.recall(handle)
+        assert sleeper.recall(later).body == b"0"
+        lake.delete_topic("orders")
+        with pytest.raises(penstock.TopicNotFound):
+            sleeper.waiting("orders")
+
+
 def test_who_only_reads_lists_and_recalls_nothing() -> None:
     store = MemoryStore()
     with connect(store) as lake:
