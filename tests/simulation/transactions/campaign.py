@@ -1,0 +1,37 @@
+"""The long runs with transactions: ``python -m tests.simulation.campaign sweep --world transactions``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.simulation.faults import Fault
+from tests.simulation.requests import SimService
+from tests.simulation.sweeping import Campaign, Played
+from tests.simulation.transactions.mutants import MUTANTS
+from tests.simulation.transactions.scenarios import SCENARIOS, small_work
+from tests.simulation.transactions.world import Transacting
+
+MUST_HAPPEN = (
+    *(f"fault: {fault.value}" for fault in Fault),
+    "restart", "pause", "suspend", "crash", "step_clock", "clock step of hours", "topic deleted", "commit", "commit repeated",
+    "commit: rolled back before", "rollback", "rollback: committed before", "check-back", "check-back unknown", "check-back raises",
+    "check-back hangs", "operator: committed", "operator: rolled_back", "transaction: committed", "transaction: rolled back",
+    "transaction: never in the table", "paid, and ended by time", "write landed after its caller was gone",
+)  # fmt: skip
+
+
+def _services(world: Played) -> Mapping[str, SimService[object]]:
+    assert isinstance(world, Transacting)
+    return {"store": world.store, "table": world.table}  # type: ignore[dict-item]
+
+
+CAMPAIGN = Campaign(
+    world="transactions",
+    scenarios=SCENARIOS,
+    in_turn=tuple(SCENARIOS),
+    mutants=MUTANTS,
+    must_happen=MUST_HAPPEN,
+    small_work=small_work,
+    services=_services,
+    spared=frozenset({"founder", "filler", "auditor"}),
+)

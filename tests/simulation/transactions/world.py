@@ -1,0 +1,280 @@
+"""A lake whose transactions are under attack: applications that crash, check-backs, finishers, collectors, operators, and quiet in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.transactions.service import Transactions
+from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError
+from penstock.log.lake import Lake
+from penstock.log.messages import MessageType
+from penstock.log.paths import TopicPaths
+from penstock.log.settings import TopicSettings
+from tests.simulation.faults import FaultPlan, RandomFaults
+from tests.simulation.history import Archive
+from tests.simulation.kernel import Kernel
+from tests.simulation.network import Network
+from tests.simulation.process import SimClock, SimProcess
+from tests.simulation.table import TABLE_NETWORK
+from tests.simulation.transactions import applications, upkeep
+from tests.simulation.transactions.judge import judge
+from tests.simulation.transactions.ledger import Ledger
+from tests.simulation.transactions.logs import read_log
+from tests.simulation.transactions.machine import Life, Machine, Work
+from tests.simulation.transactions.plot import TOPICS, Plot
+from tests.simulation.transactions.records import History
+from tests.simulation.world import Stuck, log_uniform
+
+STORE_NETWORK = Network(very_slow=0.001, time_out_s=8.0, slow_s=(0.2, 8.0), late_s=(0.5, 600.0), pause_s=(0.1, 600.0))
+COLLECT_S = 96 * 3600.0
+"""So long everybody goes on in the end: the last finished row leaves its cell after a day, and what was given up is collected after two."""
+_FILL_EVERY_S = 24 * 3600.0
+
+
+class Transacting:
+    """One run. `run` plays it, `play` a script instead; both return what is wrong, in words."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        plot: Plot | None = None,
+        *,
+        store_plan: FaultPlan | None = None,
+        table_plan: FaultPlan | None = None,
+        store_network: Network | None = None,
+        table_network: Network | None = None,
+        max_steps: int = 1_000_000,
+    ) -> None:
+        self.plot = plot or Plot()
+        self.kernel = Kernel(seed, max_steps=max_steps)
+        self.history = History()
+        self.history.counts = self.kernel.counts
+        self.store = self.kernel.store(network=store_network or STORE_NETWORK)
+        self.archive = Archive(name="simulated", clock=SimClock(self.kernel.loop))
+        self.store.memory = self.archive
+        self.table = self.kernel.table(network=table_network or TABLE_NETWORK)
+        self.ledger = Ledger(self.history, self.kernel.loop)
+        self.table.memory = self.ledger
+        self._plans = (store_plan, table_plan)
+        self.machines: list[Machine] = []
+        self.quiet = False
+        """Faults have ended."""
+        self.collecting = False
+        """All is decided, and days pass until nothing is left."""
+
+    @property
+    def now_s(self) -> float:
+        return self.kernel.loop.now
+
+    @property
+    def counts(self) -> Counter[str]:
+        return self.kernel.counts
+
+    def topics(self) -> Sequence[str]:
+        return TOPICS[: self.plot.topics]
+
+    def run(self) -> list[str]:
+        self.kernel.run(self._main())
+        return self._judged()
+
+    def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
+        """Play a script instead of all actors, let everything be finished and collected, and judge."""
+
+        async def main() -> None:
+            await self.apart("founder", self._found)
+            await script()
+            await self._come_to_rest()
+
+        self.kernel.run(main())
+        return self._judged()
+
+    def _judged(self) -> list[str]:
+        logs = {name: asyncio.run(read_log(self.archive, TopicPaths.of(name))) for name in self.topics()}
+        return judge(self.history, logs)
+
+    # --- The run ----------------------------------------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        await self.apart("founder", self._found)
+        self.store.plan, self.table.plan = self._plans
+        for number in range(self.plot.senders):
+            self.start(f"s{number}", applications.Sender(self, f"s{number}").work)
+        self.start_finishers()
+        for number in range(self.plot.collectors):
+            self.start(f"c{number}", applications.collect)
+        others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._delete())]
+        if self.plot.operator_every_s:
+            self.start("operator", applications.operate)
+        await asyncio.sleep(self.plot.faults_end_s)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._come_to_rest()
+
+    def start(self, name: str, work: Work) -> Machine:
+        machine = Machine(self, name, work)
+        self.machines.append(machine)
+        return machine
+
+    def start_finishers(self) -> None:
+        for number in range(self.plot.finishers):
+            self.start(f"f{number}", applications.finish)
+
+    async def _come_to_rest(self) -> None:
+        """Wait until everything is decided and finished, then until nothing is left, end everybody, and read all."""
+        for plan in (self.store.plan, self.table.plan):
+            if isinstance(plan, RandomFaults):
+                plan.active = False
+        self.quiet = True
+        for machine in self.machines:
+            if machine.process is not None and abs(machine.process.clock.offset_ms) > self.plot.step_ms_max:
+                machine.process.step_clock(-machine.process.clock.offset_ms)  # somebody sets it right
+        began_s = self.now_s
+        await self.store.settled()
+        await self.table.settled()
+        while left := self.ledger.unfinished():
+            if self.now_s - began_s > self.plot.quiet_s:
+                raise Stuck(f"T10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
+            self._fail_with_the_dead()
+            await asyncio.sleep(20.0)
+        self.counts["quiet seconds"] += round(self.now_s - began_s)
+        await self._collect_all()
+        for machine in self.machines:
+            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self.store.settled()
+        await self.table.settled()
+        self.store.plan = self.table.plan = None
+        self._look_what_is_left()
+        await self.apart("auditor", self._audit)
+        self.counts["simulated seconds"] += round(self.now_s)
+        self.counts["cell bytes, at most"] = max(self.counts["cell bytes, at most"], self.ledger.bytes_max)
+
+    async def _collect_all(self) -> None:
+        self.collecting = True
+        for machine in [one for one in self.machines if one.name.startswith(("s", "operator"))]:
+            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        if not any(machine.name.startswith("c") for machine in self.machines):
+            self.start("c", applications.collect)
+        until_s = self.now_s + COLLECT_S
+        while self.now_s < until_s:
+            await self.apart("filler", self._fill)
+            self._fail_with_the_dead()
+            await asyncio.sleep(_FILL_EVERY_S)
+
+    def _fail_with_the_dead(self) -> None:
+        for machine in self.machines:
+            if machine.life.done():
+                machine.life.result()
+
+    async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        if not done:
+            raise Stuck(f"T10 {who} does not come to an end\n{self.kernel.loop.pending()}")
+        task.result()
+
+    def _look_what_is_left(self) -> None:
+        """T9."""
+        for name in self.topics():
+            self.history.left += [key for key in self.archive.objects() if key.startswith(TopicPaths.of(name).jobs)]
+        self.history.left += self.ledger.unfinished()
+        self.history.left += [f"row {row.id}: {row.decision.name}" for row in self.ledger.rows().values()]
+
+    # --- Who there is -----------------------------------------------------------------------------------------------------------
+
+    def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
+        return self.kernel.process(name, max_offset_ms=self.plot.offset_ms, max_drift=self.plot.drift, clock=clock)
+
+    def open(self, process: SimProcess, leaving: asyncio.Event) -> Life:
+        """What a process has of the lake."""
+        lake = Lake(self.store.client(process), runtime=process.runtime)
+        coordination = Coordination(self.table.client(process), lake.runtime, lease_s=self.plot.lease_s)
+        return Life(self, process, lake, coordination, Transactions(lake, coordination), leaving)
+
+    async def close(self, life: Life) -> None:
+        for end in (life.transactions.close, life.coordination.close, life.lake.close):
+            with suppress(PenstockError):
+                await end()
+
+    async def apart(self, name: str, work: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
+        """Something that meets no faults."""
+        plans, self.store.plan, self.table.plan = (self.store.plan, self.table.plan), None, None
+        process = self.kernel.process(name)
+
+        async def whole() -> None:
+            life = self.open(process, asyncio.Event())
+            await work(life)
+            await self.close(life)
+
+        await process.run(whole())
+        self.store.plan, self.table.plan = plans
+
+    async def _found(self, life: Life) -> None:
+        for name in self.topics():
+            await life.lake.create_topic(name, self._settings)
+
+    @property
+    def _settings(self) -> TopicSettings:
+        return TopicSettings(message_type=MessageType.TRANSACTION, queues=self.plot.queues, retention=None)
+
+    async def _fill(self, life: Life) -> None:
+        await upkeep.fill(life, self.topics(), 10)
+
+    async def _audit(self, life: Life) -> None:
+        for name in self.topics():
+            reader = await life.lake.reader(name)
+            table = await reader.to_arrow(columns=["queue", "offset", "body"])
+            rows = zip(*(table[column].to_pylist() for column in table.column_names), strict=True)
+            self.history.read[name] = {(name, queue, offset): body for queue, offset, body in rows}
+
+    # --- What befalls them ------------------------------------------------------------------------------------------------------
+
+    async def _strike(self) -> None:
+        """Pauses, suspends, crashes and clock steps, whatever the processes are doing."""
+        plot, rng = self.plot, self.kernel.rng("nemesis")
+        while plot.blows_every_s:
+            await asyncio.sleep(rng.expovariate(1 / plot.blows_every_s))
+            process = rng.choice(self.machines).process
+            if process is None or process.crashed:
+                continue
+            blow = rng.randrange(4)
+            if blow == 0:
+                process.crash()
+            elif blow == 1:
+                process.pause(log_uniform(rng, *plot.pause_s))
+            elif blow == 2:
+                process.suspend(log_uniform(rng, *plot.pause_s))
+            elif rng.random() < plot.wild_step:
+                self.counts["clock step of hours"] += 1
+                process.step_clock(rng.choice([-1, 1]) * rng.randint(3_600_000, 36_000_000))
+            else:
+                process.step_clock(rng.randint(-plot.step_ms_max, plot.step_ms_max) - process.clock.offset_ms)
+
+    async def _delete(self) -> None:
+        """Topics that are deleted and made again."""
+        plot, rng = self.plot, self.kernel.rng("deleter")
+        while plot.deletes_every_s:
+            await asyncio.sleep(rng.expovariate(1 / plot.deletes_every_s))
+            name = rng.choice(self.topics())
+            spans = self.history.deleted.setdefault(name, [])
+            spans.append((self.now_s, float("inf")))
+
+            async def again(life: Life, name: str = name) -> None:
+                await life.lake.delete_topic(name)
+                await life.lake.create_topic(name, self._settings)
+
+            await asyncio.shield(asyncio.ensure_future(self.apart("deleter", again)))
+            spans[-1] = (spans[-1][0], self.now_s)
+            self.counts["topic deleted"] += 1
+
+    def check_expected(self, who: str, error: PenstockError, allowed: tuple[type[PenstockError], ...] = ()) -> None:
+        """Note an error that nothing in this world explains."""
+        self.counts[f"error: {error.kind}"] += 1
+        if isinstance(error, ClockSkewError):
+            return  # clocks step by hours here
+        if isinstance(error, InternalError | DataDamaged | CallError) and not isinstance(error, allowed):
+            self.history.wrong.append(f"{self.now_s:.3f} s, {who}: {error.kind}: {error}")
