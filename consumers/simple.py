@@ -87,6 +87,7 @@ class SimpleConsumer(GroupMember):
         options: SimpleOptions | None = None,
     ) -> None:
         super().__init__(Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated), group=group)
+        self._coordination = coordination
         self._runtime, self._store = lake.runtime, lake.store
         self._clock = lake.runtime.clock
         self._options = options or SimpleOptions()
@@ -222,6 +223,10 @@ class SimpleConsumer(GroupMember):
         settled = zip(receipts, ends, strict=True)
         self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         _raise_first(ends)
+
+    def is_of(self, coordination: Coordination) -> bool:
+        """Whether its group's cells are in this table, as an open lake has it."""
+        return self._coordination is coordination
 
     def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]:
         """The receipt handles of messages that a transaction is to settle. Raises as `ack` does for what it cannot take."""

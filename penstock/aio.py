@@ -41,6 +41,7 @@ from penstock.coordinator import (
     check_coordination,
     run_roles,
 )
+from penstock.coordinator.transactions.role import run_finisher
 from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import (
     ClosedError,
@@ -143,7 +144,7 @@ class Lake(TimerLake, TransactionLake):
             self._maintaining = asyncio.ensure_future(self._maintain())
 
     async def _maintain(self) -> None:
-        """Play the roles of maintenance and timers, as far as they fall to this process. Nobody waits for it: what fails is logged."""
+        """Play the roles that keep a lake up, as far as they fall to this process. Nobody waits for it: what fails is logged."""
         coordination, stop = self.coordination, self._stop_maintaining
         upkeep = Upkeep(self, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self._timers.see)
         maintained = run_roles(
@@ -157,7 +158,14 @@ class Lake(TimerLake, TransactionLake):
             report=lambda topic, error: self._log_step(topic, "role", error),
         )
         timed = self._timers.run(coordination, stop, on_error=lambda topic, error: self._log_step(topic, "timers", error))
-        await asyncio.gather(maintained, timed)
+        finished = run_finisher(
+            self.transactions,
+            coordination,
+            stop,
+            report=lambda what, error: self._log_step(what, "transactions", error),
+            patience_s=10.0,
+        )
+        await asyncio.gather(maintained, timed, finished)
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
         """As `penstock.log.Lake.timer_log`; what is sent to a topic is let go by this process too."""

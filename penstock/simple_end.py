@@ -23,6 +23,10 @@ class SimpleConsumer(ConsumerEnd[AsyncSimpleConsumer]):
         """How the queues stand that it owns."""
         return self._core.statistics()
 
+    def on_loop(self) -> AsyncSimpleConsumer:
+        """The same consumer as the lake's event loop has it."""
+        return self._core
+
     def receive(
         self,
         max_messages: int = RECEIVE_MESSAGES_MAX,

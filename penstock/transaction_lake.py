@@ -8,6 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from penstock.consumers import SimpleConsumer
 from penstock.coordinator import Part, run_roles
 from penstock.coordinator.transactions.asking import Asked, Checker
 from penstock.coordinator.transactions.checks import CHECKS, CheckBacks
@@ -123,7 +124,12 @@ class TransactionLake(GroupLake):
         self._checkings = tuple(one for one in self._checkings if one is not checking)
 
     def transaction(
-        self, *, producer_group: str, checker: Checker | None = None, first_check: timedelta = FIRST_CHECK
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer: SimpleConsumer | None = None,
+        checker: Checker | None = None,
+        first_check: timedelta = FIRST_CHECK,
     ) -> Transaction:
         """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 
@@ -132,13 +138,20 @@ class TransactionLake(GroupLake):
         ``first_check``; a transaction that is open for 4 hours is rolled back. ``checker`` is `check_transactions` in the same call, for the
         first transaction of a group in this lake; later ones go by that checker.
 
-        Raises `InvalidArgument` when there is no checker, or for a ``first_check`` that is not above zero and at most an hour, `LimitExceeded`,
-        `ReadOnlyError`.
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits. Such a transaction has
+        no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
+        consumer's by default.
+
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not above zero and
+        at most an hour, `LimitExceeded`, `ReadOnlyError`.
         """
-        check_producer_group(producer_group)
         self._check_open()
         if self.read_only:
             raise read_only("transaction")
+        if consumer is not None:
+            return self._settling(producer_group, consumer, checker)
+        check_producer_group(producer_group)
+        assert producer_group is not None, "checked"
         if not isinstance(first_check, timedelta) or first_check <= timedelta(0):
             raise InvalidArgument("first_check must be a positive timedelta", operation="transaction", observed=first_check)
         if first_check > FIRST_CHECK_MAX:
@@ -155,6 +168,22 @@ class TransactionLake(GroupLake):
                 hint="pass checker=…, or call lake.check_transactions(producer_group, checker) before",
             )
         return Transaction(self.transactions, producer_group, first_check=first_check)
+
+    def _settling(self, producer_group: str | None, consumer: SimpleConsumer, checker: Checker | None) -> Transaction:
+        if not isinstance(consumer, SimpleConsumer) or not consumer.is_of(self.coordination):
+            raise InvalidArgument(
+                "a transaction settles messages of a SimpleConsumer of the same lake",
+                operation="transaction",
+                expected="what lake.simple_consumer gave",
+                observed="one of another lake" if isinstance(consumer, SimpleConsumer) else type(consumer).__name__,
+            )
+        if checker is not None:
+            raise InvalidArgument(
+                "a transaction that settles messages has no checker: whether they are settled decides it", operation="transaction"
+            )
+        group = consumer.group if producer_group is None else producer_group
+        check_producer_group(group)
+        return Transaction(self.transactions, group, first_check=None, settler=consumer)
 
     async def _close(self) -> None:
         try:

@@ -9,9 +9,10 @@ from typing import Self
 from penstock.coordinator.transactions.asking import Checker
 from penstock.coordinator.transactions.receipts import TransactionReceipt
 from penstock.coordinator.transactions.transaction import Transaction as AsyncTransaction
-from penstock.log import Message
+from penstock.log import Message, MessageView
 from penstock.log.portal import Portal
 
+from .simple_end import SimpleConsumer
 from .transaction_lake import FIRST_CHECK, TransactionLake
 from .transaction_lake import Checking as AsyncChecking
 
@@ -45,6 +46,15 @@ class Transaction:
         `penstock.TransactionFailed` after an earlier send failed, and what the store raises; then it can only be rolled back.
         """
         return self._portal.run(lambda: self._core.send(topic, *messages, queue=queue))
+
+    def ack(self, *receipts: MessageView | str) -> None:
+        """Settle messages, named by themselves or by their receipt handles, if and when this commits: all of them, with all that it sends, or
+        none. They are to be of one queue, and received by the consumer that the transaction was begun with, or another of its group.
+
+        Nothing is asked or written before the commit, which raises `ReceiptRefused` when one of them cannot be settled any more. Raises
+        `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for more than 256.
+        """
+        self._core.ack(*receipts)
 
     def commit(self) -> TransactionReceipt:
         """Return once the transaction is committed, and its messages are visible. Again: the same receipt.
@@ -103,7 +113,12 @@ class TransactionOperations:
     _transacting: TransactionLake
 
     def transaction(
-        self, *, producer_group: str, checker: Checker | None = None, first_check: timedelta = FIRST_CHECK
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer: SimpleConsumer | None = None,
+        checker: Checker | None = None,
+        first_check: timedelta = FIRST_CHECK,
     ) -> Transaction:
         """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 
@@ -112,12 +127,21 @@ class TransactionOperations:
         process, the group's checkers are asked, first after ``first_check`` (60 s); a transaction that is open for 4 hours is rolled back.
         ``checker`` is `check_transactions` in the same call, for the first transaction of a group in this lake; later ones go by that checker.
 
-        Raises `InvalidArgument` when there is no checker, or for a ``first_check`` that is not above zero, `LimitExceeded` for one of more than
-        an hour, `ReadOnlyError`.
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from topic
+        to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back. The
+        producer group is then the consumer's by default.
+
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not above zero,
+        `LimitExceeded` for one of more than an hour, `ReadOnlyError`.
         """
 
         async def begin() -> AsyncTransaction:
-            return self._transacting.transaction(producer_group=producer_group, checker=checker, first_check=first_check)
+            return self._transacting.transaction(
+                producer_group=producer_group,
+                consumer=consumer.on_loop() if isinstance(consumer, SimpleConsumer) else consumer,
+                checker=checker,
+                first_check=first_check,
+            )
 
         return Transaction(self._portal.run(begin), self._portal)
 

@@ -16,8 +16,9 @@ from ...log.errors import (
     RetryError,
 )
 from ...log.half import check_half, message_ids
-from ...log.messages import Message
+from ...log.messages import Message, MessageView
 from ...log.topics import Topic
+from ..handles import ReceiptRefused
 from .errors import (
     CommittedNotVisible,
     TransactionCommitted,
@@ -31,6 +32,7 @@ from .naming import id_prefix
 from .receipts import TopicReceipt, TransactionReceipt
 from .sending import TIMEOUT, Sending
 from .service import Transactions, side_by_side
+from .settling import Settlement, Settler
 from .state import LINK_S, By, Decision, LinkedAs, TransactionRow, check_open
 
 log = logging.getLogger("penstock.transactions")
@@ -40,15 +42,21 @@ class Transaction:
     """Messages that become visible together, or never. Made by ``lake.transaction``; on the running event loop.
 
     Left by an error, a ``with`` block rolls it back. Left without a decision it stays open, for the checker to decide: by then nobody
-    knows whether the local work was done.
+    knows whether the local work was done. With a ``settler`` it can settle messages too, and needs no checker: what was not committed when
+    their deliveries end never will be.
     """
 
-    def __init__(self, transactions: Transactions, group: str, *, first_check: timedelta | None) -> None:
+    def __init__(
+        self, transactions: Transactions, group: str, *, first_check: timedelta | None, settler: Settler | None = None
+    ) -> None:
         self._transactions = transactions
         self._lake = transactions.lake
         self._runtime = transactions.lake.runtime
         self._group = group
         self._half = Sending(transactions.cells, transactions.own, self._runtime, group, first_check=first_check)
+        self._settlement = None
+        if settler is not None:
+            self._settlement = Settlement(transactions.cells, transactions.queues, self._runtime.clock, settler)
         self._sending = 0
         self._failure: BaseException | None = None
         self._ending = asyncio.Lock()
@@ -104,6 +112,22 @@ class Transaction:
             self._sending -= 1
         return message_ids(ids, len(checked))
 
+    def ack(self, *receipts: MessageView | str) -> None:
+        """Settle messages, named by themselves or by their receipt handles, if and when this commits: all of them, with all that it sends, or
+        none. They are to be of one queue, and received by the consumer that the transaction was begun with, or another of its group.
+
+        Nothing is asked or written before the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for
+        more than 256.
+        """
+        self._check_usable("ack in a transaction")
+        if self._settlement is None:
+            raise InvalidArgument(
+                "the transaction was begun without a consumer, so it can settle no message",
+                operation="ack in a transaction",
+                hint="begin it with lake.transaction(consumer=…)",
+            )
+        self._settlement.add(receipts)
+
     # --- Committing -------------------------------------------------------------------------------------------------------------
 
     async def commit(self) -> TransactionReceipt:
@@ -111,7 +135,8 @@ class Transaction:
 
         Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound`: it is not committed, and never
         will be by this call. `UnknownOutcome`, `StoreUnavailable`: it may be; call again, or leave it to the checker. `CommittedNotVisible`:
-        it is, for good; call again for the receipt, or leave it to whoever maintains the lake.
+        it is, for good; call again for the receipt, or leave it to whoever maintains the lake. `ReceiptRefused`: it is not, as a message
+        could not be settled; roll it back, or leave it to be rolled back.
         """
         async with self._ending:
             if self._receipt is None:
@@ -136,16 +161,21 @@ class Transaction:
                 "sends of the transaction are under way", operation="commit", object=self.id, hint="await them first"
             )
         if self.id is None:
+            if self._settlement:
+                await self._settlement.settle_alone()
             return TransactionReceipt(None, {})
         sent_s = self._runtime.clock.monotonic_s()
         self._tried = True
         try:
-            row = await self._decide(Decision.COMMITTED)
+            row = await (self._settlement.commit(self.id) if self._settlement else self._decide(Decision.COMMITTED))
         except TransactionRolledBack as ended:
             self._rolled_back, self._ended = True, ended
             raise
+        except ReceiptRefused:
+            self._tried = False  # it is known not to be committed
+            raise
         linked = await self._link(row, sent_s)
-        if not row.is_finished:
+        if not row.is_finished and await self._forgotten(row):
             self._note(linked)
         self._tell_gone(linked)
         messages = {one.topic: one.messages for one in row.destinations}
@@ -164,6 +194,14 @@ class Transaction:
         if row.decision is not decision:
             check_open(row, operation="commit")
         return row
+
+    async def _withdraw(self) -> TransactionRow | None:
+        """The row once it is durable that the transaction is rolled back; None: there is none, and there will not be."""
+        transaction, clock = self._known_id, self._runtime.clock
+        cell = await self._transactions.cells.change(
+            self._half.member, lambda cell: cell.withdrawn(transaction, now_ms=clock.wall_ms()), group=self._group
+        )
+        return cell.rows.get(transaction)
 
     async def _link(self, row: TransactionRow, sent_s: float) -> dict[str, LinkedAs]:
         if row.is_finished:
@@ -184,6 +222,16 @@ class Transaction:
                 hint="commit again for its receipt; otherwise whoever maintains the lake makes them visible",
             ) from error
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
+
+    async def _forgotten(self, row: TransactionRow) -> bool:
+        """Whether nothing of the transaction is left in the cell of the queue whose messages it settled."""
+        try:
+            if self._settlement:
+                await self._settlement.forget(row)
+        except PenstockError as error:
+            log.info("transaction %s is left to whoever maintains the lake to be noted as finished: %s", self.id, error)
+            return False
+        return True
 
     def _note(self, linked: Mapping[str, LinkedAs]) -> None:
         transaction, clock = self._known_id, self._runtime.clock
@@ -217,12 +265,11 @@ class Transaction:
     async def _roll_back(self) -> None:
         if not self._half.begun or self.id is None:
             return
-        try:
-            row = await self._decide(Decision.ROLLED_BACK)
-        except TransactionNotFound:
-            if self._failure is None:
-                raise
-            return  # its first send failed, and left nothing
+        if self._settlement:
+            await self._settlement.give_up(self.id)
+        row = await (self._decide(Decision.ROLLED_BACK) if self._failure is None else self._withdraw())
+        if row is None:
+            return  # its first send failed, and left nothing that counts
         if row.is_finished:
             return
         try:
@@ -251,7 +298,7 @@ class Transaction:
             return
         if self._tried:
             log.warning("whether transaction %s is committed is not known here; its checker will be asked", self.id)
-        elif isinstance(error, Exception):
+        elif isinstance(error, Exception) or self._settlement is not None:
             try:
                 await self.rollback()
             except PenstockError as refused:
