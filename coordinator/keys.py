@@ -64,7 +64,12 @@ def member_key(group: str, topic: str, member: str) -> str:
 
 def timer_key(topic: str, log_incarnation: str) -> str:
     """What the timers of a topic are, for one life of its timer log."""
-    return f"{TIMERS}{topic_folder(topic)}/{log_incarnation}"
+    return f"{timer_folders(topic)}{log_incarnation}"
+
+
+def timer_folders(topic: str) -> str:
+    """The folder of all `timer_folder` of a topic."""
+    return f"{TIMERS}{topic_folder(topic)}/"
 
 
 def timer_folder(topic: str, log_incarnation: str) -> str:

@@ -11,14 +11,17 @@ from typing import TypeAlias
 from ..log.errors import DataDamaged, NewerFormatError, PenstockError
 from ..log.header import Action
 from ..log.lake import Lake
-from ..log.paths import TOPICS, TopicPaths, topic_name
-from ..log.settings import TopicRecord
+from ..log.paths import TOPICS, TopicPaths, is_timer_log, topic_name, topic_of
+from ..log.settings import RETENTION_MAX, TopicRecord
 from ..log.table.maintenance import Maintenance, MaintenanceOptions
+from ..log.table.retention import GUARDED
+from ..log.timer_log import end_orphan
 from ..log.topics import read_record
 from .cells import Cells
 from .guards import retention_guards
 from .living import forget_fenced
 from .records import Groups
+from .timers.leftovers import remove_orphans, still_needed
 from .transactions.guard import held_jobs
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
@@ -28,6 +31,8 @@ _LOOK_S = 30.0
 """Between looks whether the topic was altered or deleted."""
 _FORGET_S = 24 * 3600.0
 """Between looks for what dead workers left."""
+_TEND_S = 3600.0
+"""Between rounds over what timers left."""
 _DELETED_S = 3600.0
 """Between rounds over what a deleted topic left."""
 
@@ -52,6 +57,7 @@ class Upkeep:
         self._options = options or MaintenanceOptions()
         self._on_step = on_step
         self._forget_s = -math.inf
+        self._tended_s: dict[str, float] = {}
 
     async def topics(self) -> Collection[str]:
         """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported.
@@ -72,6 +78,7 @@ class Upkeep:
     async def once(self, name: str) -> None:
         """Every step of a topic once."""
         await self._forget_workers(name)
+        await self._tend_timers(name)
         record = await self._record(name)
         if record is not None:
             await self._maintenance(name, record).run_once()
@@ -82,6 +89,7 @@ class Upkeep:
         try:
             while not stop.is_set():
                 await self._forget_workers(name)
+                await self._tend_timers(name)
                 try:
                     record = await self._record(name)
                 except PenstockError as error:
@@ -108,6 +116,19 @@ class Upkeep:
         except PenstockError as error:
             self._on_step(name, "forget workers", error)
 
+    async def _tend_timers(self, name: str) -> None:
+        """Of a timer log, once an hour: end one whose topic is gone, and remove runs that nobody needs."""
+        now_s = self._lake.runtime.clock.monotonic_s()
+        if not is_timer_log(name) or now_s < self._tended_s.get(name, -math.inf):
+            return
+        self._tended_s[name] = now_s + _TEND_S
+        try:
+            await end_orphan(self._lake.store, self._lake.runtime, topic_of(name))
+            if removed := await remove_orphans(self._lake, name):
+                self._on_step(name, "remove runs", removed)
+        except PenstockError as error:
+            self._on_step(name, "remove runs", error)
+
     async def _record(self, name: str) -> TopicRecord | None:
         found = await read_record(self._lake.store, TopicPaths.of(name))
         return None if found is None else found[0]
@@ -117,8 +138,13 @@ class Upkeep:
             if not record.deleted:  # nothing follows the entry that deleted it, and nothing can be linked any more
                 await (await self._lake.topic(name, writable=True)).act(*actions)
 
-        async def guards() -> Mapping[int, int]:
+        async def of_groups() -> Mapping[int, int]:
             return await retention_guards(self._cells, self._groups, name)
+
+        async def of_timers() -> Mapping[int, int]:
+            return await still_needed(self._lake, name, record)
+
+        timed = is_timer_log(name)
 
         return Maintenance(
             self._lake.store,
@@ -127,7 +153,8 @@ class Upkeep:
             self._lake.runtime,
             append,
             self._options,
-            retention_guards=guards,
+            retention_guards=of_timers if timed else of_groups,
+            guarded=RETENTION_MAX if timed else GUARDED,
             held_jobs=lambda jobs: held_jobs(self._cells, jobs),
             on_step=lambda step, result: self._on_step(name, step, result),
         )

@@ -44,12 +44,13 @@ class Appending:
             if not guards.still_open(self._cell.state, claim):
                 return False
             assert self._producer is not None, "it was opened"
-            if not guards.is_written(claim, self._producer.last_sequence):
-                rows = numbered(fired(rows, self._topic.settings.queues), claim)
-                if self._forgotten:
-                    rows = await self._unwritten(rows)
-                if rows.num_rows:
-                    await self._producer.send_copies(rows)
+            copies = numbered(fired(rows, self._topic.settings.queues), claim)
+            if self._forgotten:
+                copies = await self._unwritten(copies)
+            if copies.num_rows:
+                await self._producer.send_copies(
+                    copies
+                )  # what was written has sequences that were accepted before: it is a duplicate
         except BaseException:
             await self.close()
             raise
@@ -67,7 +68,7 @@ class Appending:
         """Open the name, which fences all others; only then look whether there is still something to append."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
-        self._forgotten = guards.may_be_forgotten(before.tail.state, mine)
+        self._forgotten = guards.may_be_forgotten(before.tail.state, mine, now_ms=self._lake.runtime.clock.wall_ms())
         producer = await self._lake.producer(
             name, name=guards.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )

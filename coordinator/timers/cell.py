@@ -63,6 +63,17 @@ class TimerCell:
             break
         return self.state
 
+    async def touch(self) -> TimerState:
+        """Write the cell anew as it is, if there is one: whoever is about to write on what it was before does not. Raises as `write` does."""
+        await self.read()
+        while self._stored is not None:
+            try:
+                await self.write(self.state)
+            except CellChanged:
+                continue
+            break
+        return self.state
+
     def _take(self, stored: Stored | None) -> None:
         if stored is None and self._stored is not None:
             raise DataDamaged(

@@ -43,9 +43,19 @@ def is_behind(state: TimerState, last_sequence: int) -> bool:
     return last_sequence >= state.next_sequence
 
 
-def may_be_forgotten(topic: State, record: TopicRecord) -> bool:
-    """Whether the topic may have forgotten what was written under the name: it was silent for 30 days, and has left the state."""
-    return PRODUCER not in topic.named and topic.store_time_ms - record.created_ms > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
+def may_be_forgotten(topic: State, record: TopicRecord, *, now_ms: int) -> bool:
+    """Whether opening the name now may find nothing of what was written under it: a name that is silent for 30 days leaves the state.
+
+    The state of a silent topic has it still: it leaves with the very entry of the opening. So the age of its last use is what counts.
+    """
+    row = topic.named.get(PRODUCER)
+    used_ms = record.created_ms if row is None else row.time_ms
+    return now_ms - used_ms > NAMED_ROW_MS - _CLOCKS_DIFFER_MS
+
+
+def too_soon_us(claim: Claim, now_us: int) -> int:
+    """How long an open claim must wait: whoever made it was ahead by so much."""
+    return max(0, claim.bounds.due.time_us - now_us)
 
 
 def needed_from(state: TimerState) -> int:

@@ -152,10 +152,12 @@ class Player:
         state = self._cell.state
         await log.reach(state.bounds.known)
         await self._keep_to(state)
+        now_us = guards.due_until_us(await self._time.now_us(), self._runtime.clock)
         if state.claim is not None and state.claim != self._arrived:
+            if soon_us := guards.too_soon_us(state.claim, now_us):
+                return soon_us / 1e6
             await self._finish(state, state.claim)
             return 0.0
-        now_us = guards.due_until_us(await self._time.now_us(), self._runtime.clock)
         if await self._claim(state, now_us):
             return 0.0
         if await self._gather(state):

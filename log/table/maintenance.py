@@ -19,7 +19,7 @@ from .compare import Comparer
 from .copied import Copies
 from .delta import CHECKPOINT_VERSIONS, DeltaLog
 from .publisher import COMMIT_BYTES, Published, Publisher
-from .retention import Policy, empty_table, retain_once
+from .retention import GUARDED, Policy, empty_table, retain_once
 from .trimmer import Trimmed, Trimmer, read_floor_object
 
 _FIRST_TABLE = "table"
@@ -83,7 +83,7 @@ class Maintenance:
     """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
 
     ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
-    offset on nothing may expire (for 14 days); ``held_jobs`` which uploads of transactions are not to be touched (nobody to ask: none is).
+    offset on nothing may expire (for ``guarded``); ``held_jobs`` which uploads of transactions are not to be touched (nobody to ask: none is).
     ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
     """
 
@@ -97,6 +97,7 @@ class Maintenance:
         options: MaintenanceOptions | None = None,
         *,
         retention_guards: Callable[[], Awaitable[Mapping[int, int]]] = _no_guards,
+        guarded: timedelta = GUARDED,
         held_jobs: HeldJobs = all_held,
         on_step: Callable[[str, object], None] = _unwatched,
     ) -> None:
@@ -106,6 +107,7 @@ class Maintenance:
         self._paths = paths
         self._runtime = runtime
         self._guards = retention_guards
+        self._guarded = guarded
         self._on_step = on_step
         self._delta = DeltaLog(store, paths, record.table, runtime)
         copies = Copies()
@@ -180,7 +182,8 @@ class Maintenance:
     async def retain(self) -> int:
         """Take out what has expired."""
         guards = await self._guards()
-        rows = await retain_once(self._store, self._delta, self._runtime, Policy.of(self.record.settings), guards=guards)
+        policy = Policy.of(self.record.settings)
+        rows = await retain_once(self._store, self._delta, self._runtime, policy, guards=guards, guarded=self._guarded)
         self._statistics = replace(self._statistics, rows_expired=self._statistics.rows_expired + rows)
         return rows
 

@@ -85,6 +85,9 @@ def test_runs_hold_what_waits_long() -> None:
         rows = await waiting(lake, cells, "orders")
         assert rows.column("delivery_timestamp").to_pylist() == sorted(rows.column("delivery_timestamp").to_pylist())
         assert rows.num_rows > 50
+        for one in rows.to_pylist()[::25]:
+            (found,) = (await waiting(lake, cells, "orders", message_id=one["message_id"])).to_pylist()
+            assert found == one
         await played.play_for(lake, 120)
         messages = await played.read(lake)
         check_times(messages)

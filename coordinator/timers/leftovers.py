@@ -1,0 +1,55 @@
+"""What the maintenance of a timer log must spare, and what timers left that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...log.delays import QUEUE
+from ...log.lake import Lake
+from ...log.paths import TopicPaths, topic_of
+from ...log.settings import TopicRecord
+from ...log.topics import read_record
+from ..keys import timer_folders
+from . import guards
+from .cell import TimerCell, timer_cells
+from .state import TimerState
+
+
+async def still_needed(lake: Lake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
+    """The offset from which on nothing of a timer log may expire, however old it is: what waits there is nowhere else."""
+    return {QUEUE: guards.needed_from(await _state(lake, timer_log, record))}
+
+
+async def remove_orphans(lake: Lake, timer_log: str) -> int:
+    """Remove runs that no cell names and that were written 48 hours ago or more, those of earlier lives of the topic too; returns how many."""
+    store, topic = lake.store, topic_of(timer_log)
+    listed = await store.list(timer_folders(topic))
+    if not listed:
+        return 0
+    now_ms = await store.clock_ms()
+    found = await read_record(store, TopicPaths.of(timer_log))
+    record = None if found is None or found[0].deleted else found[0]
+    cell = None if record is None else TimerCell(timer_cells(lake), lake.runtime.clock, topic, record.incarnation)
+
+    def orphans() -> list[str]:
+        found = []
+        for info in listed:
+            life, _, name = info.key.removeprefix(timer_folders(topic)).partition("/")
+            state = cell.state if cell is not None and record is not None and life == record.incarnation else TimerState()
+            if guards.is_orphan(name.removesuffix(".parquet"), state, modified_ms=info.last_modified_ms, now_ms=now_ms):
+                found.append(info.key)
+        return found
+
+    if cell is not None:
+        await cell.read()
+        if orphans():
+            # Written anew as it is: a write on the cell as it was, which would name one of them, is refused from now on.
+            await cell.touch()
+    removed = orphans()
+    for key in removed:
+        await store.delete(key)
+    return len(removed)
+
+
+async def _state(lake: Lake, timer_log: str, record: TopicRecord) -> TimerState:
+    return await TimerCell(timer_cells(lake), lake.runtime.clock, topic_of(timer_log), record.incarnation).read()
