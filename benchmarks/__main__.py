@@ -24,6 +24,7 @@ from benchmarks import (
     spark_source,
     spark_sync,
     spark_write,
+    transactions,
     volume,
 )
 from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, takeovers, throughput
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "volume": volume.measure,
     "memory": memory.measure,
     "idle": idle.measure,
+    "transactions": transactions.measure,
     "lookups": lookups.measure,
     "filters": filters.measure,
     "push": throughput.measure,

@@ -48,6 +48,10 @@ class OwnMembers:
         self._members.setdefault(group, []).append(_Member(member, joining, now_s))
         return member
 
+    def all(self, group: str) -> list[str]:
+        """Those that it has of a group."""
+        return [one.id for one in self._members.get(group, ())]
+
     async def joined(self, group: str, member: str) -> None:
         """Return once the member is on its group's list. Raises what the table raises."""
         for one in self._members.get(group, ()):

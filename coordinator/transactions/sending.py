@@ -17,7 +17,6 @@ from ...log.limits import MIB
 from ...log.messages import Message
 from ...log.routing import Router
 from ...log.runtime import Runtime
-from ...log.staging import begin_job
 from ...log.stores.protocol import Put
 from ...log.topics import Topic
 from .limits import BYTES_MAX, MESSAGES_MAX, PARTS_MAX, TOPICS_MAX
@@ -37,7 +36,6 @@ class Sent:
 
     topic: Topic
     router: Router
-    begun: asyncio.Future[None] | None = None
     parts: list[Part] = field(default_factory=list)
 
 
@@ -92,10 +90,7 @@ class Sending:
         number = len(sent.parts)  # from here to where they are asked for nothing is awaited: parts are named in their order
         parts = [file.part(sent.topic.paths, job_of(self.id), number + at) for at, file in enumerate(files)]
         sent.parts += parts
-        if sent.begun is None:
-            sent.begun = asyncio.ensure_future(self._begin_upload(sent))
-            sent.begun.add_done_callback(lambda done: done.cancelled() or done.exception())  # every send waits for it
-        waits: list[Awaitable[object]] = [self._name(sent, number, files, parts, started_s), asyncio.shield(sent.begun)]
+        waits: list[Awaitable[object]] = [self._name(sent, number, files, parts, started_s)]
         waits += [self._upload(sent, file, part) for file, part in zip(files, parts, strict=True)]
         await _all_of(waits)
         self._own.used(self._group, self.member, started_s)
@@ -127,13 +122,6 @@ class Sending:
         if first:
             return self._cells.change(self.member, named, group=self._group, until_s=started_s + SEND_S)
         return self._cells.change(self.member, named)
-
-    async def _begin_upload(self, sent: Sent) -> None:
-        assert self.id is not None
-        topic, transaction = sent.topic, self.id
-        await self._answered(
-            lambda: begin_job(topic.store, topic.paths, self._runtime, producer=transaction, job=job_of(transaction))
-        )
 
     async def _upload(self, sent: Sent, file: HalfFile, part: Part) -> None:
         store, key = sent.topic.store, sent.topic.paths.root + part.key

@@ -162,12 +162,9 @@ class Transactions:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def discard(self, row: TransactionRow) -> None:
-        """Delete what a transaction that was rolled back staged: nothing will ever link it. The record goes last, to be found again by."""
+        """Delete what a transaction that was rolled back staged: nothing will ever link it."""
         for one in row.destinations:
-            paths = TopicPaths.of(one.topic)
-            keys = await staged_sizes(self.lake.store, paths, job_of(row.id))
-            record = paths.job_record(job_of(row.id))
-            await delete_all(self.lake.store, sorted(keys, key=lambda key: key == record))
+            await delete_all(self.lake.store, await staged_sizes(self.lake.store, TopicPaths.of(one.topic), job_of(row.id)))
 
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def test_what_was_rolled_back_leaves_nothing_on_the_store() -> None:
         sender, other = stage.member("sender"), stage.member("other")
         await decided(sender, Decision.ROLLED_BACK)
         sender.process.crash()
-        assert len(await stage.store.memory.list(TopicPaths.of("paid").jobs)) == 2
+        assert len(await stage.store.memory.list(TopicPaths.of("paid").jobs)) == 1
         assert await other.run(other.finisher().once(GROUP)) == 1
         assert await stage.store.memory.list(TopicPaths.of("paid").jobs) == []
         assert await other.run(other.finisher().once(GROUP)) == 0
