@@ -17,11 +17,18 @@ from ..coordinator.groups import GroupRecord
 from ..coordinator.keys import MEMBERS
 from ..coordinator.operators import read_cell
 from ..coordinator.progress import read_progress
+from ..coordinator.spill_objects import SpillObjects
+from ..coordinator.timers.cell import timer_cells
+from ..coordinator.timers.tracing import Delay, DelayTrace, delay_of
+from ..coordinator.timers.waiting import waiting
+from ..coordinator.transactions.errors import HalfMessagesMissing
+from ..coordinator.transactions.service import Transactions
+from ..coordinator.transactions.tracing import TransactionTrace, transaction_of_half, transaction_of_visible
 from ..log.errors import DataDamaged, InvalidArgument, NewerFormatError, TopicDeleted, TopicNotFound
 from ..log.filters import parse_filter
 from ..log.lake import Lake
-from ..log.messages import MESSAGE_SCHEMA, MessageView, from_ms
-from ..log.paths import DLQ_PREFIX, topic_folder
+from ..log.messages import MESSAGE_SCHEMA, MessageType, MessageView, from_ms, views
+from ..log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
 from ..log.places import Published, entry_of, published_in
 from ..log.reader import Reader
 from ..log.tags import is_unicode
@@ -98,6 +105,10 @@ class StoredTrace:
     """Of broadcasting groups."""
     dead_letter: DeadLetterTrace | None = None
     """When this is a dead letter."""
+    delay: DelayTrace | None = None
+    """When this is the timer log, where delayed messages wait."""
+    transaction: TransactionTrace | None = None
+    """In which it was sent here."""
     redriven_from: int | None = None
     """The offset of the dead letter from which it was sent back into this topic; None: it was not."""
 
@@ -109,6 +120,10 @@ class Trace:
     message_id: str
     places: tuple[StoredTrace, ...]
     """By the time at which it was stored there: its topic, dead-letter queues, its topic again."""
+    transaction: TransactionTrace | None = None
+    """In which it was sent, while it is visible to nobody."""
+    gathered: DelayTrace | None = None
+    """When it waits, and waited for so long that its row has left the timer log."""
     topics: tuple[str, ...]
     """Those that were looked through."""
     unread: tuple[str, ...] = ()
@@ -123,14 +138,19 @@ async def trace(
     topic: str | None = None,
     progress: Callable[[int, int], None] = lambda done, topics: None,
 ) -> Trace:
-    """Look for a message in one topic and the dead-letter queues of its groups, or in all topics; four at a time.
+    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics; four at a time.
 
-    Of a table only the parts are read whose Bloom filters admit the id, of a log what is not published yet. ``progress`` hears how many topics of
+    Of a table only the parts are read whose Bloom filters admit the id, of a log what is not published yet. A message that is in none of them is
+    looked for among the half messages of transactions, and among all that waits for its delivery time. ``progress`` hears how many topics of
     how many are done. Raises `InvalidArgument` for what can be no id, and `TopicNotFound`.
     """
     if not is_unicode(message_id) or not message_id:
         raise InvalidArgument("a message id is a text", operation="trace", observed=repr(message_id))
-    return await _Tracing(lake, coordination, message_id).run(topic, progress)
+    tracing = _Tracing(lake, coordination, message_id)
+    try:
+        return await tracing.run(topic, progress)
+    finally:
+        await tracing.close()
 
 
 class _Tracing:
@@ -140,9 +160,12 @@ class _Tracing:
         self._lake = lake
         self._cells = coordination.cells
         self._groups = coordination.groups
+        self._transactions = Transactions(lake, coordination)
         self._id = message_id
         self._unread: list[str] = []
         self._records: dict[str, GroupRecord] = {}
+        self._seen_in: set[str] = set()
+        """Topics."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()
@@ -161,14 +184,25 @@ class _Tracing:
         found.sort(key=lambda one: (one[1].store_timestamp, one[1].topic, one[1].offset))
         letters = {place: one.offset for _, one in found if (place := _buried(one)) is not None}
         members = await self._members() if found else []
+        self._seen_in = {one.topic for _, one in found}
         places = [await self._place(*one, letters, members) for one in found]
-        return Trace(message_id=self._id, places=tuple(places), topics=tuple(names), unread=tuple(self._unread))
+        return Trace(
+            message_id=self._id,
+            places=tuple(places),
+            transaction=None if found else await self._readable(transaction_of_half(self._transactions, self._id)),
+            gathered=None if found else await self._gathered(names),
+            topics=tuple(names),
+            unread=tuple(self._unread),
+        )
+
+    async def close(self) -> None:
+        await self._transactions.close()
 
     async def _readable(self, work: Awaitable[T]) -> T | None:
         """What there is, or None where it cannot be read: then that is told, and the rest goes on."""
         try:
             return await work
-        except (DataDamaged, NewerFormatError) as error:
+        except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:
             self._unread.append(str(error))
         except (TopicNotFound, TopicDeleted):
             return None  # deleted meanwhile, with all that was in it
@@ -180,12 +214,22 @@ class _Tracing:
             return sorted(await self._lake.topics(damaged="skip") if names is None else names)
         await self._lake.topic(only)
         groups = [group for group, record in self._records.items() if only in record.positions]
-        letters = {dead_letter_topic(group) for group in groups} & {*await self._lake.topics(damaged="skip")}
-        return [only, *sorted(letters - {only})]
+        own = {timer_log_name(only), *(dead_letter_topic(group) for group in groups)}
+        return [only, *sorted((own & {*await self._lake.topics(damaged="skip")}) - {only})]
 
     async def _look_up(self, name: str) -> list[tuple[Topic, MessageView]]:
         topic = await self._lake.topic(name)
         return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
+
+    async def _gathered(self, names: Sequence[str]) -> DelayTrace | None:
+        """What waits for longer than its timer log keeps it is in runs: all of them are read."""
+        for name in filter(is_timer_log, names):
+            topic = topic_of(name)
+            rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))
+            for message in () if rows is None else views(name, rows):
+                if message.delivery_timestamp is not None:
+                    return DelayTrace(topic=topic, due=message.delivery_timestamp, delay=Delay.WAITING)
+        return None
 
     # --- One place --------------------------------------------------------------------------------------------------------------
 
@@ -211,6 +255,8 @@ class _Tracing:
             groups=_there(groups),
             members=_there(heard),
             dead_letter=await self._dead_letter(topic, message),
+            delay=await self._delay(topic, message),
+            transaction=await self._transaction(topic, message),
             redriven_from=int(redriven) if redriven.isdecimal() and message.producer.startswith("redrive/") else None,
         )
 
@@ -220,7 +266,8 @@ class _Tracing:
         name, life = message.topic, topic.tail.state.created_entry
         if record.positions[name].life < life:  # made again: the first member that sees it begins there
             record = record.begun(name, (0,) * topic.settings.queues, life)
-        cell = await read_cell(self._cells, group, record, name, message.queue)
+        spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
+        cell = await spilled.whole(await read_cell(self._cells, group, record, name, message.queue))
         found = standing_of(
             cell,
             message.offset,
@@ -253,6 +300,17 @@ class _Tracing:
             return None
         following = progress.offsets[message.queue]
         return MemberTrace(group=group, member=member, next_offset=following, delivered=message.offset < following)
+
+    async def _delay(self, topic: Topic, message: MessageView) -> DelayTrace | None:
+        if not is_timer_log(message.topic):
+            return None
+        delivered = topic_of(message.topic) in self._seen_in
+        return await self._readable(delay_of(self._lake, topic, message, delivered=delivered))
+
+    async def _transaction(self, topic: Topic, message: MessageView) -> TransactionTrace | None:
+        if topic.settings.message_type is not MessageType.TRANSACTION:
+            return None
+        return await self._readable(transaction_of_visible(self._transactions, message))
 
     async def _dead_letter(self, topic: Topic, message: MessageView) -> DeadLetterTrace | None:
         origin = origin_of(message.properties)

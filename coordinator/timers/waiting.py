@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...log.delays import QUEUE
 from ...log.errors import DataDamaged
@@ -45,18 +46,19 @@ async def waiting(
     from_us: int | None = None,
     until_us: int | None = None,
     limit: int | None = None,
+    message_id: str | None = None,
 ) -> pa.Table:
     """The rows of the timer log that wait, by delivery time and then as they were sent: those due from ``from_us`` on, before ``until_us``.
 
-    ``limit`` takes the first so many. What was let go, is on its way or was recalled is not there. It is one moment's truth: some of it may have
-    gone when it is returned. Raises `TopicNotFound` and `DataDamaged`.
+    ``limit`` takes the first so many, ``message_id`` those with this id. What was let go, is on its way or was recalled is not there. It is one
+    moment's truth: some of it may have gone when it is returned. Raises `TopicNotFound` and `DataDamaged`.
     """
     _, log = await lake.timer_log(topic)
     life = log.record.incarnation
     cell = TimerCell(cells, lake.runtime.clock, topic, life)
     while True:
         state = await cell.read()
-        wanted = _Wanted(state, FOREVER if until_us is None else Due(until_us, -1), from_us, limit)
+        wanted = _Wanted(state, FOREVER if until_us is None else Due(until_us, -1), from_us, limit, message_id)
         try:
             await _add_runs(lake, topic, life, wanted)
         except ObjectMissing as error:
@@ -73,8 +75,9 @@ async def waiting(
 class _Wanted:
     """The first of the rows that are wanted."""
 
-    def __init__(self, state: TimerState, until: Due, from_us: int | None, limit: int | None) -> None:
+    def __init__(self, state: TimerState, until: Due, from_us: int | None, limit: int | None, message_id: str | None) -> None:
         self.state = state
+        self._message_id = message_id
         self._until = until
         self.begin = Due(-1 if from_us is None else from_us, -1)
         self._limit = limit
@@ -90,6 +93,8 @@ class _Wanted:
         return Due(int(here.time_us[last]), int(here.offset[last]) + 1)
 
     def add(self, batch: pa.RecordBatch) -> None:
+        if self._message_id is not None:
+            batch = batch.filter(pc.equal(batch.column("message_id"), self._message_id))
         rows = Rows()
         rows.add(batch)
         chosen = self._chosen(rows.waiting)

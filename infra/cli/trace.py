@@ -10,6 +10,8 @@ from rich.table import Table
 
 from ...consumers.fate import Fate
 from ...consumers.trace import DeadLetterTrace, GroupTrace, MemberTrace, StoredTrace, Trace
+from ...coordinator.timers.tracing import Delay
+from ...coordinator.transactions.tracing import TransactionTrace
 from . import output
 from .messages import document
 from .session import Session, group_options
@@ -47,6 +49,8 @@ def told(found: Trace) -> dict[str, object]:
     return {
         "message_id": found.message_id,
         "places": [_place(one) for one in found.places],
+        "transaction": _transaction(found.transaction),
+        "gathered": None if found.gathered is None else output.fields(found.gathered),
         "topics": list(found.topics),
         "unread": list(found.unread),
     }
@@ -63,6 +67,8 @@ def _place(one: StoredTrace) -> dict[str, object]:
         "groups": [output.fields(group) for group in one.groups],
         "members": [output.fields(member) for member in one.members],
         "dead_letter": None if one.dead_letter is None else _dead_letter(one.dead_letter),
+        "delay": None if one.delay is None else output.fields(one.delay),
+        "transaction": _transaction(one.transaction),
         "redriven_from": one.redriven_from,
     }
 
@@ -71,11 +77,24 @@ def _dead_letter(one: DeadLetterTrace) -> dict[str, object]:
     return {"group": one.group, **one.origin._asdict(), "redrive": one.redrive}
 
 
+def _transaction(one: TransactionTrace | None) -> dict[str, object] | None:
+    if one is None:
+        return None
+    half = one.half
+    place = None if half is None else {"topic": half.topic, "queue": half.queue, "body_bytes": len(half.body)}
+    return {**output.fields(one), "half": place}
+
+
 # --- For people -------------------------------------------------------------------------------------------------------------------
 
 
 def pictured(found: Trace) -> Iterator[Table | str]:
     """What people see: each place, with its facts, then the groups."""
+    if found.transaction is not None:
+        yield click.style("\nIn a transaction", bold=True)
+        yield from (f"  {name:<14} {output.printable(value)}" for name, value in _transacted(found.transaction))
+    if found.gathered is not None:
+        yield f"It waits for topic {output.printable(found.gathered.topic)}: due {output.time_text(found.gathered.due)}."
     for one in found.places:
         message = one.message
         yield click.style(f"\n{output.printable(message.topic)}, queue {message.queue}, offset {message.offset:,}", bold=True)
@@ -108,8 +127,32 @@ def _facts(one: StoredTrace) -> Iterator[tuple[str, str]]:
         yield "dead letter", f"of group {letter.group}, from {origin.topic}, queue {origin.queue}, offset {origin.offset:,}"
         yield "why", f"{origin.reason} (redelivered {_times(origin.reconsume_times)})"
         yield "redrive", {"no": "it was not sent back", "sent": "it was sent back"}.get(letter.redrive, "it is on its way back")
+    if one.delay is not None:
+        yield "due", f"{output.time_text(one.delay.due)} in {one.delay.topic}"
+        yield "delay", _DELAYS[one.delay.delay]
+    if one.transaction is not None:
+        yield from _transacted(one.transaction)
     if one.redriven_from is not None:
         yield "redriven", f"from the dead letter at offset {one.redriven_from:,}"
+
+
+_DELAYS = {
+    Delay.WAITING: "it waits",
+    Delay.ON_ITS_WAY: "it is on its way into its topic",
+    Delay.RECALLED: "it was called back",
+    Delay.OVER: "its time is over: it was delivered, or called back before",
+}
+
+
+def _transacted(one: TransactionTrace) -> Iterator[tuple[str, str]]:
+    group = "" if one.producer_group is None else f" of producer group {one.producer_group}"
+    yield "transaction", f"{one.id}{group}, {one.decision}{'' if one.by is None else f' by {one.by}'}"
+    if one.begun is not None:
+        yield "begun", output.time_text(one.begun)
+    if one.half is not None:
+        yield "half message", f"for {one.half.topic}, {len(one.half.body):,} bytes, visible to nobody"
+    if one.next_check is not None:
+        yield "next check", f"{output.time_text(one.next_check)}, after {one.checks} before"
 
 
 def _times(count: int) -> str:

@@ -11,6 +11,11 @@ import pytest
 import penstock
 from penstock import InvalidArgument, Message, RetryPolicy, TopicNotFound
 from penstock.consumers import Fate, GroupTrace, Trace
+from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.keys import queue_key
+from penstock.coordinator.spill_objects import SpillObjects
+from penstock.coordinator.spills import WaitingRows, with_spilled
+from penstock.coordinator.timers.tracing import Delay
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.protocol import Put
@@ -196,6 +201,93 @@ def test_several_groups_and_an_orderly_one_whose_queue_was_taken_over(lake: pens
     groups = lake.trace(known["a0"]).places[0].groups
     assert [(one.group, one.fate) for one in groups] == [("audit", Fate.SETTLED), ("billing", Fate.SETTLED)]
     assert in_group(lake.trace(known["a0"])).epoch == 2
+
+
+def test_a_delayed_message_waits_is_called_back_or_is_delivered(lake: penstock.Lake) -> None:
+    lake.create_topic("orders", message_type="DELAY", queues=1)
+    with lake.producer("orders") as producer:
+        later, back, soon = (
+            producer.send(Message(body, delay=timedelta(seconds=delay_s))).result(TIMEOUT_S)
+            for body, delay_s in ((b"later", 3600), (b"back", 3600), (b"soon", 0.1))
+        )
+    assert back.recall_handle is not None
+    lake.recall(back.recall_handle)
+
+    def delay(message_id: str) -> Delay:
+        traced = lake.trace(message_id, topic="orders").places[0].delay
+        assert traced is not None
+        assert traced.topic == "orders"
+        return traced.delay
+
+    (place,) = lake.trace(later.message_id).places
+    assert (place.message.topic, place.groups) == ("%TIMER%orders", ())
+    assert place.delay is not None
+    assert timedelta(minutes=59) < place.delay.due - datetime.now(UTC) < timedelta(minutes=61)
+    assert (delay(later.message_id), delay(back.message_id)) == (Delay.WAITING, Delay.RECALLED)
+    wait_until(lambda: len(lake.trace(soon.message_id).places) == 2, "it is delivered", timeout_s=TIMEOUT_S)
+    wait_until(lambda: delay(soon.message_id) is Delay.OVER, "that is noted", timeout_s=TIMEOUT_S)
+    assert [one.message.topic for one in lake.trace(soon.message_id).places] == ["%TIMER%orders", "orders"]
+
+
+def test_a_message_of_a_transaction_is_half_then_visible_or_gone(lake: penstock.Lake) -> None:
+    lake.create_topic("orders", message_type="TRANSACTION", queues=1)
+    lake.create_topic("others", queues=1)
+
+    def begun() -> penstock.transaction_operations.Transaction:
+        return lake.transaction(producer_group="cashiers", checker=lambda _: None)
+
+    with begun() as transaction:
+        first, message_id = transaction.send("orders", Message(b"x"), Message(b"y"))
+        found = lake.trace(message_id)
+        assert found.places == ()
+        half = found.transaction
+        assert half is not None
+        assert (half.id, half.decision, half.producer_group, half.by, half.checks, half.finished) == (
+            transaction.id,
+            "open",
+            "cashiers",
+            None,
+            0,
+            False,
+        )
+        assert half.half is not None
+        assert (half.half.topic, half.half.body, half.half.offset) == ("orders", b"y", -1)
+        assert half.begun is not None
+        assert half.next_check is not None
+        assert half.next_check - half.begun == timedelta(seconds=60)
+        assert lake.trace(first[:16] + "f" * 16).transaction is None, "no such message is of it"
+        transaction.commit()
+    found = lake.trace(message_id)
+    assert found.transaction is None
+    (place,) = found.places
+    assert place.transaction is not None
+    assert (place.transaction.id, place.transaction.decision) == (transaction.id, "committed")
+    with begun() as transaction:
+        (message_id,) = transaction.send("orders", Message(b"x"))
+        transaction.rollback()
+    assert lake.trace(message_id).places == ()
+
+
+def test_what_waits_outside_of_a_cell(lake: penstock.Lake) -> None:
+    fill(lake, "ab")
+    known = ids(lake)
+    with consuming(lake, Heard(lambda _: FAILURE), retry=HOUR, delivery_order="CONCURRENT"):
+        wait_until(lambda: {fate(lake, one) for one in known.values()} == {Fate.WAITING}, "both wait")
+    before = in_group(lake.trace(known["b0"]))
+
+    async def spill() -> None:
+        cells = lake._lake.coordination.cells
+        key = queue_key("billing", "orders", 0)
+        stored = await cells.read(key)
+        assert stored is not None
+        cell = decode_cell(stored.data, where=key)
+        rows = WaitingRows.of(cell.tries)
+        name = await SpillObjects(lake._lake.store, lake._lake.runtime, "billing", "orders", 0).write(rows)
+        spilled = with_spilled(cell, rows.spill(name), cell.tries, cell.generation)
+        await cells.write(key, encode_cell(spilled), on=stored, deadline_s=lake._lake.runtime.clock.monotonic_s() + TIMEOUT_S)
+
+    lake._portal.run(spill)
+    assert in_group(lake.trace(known["b0"])) == before
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_told() -> None:

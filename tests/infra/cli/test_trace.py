@@ -10,6 +10,8 @@ import pytest
 from penstock import Lake, Message, MessageView, connect
 from penstock.consumers.fate import Fate
 from penstock.consumers.trace import GroupTrace, MemberTrace, StoredTrace, Trace
+from penstock.coordinator.timers.tracing import Delay, DelayTrace
+from penstock.coordinator.transactions.tracing import TransactionTrace
 from penstock.infra.cli import output
 from penstock.infra.cli.trace import pictured
 from penstock.log.places import Published
@@ -83,6 +85,64 @@ def test_times_say_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert "due 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(due,))[-1]
     hidden = GroupTrace(group="g", fate=Fate.RECEIVED, owner="", epoch=0, floor=1, due=NOON)
     assert "invisible until 2026-01-31T12:00:00.000Z" in picture(capsys, groups=(hidden,))[-1]
+
+
+@pytest.mark.parametrize(
+    ("delay", "words"),
+    [
+        (Delay.WAITING, "it waits"),
+        (Delay.ON_ITS_WAY, "it is on its way into its topic"),
+        (Delay.RECALLED, "it was called back"),
+        (Delay.OVER, "its time is over: it was delivered, or called back before"),
+    ],
+)
+def test_delays(capsys: pytest.CaptureFixture[str], delay: Delay, words: str) -> None:
+    told = picture(capsys, delay=DelayTrace(topic="orders", due=NOON, delay=delay))
+    assert told[10:12] == ["  due            2026-01-31T12:00:00.000Z in orders", f"  delay          {words}"]
+
+
+def test_transactions(capsys: pytest.CaptureFixture[str]) -> None:
+    told = picture(capsys, transaction=TransactionTrace(id="t-1", decision="committed"))
+    assert told[10] == "  transaction    t-1, committed"
+    row = TransactionTrace(id="t-1", decision="committed", producer_group="g", by="checker", begun=NOON, checks=1, finished=True)
+    assert picture(capsys, transaction=row)[10:12] == [
+        "  transaction    t-1 of producer group g, committed by checker",
+        "  begun          2026-01-31T12:00:00.000Z",
+    ]
+    half = TransactionTrace(id="t-1", decision="open", producer_group="g", begun=NOON, checks=2, next_check=NOON, half=VIEW)
+    assert lines(Trace(message_id="m-1", places=(), transaction=half, topics=("orders",)), capsys) == [
+        "",
+        "In a transaction",
+        "  transaction    t-1 of producer group g, open",
+        "  begun          2026-01-31T12:00:00.000Z",
+        "  half message   for orders, 4 bytes, visible to nobody",
+        "  next check     2026-01-31T12:00:00.000Z, after 2 before",
+    ]
+
+
+def test_what_waits_for_long(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = DelayTrace(topic="orders", due=NOON, delay=Delay.WAITING)
+    assert lines(Trace(message_id="m-1", places=(), gathered=waits, topics=("orders",)), capsys) == [
+        "It waits for topic orders: due 2026-01-31T12:00:00.000Z."
+    ]
+
+
+def test_a_delayed_message_and_one_of_a_transaction(penstock: Penstock, lake: Path) -> None:
+    with connect(lake) as opened:
+        opened.create_topic("reminders", message_type="DELAY", queues=1)
+        opened.create_topic("payments", message_type="TRANSACTION", queues=1)
+        with opened.producer("reminders") as producer:
+            delayed = producer.send(Message(b"x", delay=timedelta(hours=1))).result(TIMEOUT_S).message_id
+        with opened.transaction(producer_group="cashiers", checker=lambda _: None) as transaction:
+            (half,) = transaction.send("payments", Message(b"xyz"))
+            (row,) = penstock("trace", half, "--json").rows
+            assert (row["places"], row["transaction"]["decision"]) == ([], "open")
+            assert row["transaction"]["half"] == {"topic": "payments", "queue": 0, "body_bytes": 3}
+            assert "half message   for payments, 3 bytes" in penstock("trace", half).out
+            transaction.rollback()
+    (row,) = penstock("trace", delayed, "--json").rows
+    assert row["places"][0]["delay"]["delay"] == "waiting"
+    assert "  delay          it waits" in penstock("trace", delayed).out
 
 
 def test_members(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +220,7 @@ def test_what_is_not_there(penstock: Penstock, lake: Path) -> None:
     assert nothing.out == ""
     assert nothing.err == "No message of this id in 1 topic: it was never sent to this lake, or retention has taken it.\n"
     assert penstock("trace", "0" * 32, "--json").rows == [
-        {"message_id": "0" * 32, "places": [], "topics": ["orders"], "unread": []}
+        {"message_id": "0" * 32, "places": [], "transaction": None, "gathered": None, "topics": ["orders"], "unread": []}
     ]
     assert "no such topic" in penstock("trace", "0" * 32, "--topic", "nowhere", code=2).err
     entry = next((lake / "topics" / "orders" / "log").glob("0*1*"))

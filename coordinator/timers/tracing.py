@@ -1,0 +1,62 @@
+"""How one delayed message stands: by its row in the timer log and the timers' cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from ...log.lake import Lake
+from ...log.messages import MessageView, to_us
+from ...log.paths import topic_of
+from ...log.topics import Topic
+from .cell import timer_cells
+from .state import Due, TimerState
+from .waiting import standing
+
+
+class Delay(StrEnum):
+    """What became of a delayed message."""
+
+    WAITING = "waiting"
+    """It is to be delivered when it is due."""
+    ON_ITS_WAY = "on its way"
+    """Its time is over, and it is being appended to its topic."""
+    RECALLED = "recalled"
+    """It was called back, and its time is not over."""
+    OVER = "over"
+    """Its time is over: it was delivered, and is in its topic for as long as that keeps it, or was called back before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayTrace:
+    """A delayed message that waits, or waited."""
+
+    topic: str
+    """To which it goes."""
+    due: datetime
+    delay: Delay
+
+
+async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
+    """``message`` is one of the timer log ``log``; None when it has no delivery time. ``delivered``: it was seen in its topic.
+
+    Raises `DataDamaged`.
+    """
+    due = message.delivery_timestamp
+    if due is None:
+        return None
+    topic = topic_of(message.topic)
+    if delivered:  # that a claim has arrived is noted by the next one
+        return DelayTrace(topic=topic, due=due, delay=Delay.OVER)
+    state = await standing(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
+    return DelayTrace(topic=topic, due=due, delay=delay_in(state, Due(to_us(due), message.offset)))
+
+
+def delay_in(state: TimerState, due: Due) -> Delay:
+    """What a cell says of a message."""
+    if due in state.recalled:
+        return Delay.RECALLED
+    if state.waits(due):
+        return Delay.WAITING
+    return Delay.ON_ITS_WAY if state.claimed(due) else Delay.OVER

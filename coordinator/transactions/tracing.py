@@ -1,0 +1,77 @@
+"""The transaction of one message: by what its row says, as long as there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...log.errors import InvalidArgument
+from ...log.messages import MessageView, from_ms
+from .errors import TransactionNotFound
+from .naming import id_prefix
+from .service import Transactions
+from .state import TransactionRow
+
+_PREFIX_CHARS = 16
+"""Of a message id, which it has from its transaction's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionTrace:
+    """The transaction that a message was sent in."""
+
+    id: str
+    decision: str
+    """``open``, ``committed`` or ``rolled back``."""
+    producer_group: str | None = None
+    """None, as the rest below, for one that was finished so long ago that no row of it is kept."""
+    by: str | None = None
+    """Who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
+    begun: datetime | None = None
+    checks: int | None = None
+    """How often checkers were asked."""
+    next_check: datetime | None = None
+    finished: bool | None = None
+    """Whether what was decided is done: messages are visible, or what was staged is deleted."""
+    half: MessageView | None = None
+    """The message as long as it is visible to nobody; its offset is -1."""
+
+
+async def transaction_of_visible(transactions: Transactions, message: MessageView) -> TransactionTrace:
+    """Of a message in a topic of type TRANSACTION, whose ``producer`` is the transaction."""
+    try:
+        group, row = await transactions.find(message.producer)
+    except (TransactionNotFound, InvalidArgument):
+        return TransactionTrace(id=message.producer, decision="committed")
+    return _traced(group, row)
+
+
+async def transaction_of_half(transactions: Transactions, message_id: str) -> TransactionTrace | None:
+    """Of a message that is not visible; it looks through the transactions of all producer groups that are not done with.
+
+    Raises `HalfMessagesMissing` and `DataDamaged` for one that was not wholly sent.
+    """
+    prefix = message_id[:_PREFIX_CHARS]
+    for group in sorted(await transactions.groups.groups()):
+        for row in await transactions.rows(group):
+            if f"{id_prefix(row.id):016x}" != prefix:
+                continue
+            staged = [] if row.is_finished else await transactions.messages(row.id)
+            half = next((one for one in staged if one.message_id == message_id), None)
+            if half is not None or row.is_finished:
+                return _traced(group, row, half)
+    return None
+
+
+def _traced(group: str, row: TransactionRow, half: MessageView | None = None) -> TransactionTrace:
+    return TransactionTrace(
+        id=row.id,
+        decision=row.decision.name.lower().replace("_", " "),
+        producer_group=group,
+        by=None if row.is_open else row.by.name.lower(),
+        begun=from_ms(row.created_ms),
+        checks=row.checks,
+        next_check=None if row.next_check_ms is None or not row.is_open else from_ms(row.next_check_ms),
+        finished=row.is_finished,
+        half=half,
+    )
