@@ -145,7 +145,7 @@ class Transaction:
 
     async def _commit(self) -> TransactionReceipt:
         if self._rolled_back:
-            raise TransactionRolledBack(
+            raise self._ended or TransactionRolledBack(
                 "the transaction was rolled back", operation="commit", object=self.id, observed="by its sender"
             )
         if self._failure is not None:
