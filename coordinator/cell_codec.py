@@ -36,7 +36,7 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, len(shared))
     for tries, offsets in shared.items():
         _append_tries(data, tries)
-        data += OffsetSet.of((offset, offset + 1) for offset in sorted(offsets)).encode()
+        data += (OffsetSet(offsets[0], 1) if len(offsets) == 1 else OffsetSet.of_offsets(offsets)).encode()
     append_varint(data, len(cell.markers))
     for group, marker in cell.markers.items():
         data += group.to_bytes(_HASH_BYTES, "little")

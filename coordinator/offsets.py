@@ -91,6 +91,8 @@ class OffsetSet:
 
     def ranges(self) -> list[OffsetRange]:
         """Ascending, and as long as they can be."""
+        if not self.bits & (self.bits + 1):  # a single one, or none
+            return [(self.base, self.limit)] if self.bits else []
         return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
 
     def encode(self) -> bytes:
@@ -194,6 +196,8 @@ def _rebased(base: int, bits: int) -> OffsetSet:
 def _encode_bits(bits: int) -> bytes:
     if not bits:
         return b""
+    if bits < 0x100:  # most messages with a history of their own are a set of one, and a cell may have a thousand
+        return bytes((_BITMAP, bits))
     bitmap = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
     forms = {_BITMAP: bitmap, _PACKED_BITMAP: zlib.compress(bitmap, 6)}
     edges = _edges(bits)
