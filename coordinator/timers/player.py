@@ -207,6 +207,7 @@ class Player:
                 return
             here = Together([one.rows for one in self._runs.values()])
             sooner = here.waiting.within(Bounds(self._following.known, following.next))
+            sooner = sooner.only(~within(sooner, self._cell.state.bounds))  # what went before is no reason to wait
             if len(sooner) >= rows_most or int(here.sizes_of(sooner).sum()) >= bytes_most:
                 return
             await self._there(following.load())

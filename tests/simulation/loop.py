@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+import inspect
 import random
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
@@ -136,6 +138,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks: list[SimTask[Any]] = []
         self._tasks_prune_at = 256
         self._generators: dict[int, Host] = {}
+        self._begun: list[weakref.ref[AsyncGenerator[Any, Any]]] = []
         self._world = Context()
         self._running = False
         self._closed = False
@@ -254,6 +257,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)  # for what those blocks call: without one they would make a real loop
         for task in self._tasks:
             task.host.crashed = task.host is not WORLD
+        for begun in self._begun:
+            _end_within(begun())
+        for task in self._tasks:
             if not task.done():
                 _end(cast("Coroutine[Any, Any, Any]", task.get_coro()))
         asyncio._set_running_loop(None)
@@ -314,6 +320,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[id(generator)] = HOST.get()
+        self._begun.append(weakref.ref(generator))
 
     def _generator_is_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
         host = self._generators.pop(id(generator), WORLD)
@@ -331,6 +338,16 @@ def _end(coroutine: Coroutine[Any, Any, Any]) -> None:
         except BaseException:  # noqa: BLE001  # whatever the dead may still say
             continue
         return
+
+
+def _end_within(generator: AsyncGenerator[Any, Any] | None) -> None:
+    """End what a generator waits for, from within: nothing else finds it, and it would say so when it is collected."""
+    found, waits = [], getattr(generator, "ag_await", None)
+    while inspect.iscoroutine(waits):
+        found.append(waits)
+        waits = waits.cr_await
+    for coroutine in reversed(found):
+        _end(coroutine)
 
 
 def _where(coroutine: Any) -> str:

@@ -27,7 +27,7 @@ def _services(world: Played) -> Mapping[str, SimService[object]]:
 CAMPAIGN = Campaign(
     world="timers",
     scenarios=SCENARIOS,
-    in_turn=("rivals", "recalls", "runs", "clocks", "lives", "rivals", "weeks", "runs", "idle", "rivals"),
+    in_turn=("rivals", "recalls", "runs", "clocks", "lives", "rivals", "weeks", "runs", "idle", "strays"),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     small_work=small_work,

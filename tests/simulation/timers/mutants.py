@@ -2,6 +2,143 @@
 
 from __future__ import annotations
 
+from penstock.coordinator.timers import append, gather, guards, leftovers
+from penstock.coordinator.timers.append import Appending
+from penstock.coordinator.timers.cell import TimerCell
+from penstock.coordinator.timers.follow import Following
+from penstock.coordinator.timers.gather import Gatherer
+from penstock.coordinator.timers.player import Player
+from penstock.coordinator.timers.selection import Waiting
+from penstock.coordinator.timers.state import TimerState
+from penstock.log.lake import Lake
+from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
+from tests.simulation.timers import patches
 
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS: dict[str, Mutant] = {
+    "claim-first": Mutant(
+        guard="a claim is in the cell before anything of it is appended",
+        rule="T1",
+        patch=both(attribute(Player, "_claim", patches.appended_first), attribute(guards, "still_open", lambda _: always(True))),
+        scenario="rivals",
+        calm=False,
+    ),
+    "settled-when-durable": Mutant(
+        guard="a claim is settled only when it is in the topic",
+        rule="T5",
+        patch=attribute(Appending, "append", patches.believing),
+        scenario="rivals",
+    ),
+    "conditional": Mutant(
+        guard="the cell is written on what was read",
+        rule="T6",
+        patch=attribute(TimerCell, "write", patches.blind),
+        scenario="rivals",
+    ),
+    "sequences": Mutant(
+        guard="a claim goes under its sequences, so that whoever repeats it finds it",
+        rule="T1",
+        patch=both(
+            attribute(guards, "is_written", lambda _: always(False)), everywhere(append.numbered, patches.without_sequences(None))
+        ),
+        scenario="rivals",
+    ),
+    "still-open": Mutant(
+        guard="a claim is looked at again once the name is open",
+        rule="T1",
+        patch=attribute(guards, "still_open", lambda _: always(True)),
+        scenario="rivals",
+    ),
+    "forgotten": Mutant(
+        guard="a name that may be forgotten is not believed to have written nothing",
+        rule="T1",
+        patch=attribute(guards, "may_be_forgotten", lambda _: always(False)),
+        scenario="idle",
+    ),
+    "reach": Mutant(
+        guard="a claim is repeated when all that it knew was read",
+        rule="T1",
+        patch=attribute(Following, "reach", patches.never_reached),
+        scenario="rivals",
+    ),
+    "order": Mutant(
+        guard="a claim goes by delivery time",
+        rule="T2",
+        patch=attribute(Waiting, "within", patches.as_sent),
+        scenario="rivals",
+        calm=False,
+    ),
+    "store-time": Mutant(
+        guard="what is due is decided by what the store's clock has reached",
+        rule="T3",
+        patch=attribute(guards, "due_until_us", patches.by_this_machine),
+        scenario="clocks",
+    ),
+    "too-soon": Mutant(
+        guard="whoever repeats a claim of a clock that was ahead waits until it is due",
+        rule="T3",
+        patch=attribute(guards, "too_soon_us", lambda _: always(0)),
+        scenario="clocks",
+    ),
+    "recall": Mutant(
+        guard="what was let go cannot be recalled",
+        rule="T4",
+        patch=attribute(TimerState, "with_recalled", patches.recalled_anyway),
+        scenario="recalls",
+        calm=False,
+    ),
+    "recalled": Mutant(
+        guard="what was recalled stays listed until its time has passed",
+        rule="T4",
+        patch=attribute(TimerState, "with_arrived", patches.forgetting_recalls),
+        scenario="recalls",
+        calm=False,
+    ),
+    "gathered": Mutant(
+        guard="what another has gathered is not gathered again",
+        rule="T6",
+        patch=everywhere(gather.may_name, patches.gathered_again(gather.may_name)),
+        scenario="runs",
+    ),
+    "merged": Mutant(
+        guard="runs that another has merged are not merged again",
+        rule="T1",
+        patch=everywhere(gather.may_name, patches.merged_again(gather.may_name)),
+        scenario="runs",
+    ),
+    "run-first": Mutant(
+        guard="a run is there before the cell names it",
+        rule="T7",
+        patch=attribute(Gatherer, "_put", patches.named_first),
+        scenario="runs",
+    ),
+    "named-soon": Mutant(
+        guard="a run that was written long ago is not named any more",
+        rule="T7",
+        patch=everywhere(gather.may_name, patches.always_fresh(gather.may_name)),
+        scenario="strays",
+    ),
+    "touch": Mutant(
+        guard="the cell is written before orphans are removed",
+        rule="T7",
+        patch=attribute(TimerCell, "touch", patches.untouched),
+        scenario="strays",
+    ),
+    "needed": Mutant(
+        guard="nothing of the timer log expires that waits nowhere else",
+        rule="T1",
+        patch=everywhere(leftovers.still_needed, patches.all_of_it(None)),
+        scenario="weeks",
+        calm=False,
+    ),
+    "of": Mutant(
+        guard="what waited for one life of a topic is let go into no other",
+        rule="T9",
+        patch=both(
+            attribute(Lake, "timer_log", patches.any_log),
+            attribute(guards, "belongs", lambda _: always(True)),
+            attribute(Appending, "_open", patches.any_life),
+        ),
+        scenario="lives",
+    ),
+}

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.simulation.faults import FaultPlan, RandomFaults
+from tests.simulation.faults import Fault, FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
-from tests.simulation.plans import DAY_S, HOUR_S, rng_of
+from tests.simulation.plans import DAY_S, HOUR_S, Choosing, rng_of
 from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
 from tests.simulation.timers.plot import SMALL, Plot
 from tests.simulation.timers.world import STORE_NETWORK, Timing
@@ -143,6 +143,29 @@ def weeks(seed: int | str, *, rate: float = 0.02) -> Timing:
     return _make(seed, rate, plot)
 
 
+def strays(seed: int | str, *, rate: float = 0.5) -> Timing:
+    """Runs are written by processes that sleep for days right then, while others look for what is left: nobody's runs, it seems."""
+    rng = rng_of(seed)
+    plot = Plot(
+        messages=40,
+        send_for_s=4 * DAY_S,
+        ahead_s=(DAY_S, 15 * DAY_S),
+        slots_s=6 * HOUR_S,
+        players=rng.randint(1, 2),
+        options=replace(_SLOW, flush_age=timedelta(hours=12), flush_rows=6),
+        recalls_every_s=0.0,
+        lists_every_s=0.0,
+        maintained_every_s=8 * HOUR_S,
+        drift=0.0,
+        faults_end_s=16 * DAY_S,
+        quiet_s=10 * DAY_S,
+    )
+    stops = (Fault.PAUSE_BEFORE, Fault.PAUSE_AFTER, Fault.SUSPEND_AFTER)
+    plan = Choosing(dict.fromkeys(stops, rate / len(stops)), Kernel(seed).rng, "timers/orders") if rate else None
+    network = replace(STORE_NETWORK, pause_s=(2.1 * DAY_S, 4 * DAY_S), very_slow=0.0)
+    return Timing(seed, replace(plot, cells_on_store=True), store_plan=plan, store_network=network)
+
+
 def idle(seed: int | str, *, rate: float = 0.02) -> Timing:
     """Everybody is gone for more than a month, in the midst of it, as names are forgotten after 30 days without use."""
     rng = rng_of(seed)
@@ -197,6 +220,7 @@ SCENARIOS: Mapping[str, Callable[..., Timing]] = {
     "runs": runs,
     "lives": lives,
     "weeks": weeks,
+    "strays": strays,
     "idle": idle,
     "calm": calm,
 }

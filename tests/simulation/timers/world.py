@@ -56,6 +56,8 @@ class Timing:
         self.store.memory = self.archive
         self.waited = Log(self.archive, self.timer_log)
         """What was ever sent."""
+        self.arrived = Log(self.archive, self.topic)
+        """What is in the topic, and was in those of its name before."""
         self.table = self.kernel.table(network=table_network or TABLE_NETWORK)
         self.table.memory = WitnessTable(self.history, self.kernel.loop)
         self._plans = (store_plan, table_plan)
@@ -209,6 +211,16 @@ class Timing:
                 await asyncio.sleep(log_uniform(rng, 0.05, 5.0))
             else:
                 return
+
+    async def remake(self) -> None:
+        """Delete the topic and make it anew."""
+        await self._as("operator", self._remake)
+
+    async def _remake(self, process: SimProcess) -> None:
+        lake = self.lake(process)
+        await lake.delete_topic(TOPIC)
+        await lake.close()
+        await self._found(process)
 
     async def _found(self, process: SimProcess) -> None:
         lake = self.lake(process)

@@ -1,0 +1,194 @@
+"""Ways to remove a guard of the timers for a while: `mutants` says which guard is which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.coordinator.timers.append import Appending
+from penstock.coordinator.timers.cell import TimerCell
+from penstock.coordinator.timers.gather import Gathered, Gatherer
+from penstock.coordinator.timers.player import Player
+from penstock.coordinator.timers.runs import run_key
+from penstock.coordinator.timers.selection import Waiting
+from penstock.coordinator.timers.state import Claim, Due, TimerState
+from penstock.log.errors import PenstockError
+from penstock.log.lake import Lake
+from penstock.log.paths import timer_log_name
+from penstock.log.settings import TopicRecord
+from penstock.log.timer_log import make_timer_log
+from penstock.log.topics import Topic
+
+
+def appended_first(original: Any) -> Any:
+    async def claim(self: Player, state: TimerState, now_us: int) -> bool:
+        """Appends, and then says so in the cell."""
+        write = self._cell.write
+
+        async def late(claimed: TimerState) -> None:
+            if claimed.claim is not None and claimed.claim != state.claim:
+                before, self._cell.state = self._cell.state, claimed
+                try:
+                    await self._finish(claimed, claimed.claim)
+                finally:
+                    self._cell.state = before
+            await write(claimed)
+
+        self._cell.write = late  # type: ignore[method-assign, assignment]
+        try:
+            return bool(await original(self, state, now_us))
+        finally:
+            del self._cell.write
+
+    return claim
+
+
+def believing(original: Any) -> Any:
+    async def append(self: Appending, claim: Claim, rows: pa.Table) -> bool:
+        """Takes an append that failed, or whose outcome is unknown, for done."""
+        try:
+            return bool(await original(self, claim, rows))
+        except PenstockError:
+            return True
+
+    return append
+
+
+def recalled_anyway(_: Any) -> Any:
+    def with_recalled(self: TimerState, due: Due) -> TimerState:
+        return replace(self, recalled=self.recalled | {due})
+
+    return with_recalled
+
+
+def forgetting_recalls(original: Any) -> Any:
+    def with_arrived(self: TimerState) -> TimerState:
+        return replace(original(self), recalled=frozenset())
+
+    return with_arrived
+
+
+def without_sequences(original: Any) -> Any:
+    def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
+        """As if nobody had sent them before."""
+        return rows.append_column("sequence", pa.nulls(rows.num_rows, pa.int64()))
+
+    return numbered
+
+
+def by_this_machine(_: Any) -> Any:
+    def due_until_us(store_us: int, clock: Any) -> int:
+        return 1000 * int(clock.wall_ms())
+
+    return due_until_us
+
+
+def any_log(_: Any) -> Any:
+    async def timer_log(self: Lake, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
+        """Whatever stands there, of whichever life."""
+        topic = await (self._writable_topic(name) if writable else self.topic(name))
+        try:
+            return topic, await self.topic(timer_log_name(name), writable=writable)
+        except PenstockError:
+            if not writable:
+                raise
+        await make_timer_log(self.store, self.runtime, name)
+        return topic, await self.topic(timer_log_name(name), writable=writable)
+
+    return timer_log
+
+
+def any_life(original: Any) -> Any:
+    async def open_(self: Appending, claim: Claim) -> None:
+        """Appends to whatever topic there is of the name."""
+        self._topic.record = (await self._lake.topic(self._topic.paths.topic)).record
+        await original(self, claim)
+
+    return open_
+
+
+def named_first(_: Any) -> Any:
+    async def put(self: Gatherer, written: Any) -> Any:
+        """Names a run while it is still on its way."""
+        if written is None:
+            return None
+        run, data = written
+        _told(asyncio.ensure_future(self._store.put_large(run_key(self._topic, self._life, run.name), data)))
+        return run
+
+    return put
+
+
+def always_fresh(original: Any) -> Any:
+    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
+        """However long ago it was written."""
+        return bool(original(state, gathered, now_s=gathered.begun_s))
+
+    return may_name
+
+
+def gathered_again(original: Any) -> Any:
+    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
+        """What another has gathered meanwhile, too, as far as the cell can say it."""
+        if gathered.merged:
+            return bool(original(state, gathered, now_s=now_s))
+        return state.gathered <= gathered.limit
+
+    return may_name
+
+
+def merged_again(original: Any) -> Any:
+    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
+        return True if gathered.merged else bool(original(state, gathered, now_s=now_s))
+
+    return may_name
+
+
+def never_reached(_: Any) -> Any:
+    async def reach(self: Any, offset: int) -> None:
+        """Goes by what was read so far."""
+
+    return reach
+
+
+def blind(original: Any) -> Any:
+    async def write(self: TimerCell, state: TimerState) -> None:
+        """Puts its own in place of whatever stands there."""
+        self._stored = await self._cells.read(self.key)
+        await original(self, state)
+
+    return write
+
+
+def untouched(_: Any) -> Any:
+    async def touch(self: TimerCell) -> TimerState:
+        return await self.read()
+
+    return touch
+
+
+def as_sent(_: Any) -> Any:
+    def within(self: Waiting, bounds: Any) -> Waiting:
+        """In the order of the timer log."""
+        from penstock.coordinator.timers.selection import within as inside
+
+        chosen = np.flatnonzero(inside(self, bounds))
+        return Waiting(self.time_us[chosen], self.offset[chosen])
+
+    return within
+
+
+def all_of_it(_: Any) -> Any:
+    async def still_needed(lake: Lake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
+        return {}
+
+    return still_needed
+
+
+def _told(task: asyncio.Future[Any]) -> None:
+    task.add_done_callback(lambda one: one.cancelled() or one.exception())

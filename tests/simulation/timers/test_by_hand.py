@@ -1,0 +1,120 @@
+"""Interleavings of players, senders and recalls by name, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.simulation.timers.plot import SMALL
+from tests.simulation.timers.records import Outcome
+from tests.simulation.timers.stage import Stage
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
+
+CELL = "timers/orders/"
+ENTRY = "topics/orders/log/0"
+
+
+def test_what_waits_in_runs_goes_claim_after_claim() -> None:
+    stage = Stage(options=replace(SMALL, claim_rows=2, flush_rows=3, settle=timedelta(hours=1), tick=timedelta(milliseconds=100)))
+
+    async def script() -> None:
+        await stage.start()
+        for number in range(12):
+            await stage.send(f"m{number}", due_s=30.0 + number / 100)
+        await stage.until("gathered", lambda: stage.state().gathered >= 12)
+        await asyncio.sleep(33.0 - stage.now_s)
+        assert len(await stage.fired()) == 12
+
+    stage.play(script)
+
+
+def test_a_player_that_slept_between_claim_and_append_adds_nothing() -> None:
+    stage = Stage(players=2)
+
+    async def script() -> None:
+        await stage.start(0)
+        held = stage.hold(0, "put", ENTRY)
+        await stage.send("a", "b", due_s=5.0)
+        await held.reached()  # claimed, and the entry is on its way
+        await stage.start(1)
+        await stage.until("let go by the other", lambda: stage.state().settled.known == 2, within_s=30)
+        await stage.send("c", due_s=stage.now_s + 1)
+        await stage.until("let go too", lambda: stage.state().bounds.known == 3)
+        held.release()
+        await asyncio.sleep(20)
+        assert await stage.fired() == [b"a", b"b", b"c"]
+
+    stage.play(script)
+
+
+def test_a_recall_that_was_written_before_the_claim_wins() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        await stage.start()
+        (a, b) = await stage.send("a", "b", due_s=6.0)
+        held = stage.hold(0, "put", CELL)
+        await held.reached()  # the claim of both
+        assert await stage.recall(a) is Outcome.DONE
+        held.release()
+        await asyncio.sleep(5)
+        assert await stage.fired() == [b"b"]
+        assert await stage.recall(b) is Outcome.FAILED
+
+    stage.play(script)
+
+
+def test_a_recall_behind_the_claim_is_refused() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        await stage.start()
+        (a,) = await stage.send("a", due_s=6.0)
+        held = stage.hold(0, "put", ENTRY)
+        await held.reached()
+        assert await stage.recall(a) is Outcome.FAILED
+        held.release()
+        await asyncio.sleep(5)
+        assert await stage.fired() == [b"a"]
+
+    stage.play(script)
+
+
+def test_a_claim_that_was_appended_is_not_appended_again_a_month_later() -> None:
+    stage = Stage(options=replace(SMALL, settle=timedelta(days=400), probe=timedelta(hours=1)), quiet_s=86_400.0)
+
+    async def script() -> None:
+        await stage.start()
+        await stage.send("a", "b", due_s=5.0)
+        await asyncio.sleep(10)
+        assert await stage.fired() == [b"a", b"b"]
+        assert stage.state().claim is not None
+        stage.world.machines[0].rest_s = 32 * 86_400.0
+        stage.process().crash()
+        await asyncio.sleep(33 * 86_400.0)
+        await stage.send("c", due_s=stage.now_s + 1)
+        await asyncio.sleep(2 * 3600)
+        assert await stage.fired() == [b"a", b"b", b"c"]
+
+    stage.play(script)
+
+
+def test_messages_of_a_deleted_topic_come_out_in_no_later_one() -> None:
+    stage = Stage(players=2)
+
+    async def script() -> None:
+        await stage.start(0)
+        await stage.send("a", due_s=6.0)
+        held = stage.hold(0, "put", CELL)
+        await held.reached()  # the claim
+        await stage.world.remake()
+        await stage.start(1)
+        held.release()
+        await asyncio.sleep(10)
+        assert await stage.fired() == []
+
+    stage.play(script)
