@@ -1,0 +1,121 @@
+"""docs/semantics.md names a test for every row, and the tests are there; and what of RocketMQ's defaults is shown nowhere else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+import pytest
+
+import penstock
+from penstock import Message
+from penstock.consumers import PushOptions, SimpleOptions
+from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_MAX, INVISIBLE_MIN
+from penstock.coordinator import RetryPolicy
+from penstock.log import TopicLimits, TopicSettings
+from penstock.log.routing import queue_of
+from tests.lakes import TIMEOUT_S
+from tests.tree import ROOT
+from tests.waiting import wait_until
+
+PAGE = ROOT / "docs" / "semantics.md"
+SECTIONS = [f"2.{number}" for number in range(1, 21)]
+
+
+def rows() -> Iterator[tuple[str, list[str]]]:
+    """Section and cells of every row."""
+    section = ""
+    for line in PAGE.read_text().splitlines():
+        if found := re.match(r"## (2\.\d+) ", line):
+            section = found[1]
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if cells and cells[0] not in ("RocketMQ", "---"):
+            yield section, cells
+
+
+@cache
+def functions(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_every_section_is_there() -> None:
+    assert list(dict.fromkeys(section for section, _ in rows())) == SECTIONS
+
+
+def test_every_row_says_what_happens_here_and_names_tests_that_there_are() -> None:
+    wrong = []
+    for section, cells in rows():
+        assert len(cells) == 3, f"{section}: {cells[0]}"
+        _, here, shown = cells
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", shown)
+        if not re.match(r"\*\*(same|differs|not there)\*\*", here) or not named or re.sub(r"`[^`]+`", "", shown).strip(", "):
+            wrong.append(f"{section}: {cells[0]}")
+        for path, name in named:
+            if not (ROOT / "tests" / path).exists() or name not in functions(path):
+                wrong.append(f"{section}: {path}::{name}")
+    assert wrong == []
+
+
+# --- What nothing else shows -----------------------------------------------------------------------------------------------------
+
+
+def test_limits_are_rocketmq_s() -> None:
+    limits = TopicLimits()
+    assert (limits.body_bytes, limits.properties_bytes, limits.properties) == (4 * 2**20, 16 * 2**10, 128)
+    assert limits.group_bytes == 63
+    assert limits.delay == timedelta(days=40)
+    settings = TopicSettings()
+    assert (settings.message_type, settings.queues, settings.retention) == ("NORMAL", 16, timedelta(days=3))
+
+
+def test_defaults_of_consumers() -> None:
+    push, simple = PushOptions(), SimpleOptions()
+    assert (push.threads, push.cache_messages, push.cache_bytes, push.batch_messages) == (20, 1_024, 64 * 2**20, 32)
+    assert push.consume_timeout == timedelta(minutes=15)
+    assert simple.receive_max == 32
+    assert (timedelta(seconds=10), timedelta(hours=12), timedelta(seconds=20)) == (INVISIBLE_MIN, INVISIBLE_MAX, AWAIT_DEFAULT)
+
+
+def test_the_retry_table_is_the_documented_one() -> None:
+    policy = RetryPolicy(schedule="rocketmq")  # type: ignore[arg-type]
+    waits = [policy.delay(strike, 0.5) for strike in range(1, 17)]
+    minutes = [timedelta(minutes=number) for number in (*range(1, 11), 20, 30, 60, 120)]
+    assert waits == [timedelta(seconds=10), timedelta(seconds=30), *minutes]
+    assert sum(waits, timedelta()) == timedelta(hours=4, minutes=45, seconds=40)
+    assert policy.delay(17, 0.5) == policy.delay(100, 0.5) == timedelta(hours=2)
+
+
+def test_an_empty_body_is_a_body() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders")
+        with lake.producer("orders") as producer:
+            producer.send(Message(b""))
+        assert [one.body for one in lake.reader("orders").messages()] == [b""]
+
+
+@pytest.mark.parametrize("late", [timedelta(seconds=20), timedelta(days=400)])
+def test_a_time_in_the_past_is_delivered_at_once(late: timedelta) -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="DELAY", queues=1)
+        due = datetime.now(UTC) - late
+        with lake.producer("orders") as producer:
+            producer.send(Message(b"x", delivery_timestamp=due)).result(TIMEOUT_S)
+        (found,) = wait_until(lambda: list(lake.reader("orders").messages()), "it is delivered", timeout_s=TIMEOUT_S)
+        assert (found.body, found.delivery_timestamp) == (b"x", due)
+
+
+def test_a_delayed_message_enters_its_group_s_order_when_it_is_due() -> None:
+    with penstock.connect("memory://") as lake:
+        lake.create_topic("orders", message_type="DELAY", queues=4)
+        now = datetime.now(UTC)
+        with lake.producer("orders") as producer:
+            for body, delay_ms in ((b"third", 600), (b"first", 100), (b"second", 100)):
+                due = now + timedelta(milliseconds=delay_ms)
+                producer.send(Message(body, message_group="ann", delivery_timestamp=due))
+        wait_until(lambda: len(list(lake.reader("orders").messages())) == 3, "all are delivered", timeout_s=TIMEOUT_S)
+        found = list(lake.reader("orders").messages(queue=queue_of("ann", 4)))
+        assert [(one.message_group, one.body) for one in found] == [("ann", b"first"), ("ann", b"second"), ("ann", b"third")]
