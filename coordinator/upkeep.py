@@ -21,6 +21,7 @@ from .cells import Cells
 from .guards import retention_guards
 from .living import forget_fenced
 from .records import Groups
+from .spill_objects import collect_spills
 from .timers.leftovers import remove_orphans, still_needed
 from .transactions.guard import held_jobs
 
@@ -58,6 +59,7 @@ class Upkeep:
         self._on_step = on_step
         self._forget_s = -math.inf
         self._tended_s: dict[str, float] = {}
+        self._collected_s: dict[str, float] = {}
 
     async def topics(self) -> Collection[str]:
         """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported.
@@ -79,6 +81,7 @@ class Upkeep:
         """Every step of a topic once."""
         await self._forget_workers(name)
         await self._tend_timers(name)
+        await self._collect_spills(name)
         record = await self._record(name)
         if record is not None:
             await self._maintenance(name, record).run_once()
@@ -90,6 +93,7 @@ class Upkeep:
             while not stop.is_set():
                 await self._forget_workers(name)
                 await self._tend_timers(name)
+                await self._collect_spills(name)
                 try:
                     record = await self._record(name)
                 except PenstockError as error:
@@ -115,6 +119,17 @@ class Upkeep:
             await forget_fenced(self._cells, self._lake.runtime)
         except PenstockError as error:
             self._on_step(name, "forget workers", error)
+
+    async def _collect_spills(self, name: str) -> None:
+        """Once a day: remove objects of waiting messages that no consumer group's cell names any more."""
+        now_s = self._lake.runtime.clock.monotonic_s()
+        if now_s < self._collected_s.get(name, -math.inf):
+            return
+        self._collected_s[name] = now_s + _FORGET_S
+        try:
+            await collect_spills(self._lake.store, self._cells, self._groups, name)
+        except PenstockError as error:
+            self._on_step(name, "collect what waited", error)
 
     async def _tend_timers(self, name: str) -> None:
         """Of a timer log, once an hour: end one whose topic is gone, and remove runs that nobody needs."""

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock import aio
+from penstock.coordinator import GroupSettings
 from penstock.coordinator.cell import QueueCell, Spill, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.guards import first_needed
-from penstock.coordinator.spill_objects import SpillObjects
+from penstock.coordinator.keys import queue_key
+from penstock.coordinator.spill_objects import ORPHAN_AGE_MS, SpillObjects, collect_spills
 from penstock.coordinator.spills import Returning, WaitingRows, with_merged, with_returned, with_spilled
+from penstock.log import TopicSettings
 from penstock.log.errors import DataDamaged, InternalError
-from penstock.log.runtime import Runtime
+from penstock.log.runtime import Runtime, SystemClock
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import Put
 
@@ -156,5 +160,48 @@ def test_a_damaged_object_is_told_with_what_to_do(harm: str) -> None:
         assert "from offset 7 on" in text
         assert "restore the object" in text
         assert "reset" in text
+
+    asyncio.run(run())
+
+
+class LaterClock(SystemClock):
+    """Of a store whose objects are as old as a test wants."""
+
+    later_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.later_ms
+
+
+def test_the_collector_deletes_what_is_old_and_named_by_no_cell() -> None:
+    async def run() -> None:
+        clock = LaterClock()
+        store = MemoryStore(clock=clock)
+        async with aio.connect(store=store) as lake:
+            await lake.create_topic("orders", TopicSettings(queues=3))
+            cells, groups = lake.coordination.cells, lake.coordination.groups
+            await groups.create("billing", GroupSettings())
+            await groups.begin("billing", "orders", 1, origin)
+            generation = (await groups.get("billing")).positions["orders"].generations[2]
+            own, rows = objects(store), WaitingRows.of(waiting(*range(9)))
+            named, orphan, elsewhere = [await one.write(rows) for one in (own, own, replace(own, group="nobody"))]
+            cell = QueueCell(generation=generation, spills=(rows.spill(named, 4),))
+            await cells.write(queue_key("billing", "orders", 2), encode_cell(cell), on=None, deadline_s=float("inf"))
+
+            async def left() -> set[str]:
+                await collect_spills(store, cells, groups, "orders")
+                return {info.key.rpartition("/")[2].removesuffix(".parquet") for info in await store.list("waiting/")}
+
+            clock.later_ms = ORPHAN_AGE_MS - 60_000
+            assert await left() == {named, orphan, elsewhere}, "what is young may be named yet"
+            clock.later_ms = ORPHAN_AGE_MS + 60_000
+            assert await left() == {named}
+            found = await cells.read(queue_key("billing", "orders", 2))
+            again = replace(cell, generation=generation - 1)
+            await cells.write(queue_key("billing", "orders", 2), encode_cell(again), on=found, deadline_s=float("inf"))
+            assert await left() == set(), "a cell of an earlier generation is reset before anything is done with it"
+
+    async def origin() -> tuple[int, ...]:
+        return (0, 0, 0)
 
     asyncio.run(run())
