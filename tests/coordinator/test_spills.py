@@ -181,6 +181,7 @@ def test_the_collector_deletes_what_is_old_and_named_by_no_cell() -> None:
             await lake.create_topic("orders", TopicSettings(queues=3))
             cells, groups = lake.coordination.cells, lake.coordination.groups
             await groups.create("billing", GroupSettings())
+            await groups.begin("billing", "earlier", 1, origin)
             await groups.begin("billing", "orders", 1, origin)
             generation = (await groups.get("billing")).positions["orders"].generations[2]
             own, rows = objects(store), WaitingRows.of(waiting(*range(9)))
