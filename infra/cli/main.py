@@ -36,6 +36,7 @@ COMMANDS = {
     "group": _Command("groups", "Consumer groups: create, list, describe, alter, delete, reset; lag; parked message groups."),
     "dlq": _Command("dlq", "Dead letters of consumer groups: list, read, send back."),
     "timer": _Command("timers", "Delayed messages that wait: list, call back."),
+    "tx": _Command("tx", "Transactions of producer groups: list, describe, commit, roll back."),
     "workers": _Command("workers", "The processes that consume, and whether each lives."),
     "verify": _Command("verify", "Check everything that topics have stored."),
     "verify-sync": _Command("verify_sync", "Compare Delta tables with dumps of their source, or with a PostgreSQL."),

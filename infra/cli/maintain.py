@@ -39,7 +39,8 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
 @click.pass_obj
 def command(session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, verbose: bool) -> int:
     """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
-    expired, trim the log, collect what nothing needs.
+    expired, trim the log, collect what nothing needs. Of all topics, also let delayed messages go, and finish transactions of senders
+    that died.
 
     The role is leased: with others that maintain the lake, in processes that have it open too, the topics are shared evenly, and those
     of one that died are taken over. What consumer groups have blocked, parked or waiting is spared by retention for 14 days. The step under

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
+from functools import partial
 
 from ...aio import Lake
 from ...coordinator.roles import Part, run_roles
 from ...coordinator.timers.role import Timers
+from ...coordinator.transactions.role import finisher_of, run_finisher
 from ...coordinator.upkeep import OnStep, Upkeep
 from ...log import PenstockError, TopicNotFound
 from ...log.paths import TopicPaths, timer_log_name
@@ -29,12 +31,24 @@ async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> Non
             report(name, "timers", await timers.once(name))
         except PenstockError as error:
             report(name, "timers", error)
+    if not names:
+        await _finish_once(lake, report)
+
+
+async def _finish_once(lake: Lake, report: OnStep) -> None:
+    """What is left of transactions, of all producer groups."""
+    finisher = finisher_of(lake.transactions, report=partial(_report_transactions, report))
+    for group in sorted(await finisher.groups()):
+        try:
+            report(group, "transactions", await finisher.once(group))
+        except PenstockError as error:
+            report(group, "transactions", error)
 
 
 async def maintain_forever(
     lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta
 ) -> None:
-    """Play the role of maintenance until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
+    """Play the roles that keep a lake up until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
     timers = Timers(lake)
     upkeep = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
 
@@ -57,7 +71,15 @@ async def maintain_forever(
         report=failed,
         patience_s=0.0,
     )
-    await asyncio.gather(maintained, timers.run(coordination, stop, on_error=lambda topic, error: report(topic, "timers", error)))
+    timed = timers.run(coordination, stop, on_error=lambda topic, error: report(topic, "timers", error))
+    roles: list[Awaitable[None]] = [maintained, timed]
+    if not names:
+        roles.append(run_finisher(lake.transactions, coordination, stop, report=partial(_report_transactions, report)))
+    await asyncio.gather(*roles)
+
+
+def _report_transactions(report: OnStep, what: str, error: PenstockError) -> None:
+    report(what, "transactions", error)
 
 
 async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers) -> Upkeep:

@@ -1,4 +1,4 @@
-"""Messages settled and sent by one transaction: from topic to topic exactly once, whatever happens at any of its requests."""
+"""Messages settled and sent by one transaction: all of it, or none."""
 
 from __future__ import annotations
 
@@ -8,69 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.consumers.membership import Subscription
-from penstock.consumers.simple import SimpleConsumer
-from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.handles import ForeignReceipt, ReceiptExpired
-from penstock.coordinator.keys import queue_key
+from penstock.coordinator.handles import ForeignReceipt, ReceiptExpired, ReceiptHandle
 from penstock.coordinator.transactions.acks import SettledElsewhere
 from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionRolledBack
 from penstock.coordinator.transactions.finisher import END_AFTER_MS, LOOK_S
 from penstock.coordinator.transactions.state import By, Decision
 from penstock.coordinator.transactions.transaction import Transaction
-from penstock.log import Message, MessageType, MessageView, ProducerOptions, TopicSettings
-from penstock.log.errors import InvalidArgument, PenstockError, UnknownOutcome
+from penstock.log import Message, MessageView
+from penstock.log.errors import InvalidArgument, UnknownOutcome
 from penstock.log.paths import TopicPaths
+from tests.coordinator.transactions.settling import BODIES, TEN, begun, bodies, cell_of, consuming, ordered, received
 from tests.coordinator.transactions.stage import GROUP, Member, Stage
-from tests.simulation.faults import Fault, FaultPlan, ScriptedFaults, Where
-
-TEN = timedelta(seconds=10)
-BODIES = [b"a0", b"b1", b"a2", b"c3"]
-
-
-async def consuming(member: Member, *, group: str = "pricing", order: str = "ORDERLY") -> SimpleConsumer:
-    consumer = SimpleConsumer(
-        member.lake, member.coordination, group=group, subscriptions={"orders": Subscription()}, stated={"delivery_order": order}
-    )
-    await consumer.start()
-    return consumer
-
-
-def begun(member: Member, consumer: SimpleConsumer) -> Transaction:
-    return Transaction(member.transactions, GROUP, first_check=None, settler=consumer)
-
-
-async def ordered(stage: Stage, bodies: Sequence[bytes] = BODIES) -> None:
-    """Orders to be processed."""
-    shop = stage.member("shop")
-
-    async def send() -> None:
-        await shop.lake.create_topic("orders", TopicSettings(queues=1, message_type=MessageType.FIFO))
-        producer = await shop.lake.producer("orders", options=ProducerOptions(linger=timedelta(0)))
-        for body in bodies:
-            await producer.send(Message(body, message_group=body[:1].decode()))
-        await producer.close()
-
-    await shop.run(send())
-
-
-async def cell_of(stage: Stage, group: str = "pricing") -> QueueCell:
-    key = queue_key(group, "orders", 0)
-    stored = await stage.table.memory.get(key)
-    assert stored is not None
-    return decode_cell(stored.data[16:], where=key)
-
-
-async def received(consumer: SimpleConsumer, count: int = len(BODIES), *, invisible: timedelta = TEN) -> list[MessageView]:
-    found: list[MessageView] = []
-    while len(found) < count:
-        found += await consumer.receive(count - len(found), invisible, timedelta(seconds=60))
-    return found
-
-
-def bodies(messages: Sequence[MessageView]) -> list[bytes]:
-    return [message.body for message in messages]
 
 
 async def within(transaction: Transaction, messages: Sequence[MessageView], *, fails: bool = False) -> None:
@@ -238,9 +186,9 @@ async def decided_by_its_cell(stage: Stage, one: Member, *, settles: bool) -> st
         settlement, settle_for = transaction._settlement, consumer.settle_for
         assert settlement is not None
 
-        async def dying(id: str, handles: object) -> None:
+        async def dying(transaction: str, handles: Sequence[ReceiptHandle]) -> None:
             if settles:
-                await settle_for(id, handles)  # type: ignore[arg-type]
+                await settle_for(transaction, handles)
             raise UnknownOutcome("the process dies here")
 
         consumer.settle_for = dying  # type: ignore[method-assign]
@@ -267,8 +215,7 @@ def test_of_a_dead_process_the_queues_cell_tells_what_became_of_its_transaction(
         for decision in (Decision.COMMITTED, Decision.ROLLED_BACK):
             with pytest.raises(AcksDecide):
                 await other.run(other.transactions.decide(transaction, decision, By.CHECKER))
-        if owned:
-            consumer = await other.run(consuming(other))
+        consumer = await other.run(consuming(other)) if owned else None
         stop = other.process.call(asyncio.Event)
         playing = other.process.spawn(other.finisher().play(GROUP, stop))
         if settles:
@@ -284,7 +231,7 @@ def test_of_a_dead_process_the_queues_cell_tells_what_became_of_its_transaction(
             By.ACKS,
             True,
         )
-        if not owned:
+        if consumer is None:
             consumer = await other.run(consuming(other))
         if settles:
             assert await other.run(consumer.receive(4, TEN, timedelta(seconds=30))) == []
@@ -316,91 +263,3 @@ def test_an_operators_rollback_ends_the_deliveries_and_comes_too_late_when_they_
         assert await stage.bodies() == (BODIES if settles else [])
 
     stage.play(script)
-
-
-# --- Whatever happens at any request ------------------------------------------------------------------------------------------------
-
-
-async def process_all(member: Member, stop: asyncio.Event) -> None:
-    """What an application does, until it is told to end: message by message, and whatever fails is left to come again."""
-    consumer = await consuming(member)
-    while not stop.is_set():
-        for message in await consumer.receive(2, TEN, timedelta(seconds=5)):
-            try:
-                async with begun(member, consumer) as transaction:
-                    await transaction.send("paid", Message(message.body))
-                    transaction.ack(message)
-                    await transaction.commit()
-            except PenstockError:
-                continue
-    await consumer.close()
-
-
-def exactly_once(table: FaultPlan | None, store: FaultPlan | None = None) -> Stage:
-    """Two processes, the first of which meets faults; in the end each order is paid once."""
-    stage = Stage(plan=table)
-
-    async def script() -> None:
-        await ordered(stage)
-        stage.store.plan = store
-        one = stage.member("one")
-        stop_one = one.process.call(asyncio.Event)
-        first = one.process.spawn(process_all(one, stop_one))
-        await stage.let_pass(8)
-        two = stage.member("two")
-        stop_two = two.process.call(asyncio.Event)
-        others = [two.process.spawn(process_all(two, stop_two)), two.process.spawn(two.finisher().play(GROUP, stop_two))]
-        for _ in range(40):
-            await stage.let_pass(10)
-            paid = sorted(await stage.bodies())
-            cell = await cell_of(stage)
-            if len(paid) >= len(BODIES) and not cell.transactions and not cell.tries:
-                break
-        await stage.let_pass(2 * LOOK_S + 5)
-        assert sorted(await stage.bodies()) == sorted(BODIES)
-        cell = await cell_of(stage)
-        assert (cell.transactions, cell.settled.floor) == (frozenset(), len(BODIES))
-        assert not any(marker.head < marker.limit for marker in cell.markers.values())
-        rows = await two.run(two.transactions.rows(GROUP))
-        # One of a process that died before its commit settles nothing yet, and is rolled back when it is old.
-        assert all(row.is_finished or (row.is_open and row.acks is None) for row in rows), rows
-        two.process.call(stop_two.set)
-        if not one.process.crashed:
-            one.process.call(stop_one.set)
-            await first
-        await asyncio.gather(*others)
-        assert two.errors == []
-
-    stage.play(script, topics=("paid",))
-    return stage
-
-
-def test_without_a_fault_it_is_once() -> None:
-    exactly_once(None)
-
-
-CASES = [
-    *(
-        (part, number, fault)
-        for part in ("transactions/", "queues/")
-        for number in range(1, 6)
-        for fault in (Fault.CRASH_AFTER, Fault.LOST_ANSWER)
-    ),
-    *(("queues/", number, Fault.LATE_APPLY) for number in (3, 4)),
-]
-"""Before a request is behind the one before it."""
-
-
-@pytest.mark.parametrize(("part", "occurrence", "fault"), CASES)
-def test_every_write_of_a_cell_may_be_the_last_or_unanswered(part: str, occurrence: int, fault: Fault) -> None:
-    faults = ScriptedFaults([(Where(process="one", verb="put", key=lambda key: part in key, occurrence=occurrence), fault)])
-    exactly_once(faults)
-    assert faults.done
-
-
-@pytest.mark.parametrize("occurrence", range(1, 5))
-def test_every_upload_and_link_may_be_the_last(occurrence: int) -> None:
-    where = Where(process="one", verb="put", key=lambda key: "/paid/" in key, occurrence=occurrence)
-    faults = ScriptedFaults([(where, Fault.CRASH_AFTER)])
-    exactly_once(None, faults)
-    assert faults.done

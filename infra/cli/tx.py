@@ -1,0 +1,234 @@
+"""`penstock tx`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from ...aio import Lake
+from ...coordinator.transactions.state import By, Decision, TransactionRow
+from ...log import MessageView
+from . import output
+from .session import Session, confirm_options, confirmed, group_options
+from .stored import run_async
+
+Found = tuple[str, TransactionRow]
+"""A producer group, and a transaction of one of its members."""
+
+_WHO = {
+    By.NOBODY: None,
+    By.OWNER: "its sender",
+    By.CHECKER: "a check-back",
+    By.OPERATOR: "an operator",
+    By.CHECKS: "too many check-backs",
+    By.AGE: "its age",
+    By.ACKS: "the messages that it settles",
+}
+
+
+@click.group()
+def command() -> None:
+    """Transactions of producer groups: list, describe, commit, roll back."""
+
+
+@command.command("list")
+@click.argument("groups", nargs=-1, metavar="[PRODUCER_GROUP]...")
+@click.option("--all", "everything", is_flag=True, help="Those too that others than their senders finished within a day.")
+@group_options
+@click.pass_obj
+def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> None:
+    """List the transactions that are not done with, of these producer groups or of all, the oldest first."""
+    found = [
+        one for one in run_async(session, lambda lake: _rows(lake, groups), read_only=True) if everything or not one[1].is_finished
+    ]
+    if session.as_json:
+        for group, row in found:
+            output.emit(_document(group, row))
+    elif found:
+        columns = ("transaction", "group", "state", "messages", "topics", "begun", "checks", "next check")
+        output.table(columns, (_columns(*one) for one in found))
+    else:
+        output.note("No transaction is open.")
+
+
+@command.command()
+@click.argument("transaction")
+@click.option("--messages", "shows_messages", is_flag=True, help="The messages too, as far as they are not visible yet.")
+@group_options
+@click.pass_obj
+def describe(session: Session, transaction: str, shows_messages: bool) -> None:
+    """Tell what is known of a transaction: who decided it, what it sends where, how often its checker was asked."""
+
+    async def look(lake: Lake) -> tuple[Found, Sequence[MessageView]]:
+        found = await lake.transactions.find(transaction)
+        shown = shows_messages and not found[1].is_finished
+        return found, await lake.transactions.messages(transaction) if shown else ()
+
+    (group, row), messages = run_async(session, look, read_only=True)
+    if session.as_json:
+        output.emit({**_document(group, row), **({"messages_sent": [_message(one) for one in messages]} if shows_messages else {})})
+        return
+    for name, value in _facts(group, row):
+        output.say(f"{name + ':':<13}{output.shown(value)}")
+    rows = [
+        (one.topic, one.messages, *((None, "gone") if one.linked and one.linked.gone else (one.linked and one.linked.entry, None)))
+        for one in row.destinations
+    ]
+    output.table(("topic", "messages", "entry", ""), rows)
+    if messages:
+        output.table(
+            ("topic", "queue", "message id", "tag", "body"),
+            [
+                (one.topic, one.queue, one.message_id, one.tag, output.printable(one.body[:60].decode(errors="replace")))
+                for one in messages
+            ],
+        )
+
+
+@command.command()
+@click.argument("transaction")
+@confirm_options
+@group_options
+@click.pass_obj
+def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> None:
+    """Commit an open transaction, as its checker would: its messages become visible.
+
+    Do so when its local work is known to be done, and its checkers cannot say so.
+    """
+    _decide(session, transaction, Decision.COMMITTED, yes=yes, dry_run=dry_run)
+
+
+@command.command()
+@click.argument("transaction")
+@confirm_options
+@group_options
+@click.pass_obj
+def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> None:
+    """Roll an open transaction back, as its checker would: none of its messages becomes visible, ever.
+
+    One that settles messages of a consumer group is rolled back by ending their deliveries: they are handed out again.
+    """
+    _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
+
+
+def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> None:
+    commits = decision is Decision.COMMITTED
+    group, row = run_async(session, lambda lake: lake.transactions.find(transaction), read_only=True)
+    if row.is_open and not dry_run:
+        what = "Commit" if commits else "Roll back"
+        confirmed(f"{what} {row.messages:,} messages of producer group {group} to {_topics(row)}. Go on?", yes=yes)
+    if not dry_run:
+
+        async def work(lake: Lake) -> TransactionRow:
+            await lake.transactions.decide(transaction, decision, By.OPERATOR)
+            return await lake.transactions.finish(transaction)
+
+        row = run_async(session, work)
+    if session.as_json:
+        output.emit({**_document(group, row), **({"dry_run": True} if dry_run else {})})
+        return
+    done = ("Would commit" if commits else "Would roll back") if dry_run else ("Committed" if commits else "Rolled back")
+    if dry_run and not row.is_open:
+        output.say(f"Transaction {row.id} is {_state(row)}.")
+    else:
+        output.say(f"{done} {row.messages:,} messages of producer group {group} to {_topics(row)}.")
+
+
+async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
+    service = lake.transactions
+    names = groups or sorted(await service.groups.groups())
+    rows = await asyncio.gather(*(service.rows(group) for group in names))
+    found = [(group, row) for group, some in zip(names, rows, strict=True) for row in some]
+    return sorted(found, key=lambda one: (one[1].created_ms, one[1].id))
+
+
+def _columns(group: str, row: TransactionRow) -> tuple[object, ...]:
+    next_check = _time(row.next_check_ms) if row.is_open else None
+    return row.id, group, _state(row), row.messages, _topics(row), _time(row.created_ms), row.checks, next_check
+
+
+def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
+    facts: list[tuple[str, object]] = [
+        ("transaction", row.id),
+        ("group", group),
+        ("state", _state(row)),
+        ("decided by", _WHO[row.by]),
+        ("begun", _time(row.created_ms)),
+        ("finished", _time(row.finished_ms or None)),
+        ("checks", row.checks),
+        ("next check", _time(row.next_check_ms) if row.is_open else None),
+    ]
+    if row.acks is not None:
+        acks = row.acks
+        facts.append(("settles", f"{len(acks.acked):,} messages of {acks.topic}, queue {acks.queue}, for group {acks.group}"))
+    return facts
+
+
+def _document(group: str, row: TransactionRow) -> dict[str, object]:
+    return {
+        "transaction": row.id,
+        "producer_group": group,
+        "state": row.decision.name.lower(),
+        "finished": _time(row.finished_ms or None),
+        "decided_by": row.by.name.lower() if row.by else None,
+        "begun": _time(row.created_ms),
+        "checks": row.checks,
+        "next_check": _time(row.next_check_ms) if row.is_open else None,
+        "messages": row.messages,
+        "topics": [
+            {
+                "topic": one.topic,
+                "messages": one.messages,
+                "entry": one.linked.entry if one.linked else None,
+                "gone": bool(one.linked and one.linked.gone),
+            }
+            for one in row.destinations
+        ],
+        "settles": None
+        if row.acks is None
+        else {
+            "group": row.acks.group,
+            "topic": row.acks.topic,
+            "queue": row.acks.queue,
+            "offsets": [one.offset for one in row.acks.acked],
+        },
+    }
+
+
+def _message(message: MessageView) -> dict[str, object]:
+    try:
+        body, packed = message.body.decode(), False
+    except UnicodeDecodeError:
+        body, packed = base64.b64encode(message.body).decode(), True
+    return {
+        "topic": message.topic,
+        "queue": message.queue,
+        "message_id": message.message_id,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        "body": body,
+        "body_base64": packed,
+    }
+
+
+def _state(row: TransactionRow) -> str:
+    match row.decision:
+        case Decision.OPEN:
+            return "open" if row.acks is None else "committing"
+        case Decision.COMMITTED:
+            return "committed" if row.is_finished else "committed, not visible yet"
+        case _:
+            return "rolled back"
+
+
+def _topics(row: TransactionRow) -> str:
+    return ", ".join(one.topic for one in row.destinations)
+
+
+def _time(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
