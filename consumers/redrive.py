@@ -216,6 +216,8 @@ class _Way:
         if self.message_type is MessageType.DELAY:
             return None  # what was due once goes back into the topic itself
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
+        if self.message_type is MessageType.TRANSACTION and kind is MessageType.NORMAL:
+            return None  # it was committed once
         if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any
             return f"topic {self.topic} takes {self.message_type} messages now"
         return None
