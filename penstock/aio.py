@@ -46,6 +46,7 @@ from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import (
     ClosedError,
     InvalidArgument,
+    MessageType,
     ObjectStore,
     PenstockError,
     PermissionDenied,
@@ -82,6 +83,7 @@ _SIMPLE = SimpleOptions()
 log = logging.getLogger("penstock.maintenance")
 
 _MAINTAINING_ENDS_S = 5.0
+_APPEAR_LATER = frozenset({MessageType.DELAY, MessageType.TRANSACTION})
 
 
 ConsumerT = TypeVar("ConsumerT", bound=Consumer)
@@ -140,6 +142,9 @@ class Lake(TimerLake, TransactionLake):
 
     async def _writable(self, operation: str) -> None:
         await super()._writable(operation)
+        self._take_part()
+
+    def _take_part(self) -> None:
         if self._maintains and self._maintaining is None:
             self._maintaining = asyncio.ensure_future(self._maintain())
 
@@ -189,6 +194,15 @@ class Lake(TimerLake, TransactionLake):
             await asyncio.gather(self._maintaining, return_exceptions=True)
 
     # --- Consumers --------------------------------------------------------------------------------------------------------------
+
+    async def topic(self, name: str, *, writable: bool = False) -> Topic:
+        """As `penstock.log.Lake.topic`. Who consumes a topic in which messages appear later than they are sent takes part in that."""
+        found = await super().topic(name, writable=writable)
+        if self._consumers and found.settings.message_type in _APPEAR_LATER:
+            if found.settings.message_type is MessageType.DELAY:
+                self._timers.notice(name)
+            self._take_part()
+        return found
 
     def push_consumer(
         self,

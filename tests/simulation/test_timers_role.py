@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock import aio
+from penstock import ConsumeResult, aio
 from penstock.log import Message, MessageView, TopicSettings
 from penstock.log.messages import MessageType
 from penstock.log.stores import MemoryStore
@@ -68,6 +68,32 @@ def test_another_goes_on_when_a_player_dies() -> None:
         async with aio.connect(store=store, runtime=second.runtime) as lake:
             await lake.create_topic("others", TopicSettings(queues=1))  # what writes takes part in the roles
             assert await _come(lake, 2) == [b"first", b"later"]
+
+    kernel.run(work())
+
+
+def test_who_consumes_lets_go_what_others_send() -> None:
+    kernel = Kernel("timers of a consumer", shuffle=False)
+
+    async def work() -> None:
+        consuming, sending = kernel.process("consumer"), kernel.process("sender")
+        store = MemoryStore(clock=sending.clock)
+        heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def listen(message: MessageView) -> ConsumeResult:
+            heard.put_nowait(message.body)
+            return ConsumeResult.SUCCESS
+
+        async with aio.connect(store=store, runtime=sending.runtime, maintenance=False) as sender:
+            await sender.create_topic("orders", DELAYED)
+            producer = await sender.producer("orders")
+            await producer.send(Message(b"soon", delay=timedelta(seconds=1)))
+        async with (
+            aio.connect(store=store, runtime=consuming.runtime) as lake,
+            lake.push_consumer("orders", group="shop", listener=listen),
+            asyncio.timeout(200),
+        ):
+            assert await heard.get() == b"soon"
 
     kernel.run(work())
 
