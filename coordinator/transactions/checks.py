@@ -39,6 +39,8 @@ LOOK_S = 5.0
 class Finishing(Protocol):
     """What is done with a transaction by others than its sender: `Transactions`."""
 
+    async def keep_time(self) -> None: ...
+
     async def decide(self, id: str, decision: Decision, by: By, /) -> TransactionRow: ...
 
     async def finish(self, id: str, /) -> TransactionRow | None: ...
@@ -88,6 +90,7 @@ class CheckBacks:
 
     async def look(self, group: str) -> None:
         """Begin the checks that are due, as far as there is room for them: the longest due first."""
+        await self._transactions.keep_time()  # a machine that is hours ahead must not use up the checks
         cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         now_ms = self._clock.wall_ms()
         due = [row for cell in cells if cell is not None and cell.group == group for row in cell.to_check(now_ms)]

@@ -88,6 +88,7 @@ class Finisher:
         """Do what is to be done, but only with the transactions of which that was so at the look before (None: with all). Returns of which
         it was so now.
         """
+        await self._transactions.keep_time()  # a machine that is hours ahead must not roll everything back
         cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         found: set[str] = set()
         for cell in cells:

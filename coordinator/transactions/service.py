@@ -43,6 +43,10 @@ class Transactions:
         self.queues = SettlingQueues(coordination.cells, self.cells, lake.runtime)
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
 
+    async def keep_time(self) -> None:
+        """Return once times are the store's, not this machine's: before anything is judged by them."""
+        await self.lake.keep_time()
+
     # --- Finding ----------------------------------------------------------------------------------------------------------------
 
     async def find(self, transaction: str) -> tuple[str, TransactionRow]:
@@ -90,7 +94,7 @@ class Transactions:
         `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, `UnknownOutcome` (ask again).
         One that settles messages can only be rolled back, and only by an operator, which hands them out again; else `AcksDecide`.
         """
-        await self.lake.keep_time()
+        await self.keep_time()
         checked: tuple[Destination, ...] | None = None
         _, row = await self.find(transaction)
         if row.is_open and decision is Decision.COMMITTED:
@@ -140,7 +144,7 @@ class Transactions:
 
         Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
         """
-        await self.lake.keep_time()
+        await self.keep_time()
         clock = self.lake.runtime.clock
         member, asked_s = member_of(transaction), clock.monotonic_s()
         row = (await self.cells.change(member, lambda cell: cell.with_claim(transaction))).row(transaction)
@@ -170,7 +174,7 @@ class Transactions:
 
     async def tidy(self, group: str) -> None:
         """Forget what was finished long ago, and take members off the list that have been idle for a day. Raises what the table raises."""
-        await self.lake.keep_time()
+        await self.keep_time()
         clock = self.lake.runtime.clock
         for member in sorted(await self.groups.members(group)):
             cell = await self.cells.read(member)

@@ -12,7 +12,8 @@ from penstock.coordinator.transactions.finisher import LOOK_S
 from penstock.coordinator.transactions.state import AGE_MAX_MS, KEPT_MS, By, Decision
 from penstock.log.errors import StoreUnavailable
 from penstock.log.paths import TopicPaths
-from tests.coordinator.transactions.stage import GROUP, Member, Stage
+from tests.coordinator.transactions.stage import GROUP, ROLLBACK, Member, Stage
+from tests.simulation.process import SimClock
 
 
 class Playing:
@@ -160,5 +161,23 @@ def test_groups_are_found_without_listing_anything() -> None:
         await sender.sent(b"a", group="ship")
         assert await other.run(other.finisher().groups()) == {GROUP, "ship"}
         assert not any(call.verb == "keys" for call in stage.table.calls)
+
+    stage.play(script)
+
+
+def test_a_machine_whose_clock_is_five_hours_ahead_rolls_nothing_back() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender = stage.member("sender")
+        other = Member(stage, stage.kernel.process("other", clock=SimClock(stage.kernel.loop, offset_ms=5 * 3_600_000)))
+        transaction = await sender.sent(b"a")
+        await other.run(other.finisher().once(GROUP))
+        checks, checker = other.check_backs([ROLLBACK])
+        await other.run(checks.look(GROUP))
+        await other.run(checks.settle())
+        assert checker.asked == []
+        await sender.run(transaction.commit())
+        assert await stage.bodies() == [b"a"]
 
     stage.play(script)
