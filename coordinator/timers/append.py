@@ -32,6 +32,7 @@ class Appending:
         self._cell = cell
         self._producer: Producer | None = None
         self._forgotten = False
+        self._had_begun = guards.has_begun(topic.tail.state)  # by what was read before the cell is
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
         """Return when a claim's messages are in the topic, once; False: another has settled it, and the cell is read anew.
@@ -77,7 +78,7 @@ class Appending:
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
             raise TopicDeleted("the topic was deleted", operation="play timers", object=name)
         state = await self._cell.read()
-        if guards.is_behind(state, producer.last_sequence):
+        if (self._had_begun and self._cell.was_missing) or guards.is_behind(state, producer.last_sequence):
             raise DataDamaged(
                 "the topic holds timed messages that its timer cell never let go",
                 operation="play timers",

@@ -34,10 +34,14 @@ class TimerCell:
         self._stored: Stored | None = None
         self.state = TimerState()
         """As it was read or written last."""
+        self.was_missing: bool | None = None
+        """Whether there was none when it was read first."""
 
     async def read(self) -> TimerState:
         """Look what it is now. Raises what the table raises, and `DataDamaged`."""
         self._take(await self._cells.read(self.key))
+        if self.was_missing is None:
+            self.was_missing = self._stored is None
         return self.state
 
     async def write(self, state: TimerState) -> None:

@@ -38,6 +38,12 @@ def is_written(claim: Claim, last_sequence: int) -> bool:
     return last_sequence >= claim.sequence
 
 
+def has_begun(topic: State) -> bool:
+    """Whether something was let go into a topic: then there is a cell, or it was lost."""
+    row = topic.named.get(PRODUCER)
+    return row is not None and row.last >= 0
+
+
 def is_behind(state: TimerState, last_sequence: int) -> bool:
     """Whether the topic holds sequences that the cell never gave: it was lost, or put back from a backup."""
     return last_sequence >= state.next_sequence
