@@ -24,7 +24,7 @@ WAITING = {
 }
 
 # Who imports this runs in the simulation's time, as it does itself.
-STAGES = {"tests.coordinator.stage", "tests.coordinator.transactions.stage"}
+STAGES = {"tests.coordinator.stage", "tests.coordinator.transactions.stage", "tests.log.stores.virtual_time"}
 
 # Who may catch everything and say nothing.
 SWALLOWING = {
