@@ -213,10 +213,13 @@ class Player:
             await self._there(following.load())
 
     async def _there(self, reading: Awaitable[T]) -> T:
-        """What is read of a run that the cell names."""
+        """What is read of a run that the cell names, or named when it was read last."""
+        known = self._cell.state
         try:
             return await reading
         except ObjectMissing as error:
+            if await self._cell.read() != known:  # merged and removed while this process slept
+                raise CellChanged(self._cell.key, None) from error
             raise DataDamaged("a run of timers is missing", operation="play timers", object=error.object) from error
 
     def _together(self) -> Together:
@@ -314,7 +317,7 @@ class Player:
             if not self._work.done():
                 return False
             work, self._work = self._work, None
-            gathered = work.result()
+            gathered = await self._there(work)
             if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
                 return False
             await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))

@@ -24,7 +24,7 @@ def _make(seed: int | str, rate: float, plot: Plot) -> Timing:
     latency_ms = rng.choice([DYNAMODB_MS, CELLS_ON_S3_MS, SQLITE_MS])
     return Timing(
         seed,
-        replace(plot, cells_on_store=rng.random() < 0.7),
+        replace(plot, cells_on_store=bool(plot.maintained_every_s) or rng.random() < 0.7),  # maintenance asks the store's
         table_plan=_plan(seed, "table", rate),
         store_plan=_plan(seed, "store", rate),
         table_network=replace(TABLE_NETWORK, latency_ms=latency_ms, late_s=(0.5, 30.0), pause_s=plot.pause_s),
@@ -174,7 +174,7 @@ def idle(seed: int | str, *, rate: float = 0.02) -> Timing:
         send_for_s=15.0,
         ahead_s=(0.1, 20.0),
         players=1,
-        options=replace(SMALL, claim_rows=rng.choice([1, 3]), settle=timedelta(days=400)),
+        options=replace(SMALL, claim_rows=rng.choice([1, 3]), settle=timedelta(minutes=1)),
         recalls_every_s=0.0,
         lists_every_s=0.0,
         faults_end_s=rng.uniform(2.0, 20.0),

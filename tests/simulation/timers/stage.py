@@ -20,6 +20,7 @@ from tests.simulation.stage import STEADY_MS
 from tests.simulation.timers.actors import PROMPT, Actors
 from tests.simulation.timers.plot import SMALL, TOPIC, Plot
 from tests.simulation.timers.records import Outcome, Sent
+from tests.simulation.timers.upkeep import maintain
 from tests.simulation.timers.world import STORE_NETWORK, Timing
 
 
@@ -86,6 +87,12 @@ class Stage:
         lake = self.world.lake(process)
         return await process.run(self.acting.recall(lake, self.world.cells(process, lake), sent))
 
+    async def maintain(self) -> None:
+        """Every step of both topics once."""
+        process = self.world.kernel.process("upkeep")
+        lake = self.world.lake(process)
+        assert not await process.run(maintain(lake, self.world.cells(process, lake)))
+
     def state(self) -> TimerState:
         """What the cell of the newest life says."""
         written = list(self.world.history.cells.values())
@@ -100,7 +107,7 @@ class Stage:
         began_s = self.now_s
         while not condition():
             assert self.now_s - began_s <= within_s, f"not {what} within {within_s:g} s: {self.state()}"
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(min(1.0, within_s / 6_000))
         return self.now_s - began_s
 
     def hold(self, number: int, verb: str, part: str, side: Any = "before", *, occurrence: int = 1) -> Gate:

@@ -118,3 +118,30 @@ def test_messages_of_a_deleted_topic_come_out_in_no_later_one() -> None:
         assert await stage.fired() == []
 
     stage.play(script)
+
+
+def test_a_player_that_slept_while_its_runs_were_merged_and_removed_goes_on() -> None:
+    slow = replace(SMALL, flush_rows=2, settle=timedelta(hours=1), probe=timedelta(hours=1))
+    stage = Stage(options=slow, players=2, quiet_s=7 * 86_400.0)
+    day_s = 86_400.0
+
+    async def script() -> None:
+        await stage.start(0)
+        await stage.send("a", "b", due_s=12 * day_s)
+        await stage.until("gathered", lambda: len(stage.state().runs) == 1, within_s=9_000)
+        named = stage.state().runs
+        held = stage.hold(0, "get_range", f"{named[0].name}.parquet")
+        await stage.send("c", "d", due_s=11 * day_s)
+        await held.reached()  # it is about to merge them
+        await stage.start(1)
+        await stage.until(
+            "merged by the other", lambda: stage.state().gathered == 4 and len(stage.state().runs) == 1, within_s=90_000
+        )
+        await asyncio.sleep(3 * day_s)
+        await stage.maintain()
+        assert stage.world.counts["run deleted"] >= 1
+        held.release()
+        await asyncio.sleep(2 * 3_600)
+        assert not stage.world.counts["error: data_damaged"]
+
+    stage.play(script)
