@@ -13,11 +13,11 @@ from typing import Literal, Self
 from .clock import StoreClock, too_far
 from .contention import Pace
 from .describe import TopicDescription, describe
-from .errors import ClosedError, PenstockError, RetryError, TopicNotFound
+from .errors import ClosedError, InvalidArgument, PenstockError, RetryError, TopicNotFound
 from .gathering import ProducerOptions, ProducerStatistics
 from .header import Epoch
 from .messages import MessageType
-from .naming import check_producer_name, open_name
+from .naming import OWN_PREFIX, check_producer_name, open_name
 from .paths import timer_log_name
 from .producer import Producer
 from .reader import Reader
@@ -175,6 +175,8 @@ class Lake:
         sent to a topic of type DELAY goes into its timer log, but for ``copies`` (`Producer.send_copies`): they go into the topic itself.
         """
         check_producer_name(name)
+        if name is not None and name.startswith(OWN_PREFIX) and not copies:
+            raise InvalidArgument(f"names that begin with {OWN_PREFIX} are Penstock's own", operation="producer", object=name)
         check_own(topic, operation="producer")
         opened = await self._writable_topic(topic)
         settings = opened.settings

@@ -9,6 +9,8 @@ from .pending import Opened
 from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
+OWN_PREFIX = "%"
+"""Of producers' names that no application may take, such as the one under which messages are let go that were due."""
 
 
 def check_producer_name(name: str | None) -> None:

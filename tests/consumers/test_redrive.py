@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from penstock.consumers.dead_letters import DeadLetterWriter
 from penstock.consumers.redrive import RedriveReport, redrive
 from penstock.consumers.redriven import Redriven
+from penstock.coordinator.timers.cell import timer_cells
+from penstock.coordinator.timers.options import TimerOptions
+from penstock.coordinator.timers.play import play_once
 from penstock.log import DataDamaged, InvalidArgument, Lake, Message, MessageView, ReadOnlyError, TopicNotFound, TopicSettings
 from penstock.log.limits import MIB
 from penstock.log.stores import Put
@@ -317,5 +321,29 @@ def test_many_go_in_several_batches_in_order() -> None:
         assert await redrive(scene.lake, "billing", limit=2_200) == RedriveReport(sent=2_200, last=2_199)
         assert await redrive(scene.lake, "billing") == RedriveReport(sent=100, duplicates=2_200, last=2_299)
         assert ids(await redriven(scene)) == ids(many)
+
+    Scene(queues=1).play(script)
+
+
+def test_dead_letters_of_delayed_messages_go_back_without_a_delay() -> None:
+    """They were due once: they go into the topic itself, with the delivery time they had, and wait no more."""
+
+    async def script(scene: Scene) -> None:
+        await scene.lake.create_topic("later", TopicSettings(message_type="DELAY", queues=1))  # type: ignore[arg-type]
+        sent = await (await scene.lake.producer("later", options=AT_ONCE)).send(Message(b"remind", "g", delay=timedelta(hours=1)))
+        await play_once(scene.lake, timer_cells(scene.lake), "later", TimerOptions())
+        assert await scene.read("later") == []
+        scene.clock.advance(hours=1, seconds=1)
+        await play_once(scene.lake, timer_cells(scene.lake), "later", TimerOptions())
+        (delivered,) = await scene.read("later")
+        assert delivered.message_id == sent.message_id
+        await bury(scene.lake, [delivered], topic="later")
+        assert await redrive(scene.lake, "billing") == RedriveReport(sent=1, last=0)
+        delivered_again = (await redriven(scene, "later"))[0]
+        assert (delivered_again.message_id, delivered_again.message_group) == (sent.message_id, "g")
+        assert delivered_again.delivery_timestamp == delivered.delivery_timestamp is not None
+        (dead,) = await scene.read()
+        assert dead.delivery_timestamp == delivered.delivery_timestamp
+        assert len(await scene.read("%TIMER%later")) == 1
 
     Scene(queues=1).play(script)

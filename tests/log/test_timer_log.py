@@ -10,7 +10,17 @@ from typing import TypeVar
 
 import pytest
 
-from penstock.log import Lake, Message, MessageType, ReadOnlyError, TopicDeleted, TopicExists, TopicNotFound, TopicSettings
+from penstock.log import (
+    InvalidArgument,
+    Lake,
+    Message,
+    MessageType,
+    ReadOnlyError,
+    TopicDeleted,
+    TopicExists,
+    TopicNotFound,
+    TopicSettings,
+)
 from penstock.log.paths import TopicPaths, timer_log_name
 from penstock.log.reader import Reader
 from penstock.log.stores import MemoryStore
@@ -190,6 +200,16 @@ def test_a_topic_of_another_type_has_none_and_may_follow() -> None:
             await lake.delete_topic("orders")
             await lake.create_topic("orders", TopicSettings(queues=4))
             assert set(await lake.topics()) == {"plain", "orders"}
+
+    asyncio.run(run())
+
+
+def test_nobody_takes_the_name_under_which_messages_are_let_go() -> None:
+    async def run() -> None:
+        async with Lake(MemoryStore()) as lake:
+            await lake.create_topic("orders", SETTINGS)
+            with pytest.raises(InvalidArgument, match=r"names that begin with % are Penstock's own.*%TIMER%"):
+                await lake.producer("orders", name="%TIMER%")
 
     asyncio.run(run())
 
