@@ -28,6 +28,13 @@ def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queu
         data = pa.Table.from_batches([data])
     if not isinstance(data, pa.Table):
         raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
+    if topic_type is MessageType.TRANSACTION:
+        raise MessageTypeMismatch(
+            "the topic takes TRANSACTION messages, and these are in no transaction",
+            operation="send_batch",
+            expected=MessageType.TRANSACTION,
+            hint="send them in a transaction, or to a topic of another type",
+        )
     unknown = sorted(set(data.column_names) - set(SEND_SCHEMA.names))
     twice = sorted({name for name in data.column_names if data.column_names.count(name) > 1})
     if unknown or twice or "body" not in data.column_names:

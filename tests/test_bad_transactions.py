@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import penstock
 from penstock.coordinator.transactions import limits, sending
+from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 from penstock.testing import HandClock, memory_lake
 
@@ -97,6 +99,20 @@ def test_a_producer_sends_nothing_to_a_topic_of_transactions() -> None:
     with opened() as lake, lake.producer("paid") as producer:
         said = "the topic takes TRANSACTION messages, and this is a NORMAL message.*send it in a transaction"
         refused(lambda: producer.send(Message(b"x")), penstock.MessageTypeMismatch, said)
+        refused(lambda: producer.send_batch([Message(b"x")]), penstock.MessageTypeMismatch, said)
+        said = "takes TRANSACTION messages, and these are in no transaction.*send them in a transaction"
+        for rows in ([b"x"], []):
+            table = pa.table({"body": pa.array(rows, pa.binary())})
+            refused(partial(producer.send_batch, table), penstock.MessageTypeMismatch, said)
+
+
+def test_spark_writes_nothing_to_a_topic_of_transactions() -> None:
+    pytest.importorskip("pyspark")
+    from penstock.spark.produce.columns import MessageColumns, check_topic
+
+    settings = TopicSettings(message_type=penstock.MessageType.TRANSACTION)
+    said = "the topic takes TRANSACTION messages, which are sent in transactions.*a topic of another type"
+    refused(lambda: check_topic(MessageColumns(body="body"), settings), penstock.MessageTypeMismatch, said)
 
 
 def test_a_group_has_one_checker_in_a_lake() -> None:

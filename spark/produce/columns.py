@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, MessageTypeMismatch
 from ...log.messages import SEND_SCHEMA, MessageType
 from ...log.settings import TopicSettings
 
@@ -62,7 +62,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
     """
     from pyspark.sql import functions as F
 
-    _check_topic(mapping, settings)
+    check_topic(mapping, settings)
     found = _found(df, mapping)
     queues, body = settings.queues, _body(df, mapping)
     if is_routed(mapping):
@@ -85,7 +85,14 @@ def is_routed(mapping: MessageColumns) -> bool:
     return mapping.message_group is not None or mapping.queue is not None
 
 
-def _check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
+def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
+    """Raise unless messages from such columns may be written to a topic with these settings."""
+    if settings.message_type is MessageType.TRANSACTION:
+        raise MessageTypeMismatch(
+            "the topic takes TRANSACTION messages, which are sent in transactions",
+            operation="write_ordered",
+            hint="write to a topic of another type: a batch is visible whole or not at all in any",
+        )
     if settings.message_type is MessageType.FIFO and mapping.message_group is None:
         raise InvalidArgument(
             "the topic takes FIFO messages, so message_group must name a column",
