@@ -7,9 +7,10 @@ and group, which keeps the number of series small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..coordinator import TimerStatistics
 from ..log.gathering import BatchSent, ProducerStatistics
 from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample
 
@@ -92,6 +93,10 @@ FETCHING_PAUSED = _gauge("penstock_fetching_paused", "1 while nothing is fetched
 OWNED_QUEUES = _gauge("penstock_owned_queues", "Queues that this process's consumers own", labels=_TOPIC)
 TOPIC_QUEUES = _gauge("penstock_topic_queues", "Queues of a subscribed topic, owned by anybody or not", labels=_TOPIC, largest=True)
 PRODUCER_WAITING = _gauge("penstock_producer_waiting_bytes", "Sent, not yet durable, in memory", _BYTES, labels=("topic",))
+TIMING_MESSAGES = _gauge("rocketmq_timing_messages", "Delayed messages that wait for their time", _MESSAGES, labels=("topic",))
+TIMERS_LATE = _gauge(
+    "penstock_timers_late", "How late a delayed message of the last ones came, at the most", _MS, labels=("topic",), largest=True
+)
 FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
 CELL_WRITES = _counter("penstock_cell_writes_total", "Writes of queues' cells, lost ones too")
 TAKE_OVERS = _counter("penstock_take_overs_total", "Queues taken from a worker that died")
@@ -125,6 +130,8 @@ CATALOGUE = (
     OWNED_QUEUES,
     TOPIC_QUEUES,
     PRODUCER_WAITING,
+    TIMING_MESSAGES,
+    TIMERS_LATE,
     FAILED_ATTEMPTS,
     CELL_WRITES,
     TAKE_OVERS,
@@ -199,6 +206,13 @@ def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Ite
     for topic, statistics in producers:
         yield Sample(PRODUCER_CONNECTIONS, (topic,), 1)
         yield Sample(PRODUCER_WAITING, (topic,), statistics.bytes_waiting)
+
+
+def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
+    """The gauges of the topics whose delayed messages this process lets go, as a lake's ``timer_statistics`` names them."""
+    for topic, statistics in timers.items():
+        yield Sample(TIMING_MESSAGES, (topic,), statistics.waiting)
+        yield Sample(TIMERS_LATE, (topic,), statistics.late_ms)
 
 
 def _age_ms(since_ms: int | None, now_ms: int) -> int:

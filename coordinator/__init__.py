@@ -20,6 +20,7 @@ from .parked import ParkedGroup
 from .retry import RetryPolicy, Schedule
 from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
+from .timers.player import TimerStatistics
 from .timers.role import Timers
 from .timers.state import NotRecallable
 from .transactions.asking import CheckedTransaction, TransactionResolution
@@ -67,6 +68,7 @@ __all__ = [
     "Schedule",
     "TableMismatch",
     "TableNotFound",
+    "TimerStatistics",
     "Timers",
     "TopicReceipt",
     "TransactionCommitted",

@@ -37,6 +37,7 @@ from penstock.coordinator import (
     Part,
     RetryPolicy,
     Timers,
+    TimerStatistics,
     Upkeep,
     check_coordination,
     run_roles,
@@ -171,6 +172,10 @@ class Lake(TimerLake, TransactionLake):
             patience_s=10.0,
         )
         await asyncio.gather(maintained, timed, finished)
+
+    def timer_statistics(self) -> dict[str, TimerStatistics]:
+        """Of each topic whose delayed messages this process lets go, what it has done, and how many wait; any thread may ask."""
+        return dict(self._timers.statistics)
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
         """As `penstock.log.Lake.timer_log`; what is sent to a topic is let go by this process too."""

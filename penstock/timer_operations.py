@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from penstock.log import WaitingMessage
 from penstock.log.portal import Portal
 
-from .timer_lake import TimerLake
+if TYPE_CHECKING:
+    from penstock.coordinator import TimerStatistics
+
+    from .aio import Lake
 
 
 class TimerOperations:
     """The part of a lake that is about delayed messages."""
 
-    _timers: TimerLake
+    _timers: Lake
     _portal: Portal
 
     def recall(self, recall_handle: str) -> WaitingMessage:
@@ -33,3 +37,7 @@ class TimerOperations:
         `TopicNotFound`.
         """
         return self._portal.run(lambda: self._timers.waiting(topic, until=until, limit=limit))
+
+    def timer_statistics(self) -> dict[str, TimerStatistics]:
+        """Of each topic whose delayed messages this process lets go, what it has done, and how many wait; any thread may ask."""
+        return self._timers.timer_statistics()

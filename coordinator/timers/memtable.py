@@ -140,6 +140,12 @@ def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
     return np.asarray(column.fill_null(0).to_numpy() if column.null_count else column.to_numpy())
 
 
+def ready_ms(rows: pa.Table) -> int:
+    """When the first of some rows could have gone: it was due, and had been sent; in milliseconds since the epoch."""
+    stored = rows.column("store_timestamp").cast(pa.int64()).to_numpy()
+    return int(np.maximum(due_times(rows), stored).min()) // 1000
+
+
 def sizes(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
     """What each row takes, more or less."""
     return np.asarray(pc.binary_length(rows.column("body")).to_numpy(zero_copy_only=False), np.int64) + _ROW_BYTES

@@ -28,7 +28,7 @@ from .append import Appending
 from .cell import TimerCell
 from .follow import Following
 from .gather import Gathered, Gatherer, may_name, named, to_merge
-from .memtable import Together
+from .memtable import Together, ready_ms
 from .options import TimerOptions
 from .runs import OpenRun, next_unloaded
 from .selection import FOREVER, Waiting, next_bounds, within, without
@@ -52,6 +52,8 @@ class TimerStatistics:
     """Runs that it wrote of what waited in memory."""
     merged: int = 0
     """Runs that it wrote in place of smaller ones."""
+    late_ms: int = 0
+    """Of the last claim: how long after its time, or after it was sent if that was later, a message was in the topic, at the most."""
     waiting: int = 0
     """Messages that wait now, with those recalled whose time is still to come; more or less, where runs are partly through."""
     idle_s: float = 0.0
@@ -298,10 +300,12 @@ class Player:
                 observed=f"{len(chosen)} messages",
                 hint="put the timer log's objects and the runs back",
             )
-        if await self._appending.append(claim, together.take(chosen)):
+        rows = together.take(chosen)
+        if await self._appending.append(claim, rows):
             self._arrived = claim
             self._claimed_s = self._runtime.clock.monotonic_s()
-            self.statistics = replace(self.statistics, fired=self.statistics.fired + claim.count)
+            late_ms = self._runtime.clock.wall_ms() - ready_ms(rows)
+            self.statistics = replace(self.statistics, fired=self.statistics.fired + claim.count, late_ms=max(0, late_ms))
 
     async def _settle(self) -> None:
         """Note that what was claimed has arrived."""

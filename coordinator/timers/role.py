@@ -40,7 +40,7 @@ class Timers:
         self._awake: Callable[[], Awaitable[None]] | None = None
         self._news = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
-        """By topic, of what this process has done."""
+        """Of the topics that this process plays for."""
 
     def see(self, topics: Collection[str]) -> None:
         """These topics of the lake there are; those that are none of ours are passed over."""
@@ -81,7 +81,10 @@ class Timers:
             await play(self._lake, self._cells, topic, stop, self._options, on_step=lambda one: self._step(topic, one))
         except (TopicNotFound, TopicDeleted):
             self._noticed.discard(topic)
+            self.statistics.pop(topic, None)
             await wait_for(_LOOK_S, stop)
+        finally:
+            self.statistics.pop(topic, None)
 
     async def once(self, topic: str) -> TimerStatistics:
         """Let go what is due now."""

@@ -34,8 +34,9 @@ from penstock.consumers.statistics import (
     consumer_samples,
     producer_samples,
     sends_counted,
+    timer_samples,
 )
-from penstock.coordinator import DeadLetterPolicy
+from penstock.coordinator import DeadLetterPolicy, TimerStatistics
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import BatchSent, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
@@ -63,6 +64,7 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
     metrics.watch(lambda: producer_samples([(topic, SENDING)]))
+    metrics.watch(lambda: timer_samples({topic: TimerStatistics(waiting=7, late_ms=40)}))
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 
 from penstock import ConsumeResult, aio
+from penstock.consumers.metrics import MemoryMetrics
+from penstock.consumers.statistics import TIMERS_LATE, TIMING_MESSAGES, timer_samples
 from penstock.log import Message, MessageView, TopicSettings
 from penstock.log.messages import MessageType
 from penstock.log.stores import MemoryStore
@@ -108,5 +110,25 @@ def test_a_lake_without_timers_asks_nothing_more() -> None:
             await lake.create_topic("orders", TopicSettings(queues=2))
             await asyncio.sleep(120)
             assert not [key for key in await store.list("coordination/") if "timers" in key.key]
+
+    kernel.run(work())
+
+
+def test_who_lets_go_counts_what_waits_and_how_late_it_was() -> None:
+    kernel = Kernel("figures", shuffle=False)
+
+    async def work() -> None:
+        process = kernel.process("sender")
+        async with aio.connect(store=MemoryStore(clock=process.clock), runtime=process.runtime) as lake:
+            metrics = MemoryMetrics()
+            metrics.watch(lambda: timer_samples(lake.timer_statistics()))
+            await lake.create_topic("orders", DELAYED)
+            producer = await lake.producer("orders")
+            for delay_s in (2, 500, 600):
+                await producer.send(Message(b"soon", delay=timedelta(seconds=delay_s)))
+            await _come(lake, 1)
+            await asyncio.sleep(1)
+            assert metrics.value(TIMING_MESSAGES, topic="orders") == 2
+            assert 0 <= (metrics.value(TIMERS_LATE, topic="orders") or 0) < 1000
 
     kernel.run(work())
