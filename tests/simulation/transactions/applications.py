@@ -7,8 +7,10 @@ import random
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock.coordinator.handles import ReceiptRefused
 from penstock.coordinator.transactions.asking import Asked, TransactionResolution
 from penstock.coordinator.transactions.errors import (
+    AcksDecide,
     CommittedNotVisible,
     HalfMessagesMissing,
     TransactionCommitted,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _COMMITS = 6
 """So often an application asks again that was not told whether its transaction is committed; then it leaves that to the check-back."""
-EXPECTED = (TransactionEnded, TransactionNotFound, TransactionFailed, TopicDeleted, TopicNotFound)
+EXPECTED = (AcksDecide, TransactionEnded, TransactionNotFound, TransactionFailed, TopicDeleted, TopicNotFound)
 
 
 class Sender:
@@ -70,6 +72,9 @@ class Sender:
                     await self._think()
         except PenstockError as error:
             world.check_expected(life.process.name, error, EXPECTED)
+            if rng.random() < 0.4:
+                told.insisted = True
+                await commit(world, told, transaction, rng)
             if rng.random() < 0.5:
                 await roll_back(world, told, transaction)
             return
@@ -97,7 +102,7 @@ async def send(world: Transacting, told: Told, transaction: Any, topic: str, rng
     told.sends += sends
     await transaction.send(topic, *(Message(one.body) for one in sends))
     for one in sends:
-        one.durable = True
+        one.durable_s = world.now_s
 
 
 async def commit(world: Transacting, told: Told, transaction: Any, rng: random.Random) -> None:
@@ -111,7 +116,12 @@ async def commit(world: Transacting, told: Told, transaction: Any, rng: random.R
             told.rolled_back_s = world.now_s
             world.counts["commit: rolled back before"] += 1
             return
-        except (TransactionNotFound, TransactionFailed):
+        except ReceiptRefused:
+            raise
+        except TransactionNotFound:
+            told.unknown_s = world.now_s
+            return
+        except TransactionFailed:
             return
         except PenstockError as error:
             world.check_expected(told.process, error)
@@ -132,6 +142,8 @@ async def roll_back(world: Transacting, told: Told, transaction: Any) -> None:
     except TransactionCommitted:
         told.committed_s = told.committed_s or world.now_s
         world.counts["rollback: committed before"] += 1
+    except AcksDecide:
+        world.counts["rollback: its messages decide"] += 1
     except (TransactionNotFound, TransactionRolledBack):
         return
     except PenstockError as error:
@@ -194,7 +206,8 @@ async def finish(life: Life) -> None:
     world = life.world
     rng, finisher = world.kernel.rng(f"finisher/{life.process.name}"), upkeep.finisher_of(life)
     while not life.leaving.is_set():
-        await life.pause(log_uniform(rng, *world.plot.finish_every_s) if not world.collecting else 12 * 3600.0)
+        every_s = (30.0, 1_800.0) if world.quiet else world.plot.finish_every_s
+        await life.pause(log_uniform(rng, *every_s) if not world.collecting else 12 * 3600.0)
         try:
             await upkeep.finish_once(life, finisher)
         except PenstockError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tests.simulation.faults import Fault
 from tests.simulation.requests import SimService
 from tests.simulation.sweeping import Campaign, Played
 from tests.simulation.transactions.mutants import MUTANTS
 from tests.simulation.transactions.scenarios import SCENARIOS, small_work
+from tests.simulation.transactions.scripts import SCRIPTS, Scripted
 from tests.simulation.transactions.world import Transacting
 
 MUST_HAPPEN = (
@@ -27,7 +29,7 @@ def _services(world: Played) -> Mapping[str, SimService[object]]:
 
 CAMPAIGN = Campaign(
     world="transactions",
-    scenarios=SCENARIOS,
+    scenarios={**SCENARIOS, **{name: partial(Scripted, script) for name, script in SCRIPTS.items()}},
     in_turn=tuple(SCENARIOS),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,

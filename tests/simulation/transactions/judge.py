@@ -22,6 +22,8 @@ from tests.simulation.transactions.records import Book, Change, Fate, History, P
 
 CHECKS_MAX = 15
 AGE_MAX_S = 4 * 3600.0
+KEPT_S = 24 * 3600.0
+"""So long whoever has a transaction is told what became of it."""
 _CLOCKS = 0.9
 """Clocks that run fast take so much of the true time for all of it."""
 
@@ -37,7 +39,7 @@ def judge(history: History, logs: Mapping[str, TopicLog]) -> list[str]:
         fate = changes[-1].fate if changes else None
         wrong += _decided(told, changes)
         wrong += _visible(told, changes, history, logs)
-        wrong += _paid(told, fate, changes, history)
+        wrong += _paid(told, fate, changes, history, logs)
         history.counts[f"transaction: {fate.value if fate else 'never in the table'}"] += 1
     wrong += _no_others(history, logs)
     wrong += _read(history, logs)
@@ -51,12 +53,14 @@ def _decided(told: Told, changes: list[Change]) -> Iterator[str]:
     fates = [change.fate for change in changes]
     if len(set(fates)) < len(fates) or len(fates) > 2 or (fates and fates[0] is not Fate.OPEN):
         yield f"T5 {told.name}: the table said {[fate.value for fate in fates]}"
-    if told.committed_s is not None:
+    if told.committed_s is not None and told.id:  # else nothing was sent in it
         if told.rolled_back_s is not None:
             yield f"T5 {told.name}: its application was told that it is committed, and that it is rolled back"
         said = [change for change in changes if change.fate is Fate.COMMITTED]
         if not said or said[0].at_s > told.committed_s:
             yield f"T5 {told.name}: its application was told that it is committed, and the table did not say so"
+    if told.unknown_s is not None and changes and told.unknown_s - changes[-1].at_s < _CLOCKS * KEPT_S:
+        yield f"T5 {told.name}: its application was told that there is no such transaction, and it is {changes[-1].fate.value}"
     if told.rolled_back_s is not None and Fate.COMMITTED in fates:
         yield f"T5 {told.name}: its application was told that it is rolled back, and it is committed"
 
@@ -73,13 +77,22 @@ def _visible(told: Told, changes: list[Change], history: History, logs: Mapping[
         if found and committed is not None and min(row.landed_s for row in found) < committed.at_s:
             yield f"T2 {told.name} was in {topic} at {found[0].landed_s:.3f} s, and committed at {committed.at_s:.3f} s"
         yield from (f"T1 {body!r} is in {topic} {len(of)} times" for body, of in rows.items() if len(of) > 1)
-        durable = {sent.body for sent in told.sends if sent.topic == topic and sent.durable}
+        durable = {sent.body for sent in told.sends if sent.topic == topic and sent.durable_s is not None}
         if found and (missing := [body for body in sorted(durable) if not rows[body]]):
             yield f"T1 {told.name}: {missing} are not in {topic}, others are"
         if len({row.entry for row in found}) > 1:
             yield f"T1 {told.name} is in several entries of {topic}: {sorted({row.entry for row in found})}"
+        yield from _later_lives(told, topic, rows, log)
         if committed is not None and durable and not found and not _was_deleted(told, topic, history):
             yield f"T4 {told.name} is committed, and nothing of it is in {topic}"
+
+
+def _later_lives(told: Told, topic: str, rows: Mapping[bytes, list[Row]], log: TopicLog) -> Iterator[str]:
+    """T3 of topics that were made again."""
+    for sent in told.sends:
+        for row in rows.get(sent.body, []):
+            if sent.durable_s is not None and log.lives[row.life][0] > sent.durable_s:
+                yield f"T3 {sent.body!r} is in {topic} as it was made after it was sent: {row}"
 
 
 def _was_deleted(told: Told, topic: str, history: History) -> bool:
@@ -87,11 +100,14 @@ def _was_deleted(told: Told, topic: str, history: History) -> bool:
     return any(ended_s >= told.began_s for _, ended_s in history.deleted.get(topic, []))
 
 
-def _paid(told: Told, fate: Fate | None, changes: list[Change], history: History) -> Iterator[str]:
+def _paid(told: Told, fate: Fate | None, changes: list[Change], history: History, logs: Mapping[str, TopicLog]) -> Iterator[str]:
     """T7."""
     book = history.books.get(told.name)
     ordered = history.ordered.get(told.id, set())
-    if fate is Fate.COMMITTED and book is not Book.PAID and Fate.COMMITTED not in ordered and not told.consumed:
+    if fate is Fate.COMMITTED and Fate.COMMITTED not in ordered and told.insisted:
+        failed = [sent for sent in told.sends if sent.durable_s is None and sent.body in logs[sent.topic].rows]
+        yield from (f"T7 {told.name} is committed with {sent.body!r}, whose send failed" for sent in failed)
+    elif fate is Fate.COMMITTED and book is not Book.PAID and Fate.COMMITTED not in ordered and not told.consumed:
         yield f"T7 {told.name} is committed, and its order is {book}"
     if book is Book.PAID and fate is not Fate.COMMITTED and Fate.ROLLED_BACK not in ordered:
         last = changes[-1] if changes else None
@@ -137,6 +153,6 @@ def _consumed(history: History) -> Iterator[str]:
                 results[place] += 1
                 if history.settled.get(place) != told.id:
                     yield f"T8 {told.name} is committed, and {place} was settled by {history.settled.get(place)}"
-    for place in history.consumed:
+    for place in history.to_consume:
         if results[place] != 1:
             yield f"T8 {place} was consumed by {results[place]} transactions that are committed"

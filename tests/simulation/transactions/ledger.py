@@ -10,10 +10,16 @@ from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.transactions.codec import decode_member
 from penstock.coordinator.transactions.state import Decision, MemberCell, TransactionRow
 from tests.simulation.loop import SimLoop
+from tests.simulation.transactions.plot import SOURCE
 from tests.simulation.transactions.records import Change, Fate, History
 
 _ID_BYTES = 16
 _FATES = {Decision.OPEN: Fate.OPEN, Decision.COMMITTED: Fate.COMMITTED, Decision.ROLLED_BACK: Fate.ROLLED_BACK}
+
+
+def is_done(cell: QueueCell, offset: int) -> bool:
+    """Whether a message is settled, in a group without order."""
+    return offset in cell.settled and offset not in cell.tries
 
 
 class Ledger(MemoryTable):
@@ -75,7 +81,15 @@ class Ledger(MemoryTable):
     def _saw_queue(self, key: str, cell: QueueCell) -> None:
         before = self.queues.get(key, QueueCell())
         self.queues[key] = cell
-        for transaction in sorted(cell.transactions - before.transactions):
+        topic, queue = SOURCE, int(key.rpartition("/")[2])
+        new = cell.transactions - before.transactions
+        for offset in range(cell.settled.limit):
+            place = (topic, queue, offset)
+            if is_done(cell, offset) and place not in self._history.settled:
+                self._history.settled[place] = next(iter(new), "")
+                if len(new) != 1:
+                    self._blame("T8", f"{place} was settled by {sorted(new)}")
+        for transaction in sorted(new):
             self._history.counts["settled by a transaction"] += 1
             self._note(transaction, Fate.COMMITTED, 0)
             self._history.settling.setdefault(transaction, key)

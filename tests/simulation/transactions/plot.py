@@ -54,6 +54,7 @@ class Plot:
     wild_step: float = 0.0
     """How often a clock steps by hours instead."""
     offset_ms: int = 2_000
+    finisher_offset_ms: int = 2_000
     drift: float = 0.02
     lease_s: float = 5.0
     faults_end_s: float = 400.0

@@ -40,8 +40,8 @@ class Sent:
     topic: str
     body: bytes
     began_s: float
-    durable: bool = False
-    """The application was told so."""
+    durable_s: float | None = None
+    """When the application was told so."""
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +58,10 @@ class Told:
     """When the application was first told so."""
     rolled_back_s: float | None = None
     """When it was told that it is, for ever."""
+    insisted: bool = False
+    """It committed after a send had failed, of which nothing may be there then."""
+    unknown_s: float | None = None
+    """When it was told, as it asked for a commit, that there is no such transaction."""
     consumed: list[Place] = field(default_factory=list)
     """The messages that it settles."""
 
@@ -95,8 +99,8 @@ class History:
     """What was still staged, or listed anywhere, after everything had been collected."""
     read: dict[str, dict[Place, bytes]] = field(default_factory=dict)
     """What a user read of each topic in the end."""
-    consumed: dict[Place, bytes] = field(default_factory=dict)
-    """Every message of the topics that transactions consume from."""
+    to_consume: list[Place] = field(default_factory=list)
+    """Every message of the topic that transactions consume from."""
     settled: dict[Place, str] = field(default_factory=dict)
     """Which transaction settled it, as its queue's cell was written."""
     settling: dict[str, str] = field(default_factory=dict)

@@ -108,7 +108,51 @@ def lives(seed: int | str, *, rate: float = 0.02) -> Transacting:
     return _make(seed, rate, plot)
 
 
-SCENARIOS: Mapping[str, Callable[..., Transacting]] = {"orders": orders, "rivals": rivals, "ages": ages, "lives": lives}
+def pricings(seed: int | str, *, rate: float = 0.02) -> Transacting:
+    """What is consumed, processed and produced, exactly once, by machines whose deliveries expire under their transactions."""
+    rng = rng_of(seed)
+    plot = Plot(
+        senders=0,
+        consumers=rng.randint(1, 3),
+        messages=rng.choice([12, 30]),
+        think_s=(0.1, rng.choice([5.0, 40.0])),
+        invisible_s=(10.0, 30.0),
+        finish_every_s=(0.5, rng.choice([10.0, 60.0])),
+        forgets=0.2,
+        backs_out=0.1,
+        operator_every_s=rng.choice([0.0, 10.0]),
+        blows_every_s=rng.choice([10.0, 30.0]),
+        pause_s=(0.1, 60.0),
+        step_ms_max=3_000,
+        faults_end_s=120.0,
+    )
+    return _make(seed, rate, plot, late_s=(0.5, 30.0))
+
+
+def steps(seed: int | str, *, rate: float = 0.02) -> Transacting:
+    """Finishers on machines whose clocks are wrong by hours."""
+    plot = Plot(
+        senders=2,
+        transactions=5,
+        think_s=(0.5, 10.0),
+        finishers=3,
+        finisher_offset_ms=10 * 3_600_000,
+        finish_every_s=(0.5, 5.0),
+        blows_every_s=20.0,
+        wild_step=0.5,
+        pause_s=(0.1, 30.0),
+    )
+    return _make(seed, rate, plot)
+
+
+SCENARIOS: Mapping[str, Callable[..., Transacting]] = {
+    "orders": orders,
+    "rivals": rivals,
+    "ages": ages,
+    "lives": lives,
+    "pricings": pricings,
+    "steps": steps,
+}
 
 
 def small_work(seed: int, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Transacting:

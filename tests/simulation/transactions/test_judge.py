@@ -32,12 +32,13 @@ class Case:
 
     @staticmethod
     def sound() -> Case:
-        sends = [Sent(TOPIC, body, 1.0, durable=True) for body in (ONE, TWO)]
+        sends = [Sent(TOPIC, body, 1.0, durable_s=1.4) for body in (ONE, TWO)]
         told = Told("a", "s0", 1.0, Handle(), sends, committed_s=3.0)
         history = History(told=[told], books={"a": Book.PAID})
         history.changes["id-a"] = [Change(1.5, Fate.OPEN), Change(2.0, Fate.COMMITTED, 0.5)]
         log = TopicLog(TopicPaths.of(TOPIC))
         row = Row(life=1, queue=0, offset=0, entry=2, landed_s=2.5, job="tx-id-a")
+        log.lives[1] = (0.5, None)
         log.rows = {ONE: [row], TWO: [replace(row, offset=1)]}
         return Case(history, log)
 
@@ -91,6 +92,10 @@ def _rolled_back(case: Case) -> None:
     case.history.books["a"] = Book.VOID
 
 
+def _later_life(case: Case) -> None:
+    case.log.lives[1] = (1.6, None)
+
+
 def _from_nowhere(case: Case) -> None:
     case.log.rows[b"x"] = [replace(case.log.rows[ONE][0], offset=2)]
 
@@ -109,6 +114,10 @@ def _told_both(case: Case) -> None:
     case.told.rolled_back_s = 4.0
 
 
+def _told_unknown(case: Case) -> None:
+    case.told.committed_s, case.told.unknown_s = None, 4.0
+
+
 def _decided_twice(case: Case) -> None:
     case.fates(Fate.OPEN, Fate.COMMITTED, Fate.ROLLED_BACK)
 
@@ -123,17 +132,21 @@ def _void_and_committed(case: Case) -> None:
     case.history.books["a"] = Book.VOID
 
 
+def _with_what_failed(case: Case) -> None:
+    case.told.insisted, case.told.sends[1].durable_s = True, None
+
+
 def _read_less(case: Case) -> None:
     case.history.read[TOPIC] = {(TOPIC, 0, 0): ONE}
 
 
 def _settled_otherwise(case: Case) -> None:
     case.told.consumed.append(("carts", 0, 0))
-    case.history.consumed[("carts", 0, 0)] = b"cart"
+    case.history.to_consume.append(("carts", 0, 0))
 
 
 def _not_settled(case: Case) -> None:
-    case.history.consumed[("carts", 0, 0)] = b"cart"
+    case.history.to_consume.append(("carts", 0, 0))
 
 
 def _left(case: Case) -> None:
@@ -151,14 +164,17 @@ def _left(case: Case) -> None:
         ("T3", _open),
         ("T3", _rolled_back),
         ("T3", _from_nowhere),
+        ("T3", _later_life),
         ("T4", _none),
         ("T5", _told_wrongly),
         ("T5", _told_too_early),
         ("T5", _told_both),
+        ("T5", _told_unknown),
         ("T5", _decided_twice),
         ("T6", _read_less),
         ("T7", _paid_and_rolled_back),
         ("T7", _void_and_committed),
+        ("T7", _with_what_failed),
         ("T8", _settled_otherwise),
         ("T8", _not_settled),
         ("T9", _left),

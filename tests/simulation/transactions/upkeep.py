@@ -45,7 +45,7 @@ async def check_forever(life: Life, asked: Asked, rng: random.Random) -> None:
     transactions, world = life.transactions, life.world
     checks = CheckBacks(transactions.groups, transactions.cells, transactions, life.lake.runtime.clock, asked)
     while not life.leaving.is_set():
-        await life.pause(log_uniform(rng, *world.plot.check_every_s))
+        await life.pause(log_uniform(rng, *((10.0, 100.0) if world.quiet else world.plot.check_every_s)))
         try:
             await life.lake.keep_time()
             await checks.look(GROUP)

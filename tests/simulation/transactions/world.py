@@ -12,7 +12,7 @@ from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.transactions.service import Transactions
 from penstock.log.errors import CallError, ClockSkewError, DataDamaged, InternalError, PenstockError
 from penstock.log.lake import Lake
-from penstock.log.messages import MessageType
+from penstock.log.messages import Message, MessageType
 from penstock.log.paths import TopicPaths
 from penstock.log.settings import TopicSettings
 from tests.simulation.faults import FaultPlan, RandomFaults
@@ -21,12 +21,12 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import SimClock, SimProcess
 from tests.simulation.table import TABLE_NETWORK
-from tests.simulation.transactions import applications, upkeep
+from tests.simulation.transactions import applications, pricing, upkeep
 from tests.simulation.transactions.judge import judge
 from tests.simulation.transactions.ledger import Ledger
 from tests.simulation.transactions.logs import read_log
 from tests.simulation.transactions.machine import Life, Machine, Work
-from tests.simulation.transactions.plot import TOPICS, Plot
+from tests.simulation.transactions.plot import SOURCE, TOPICS, Plot
 from tests.simulation.transactions.records import History
 from tests.simulation.world import Stuck, log_uniform
 
@@ -61,6 +61,7 @@ class Transacting:
         self.ledger = Ledger(self.history, self.kernel.loop)
         self.table.memory = self.ledger
         self._plans = (store_plan, table_plan)
+        self._deleting: asyncio.Future[None] | None = None
         self.machines: list[Machine] = []
         self.quiet = False
         """Faults have ended."""
@@ -105,6 +106,8 @@ class Transacting:
         for number in range(self.plot.senders):
             self.start(f"s{number}", applications.Sender(self, f"s{number}").work)
         self.start_finishers()
+        for number in range(self.plot.consumers):
+            self.start(f"p{number}", pricing.Pricing(self, f"p{number}").work)
         for number in range(self.plot.collectors):
             self.start(f"c{number}", applications.collect)
         others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._delete())]
@@ -114,6 +117,8 @@ class Transacting:
         for other in others:
             other.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        if self._deleting is not None:
+            await self._deleting
         await self._come_to_rest()
 
     def start(self, name: str, work: Work) -> Machine:
@@ -137,15 +142,12 @@ class Transacting:
         began_s = self.now_s
         await self.store.settled()
         await self.table.settled()
-        while left := self.ledger.unfinished():
-            if self.now_s - began_s > self.plot.quiet_s:
-                raise Stuck(f"T10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
-            self._fail_with_the_dead()
-            await asyncio.sleep(20.0)
+        await self._until_empty(began_s, self._unsettled)
+        await self._stop("p")
+        await self._until_empty(began_s, self.ledger.unfinished)
         self.counts["quiet seconds"] += round(self.now_s - began_s)
         await self._collect_all()
-        for machine in self.machines:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self._stop("")
         await self.store.settled()
         await self.table.settled()
         self.store.plan = self.table.plan = None
@@ -154,10 +156,24 @@ class Transacting:
         self.counts["simulated seconds"] += round(self.now_s)
         self.counts["cell bytes, at most"] = max(self.counts["cell bytes, at most"], self.ledger.bytes_max)
 
+    async def _until_empty(self, began_s: float, look: Callable[[], list[str]]) -> None:
+        while left := look():
+            if self.now_s - began_s > self.plot.quiet_s:
+                raise Stuck(f"T10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
+            self._fail_with_the_dead()
+            await asyncio.sleep(20.0)
+
+    async def _stop(self, *names: str) -> None:
+        """Let the processes leave whose names begin so."""
+        for machine in [one for one in self.machines if one.name.startswith(names)]:
+            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+
+    def _unsettled(self) -> list[str]:
+        return [f"{place} was not consumed" for place in self.history.to_consume if place not in self.history.settled]
+
     async def _collect_all(self) -> None:
         self.collecting = True
-        for machine in [one for one in self.machines if one.name.startswith(("s", "operator"))]:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+        await self._stop("s", "operator")
         if not any(machine.name.startswith("c") for machine in self.machines):
             self.start("c", applications.collect)
         until_s = self.now_s + COLLECT_S
@@ -187,7 +203,8 @@ class Transacting:
     # --- Who there is -----------------------------------------------------------------------------------------------------------
 
     def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
-        return self.kernel.process(name, max_offset_ms=self.plot.offset_ms, max_drift=self.plot.drift, clock=clock)
+        off_ms = self.plot.finisher_offset_ms if name.startswith("f") else self.plot.offset_ms
+        return self.kernel.process(name, max_offset_ms=off_ms, max_drift=self.plot.drift, clock=clock)
 
     def open(self, process: SimProcess, leaving: asyncio.Event) -> Life:
         """What a process has of the lake."""
@@ -215,10 +232,16 @@ class Transacting:
 
     async def _found(self, life: Life) -> None:
         for name in self.topics():
-            await life.lake.create_topic(name, self._settings)
+            await life.lake.create_topic(name, self.settings)
+        if self.plot.consumers:
+            await life.lake.create_topic(SOURCE, TopicSettings(queues=self.plot.queues))
+            producer = await life.lake.producer(SOURCE)
+            sent = [await producer.send(Message(b"cart")) for _ in range(self.plot.messages)]
+            self.history.to_consume = [(SOURCE, one.queue or 0, one.offset or 0) for one in sent]
+            await producer.close()
 
     @property
-    def _settings(self) -> TopicSettings:
+    def settings(self) -> TopicSettings:
         return TopicSettings(message_type=MessageType.TRANSACTION, queues=self.plot.queues, retention=None)
 
     async def _fill(self, life: Life) -> None:
@@ -263,12 +286,13 @@ class Transacting:
             spans = self.history.deleted.setdefault(name, [])
             spans.append((self.now_s, float("inf")))
 
-            async def again(life: Life, name: str = name) -> None:
+            async def again(life: Life, name: str = name, spans: list[tuple[float, float]] = spans) -> None:
                 await life.lake.delete_topic(name)
-                await life.lake.create_topic(name, self._settings)
+                await life.lake.create_topic(name, self.settings)
+                spans[-1] = (spans[-1][0], self.now_s)
 
-            await asyncio.shield(asyncio.ensure_future(self.apart("deleter", again)))
-            spans[-1] = (spans[-1][0], self.now_s)
+            self._deleting = asyncio.ensure_future(self.apart("deleter", again))
+            await asyncio.shield(self._deleting)
             self.counts["topic deleted"] += 1
 
     def check_expected(self, who: str, error: PenstockError, allowed: tuple[type[PenstockError], ...] = ()) -> None:

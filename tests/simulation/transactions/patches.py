@@ -1,0 +1,143 @@
+"""Ways to remove a guard of transactions for a while: `mutants` says which guard is which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.consumers.simple import SimpleConsumer
+from penstock.coordinator.cells import Cells, Stored
+from penstock.coordinator.handing import acknowledged
+from penstock.coordinator.handles import ReceiptHandle, ReceiptRefused
+from penstock.coordinator.keys import TRANSACTIONS
+from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.transactions.acks import Acked, Acks, Verdict
+from penstock.coordinator.transactions.state import Decision, TransactionRow
+from penstock.coordinator.transactions.transaction import Transaction
+from penstock.log.errors import StoreUnavailable
+from tests.simulation.table import SimTableClient
+
+
+def blind(original: Any) -> Any:
+    async def put(self: SimTableClient, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
+        """Writes over whatever stands in a member's cell."""
+        if not key.startswith(TRANSACTIONS):
+            return await original(self, key, data, expected=expected)
+
+        async def effect(memory: Any) -> CellVersion:
+            stands = memory._cells.get(key)
+            return await memory.put(key, data, expected=stands.version if stands is not None else None)
+
+        return await self._connection.call("put", key, effect, data, conditional=True)
+
+    return put
+
+
+def believing(original: Any) -> Any:
+    async def write(self: Cells, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
+        """Takes a write without an answer for carried out."""
+        if not key.startswith(TRANSACTIONS) or on is None:
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
+        write_id = self._runtime.new_id()
+        try:
+            version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=on.version)
+        except StoreUnavailable:
+            return Stored(data, on.version, write_id)
+        except Exception:  # noqa: BLE001  # a conflict: whatever stands there, it goes on with it
+            return await original(self, key, data, on=on, deadline_s=deadline_s)
+        return Stored(data, version, write_id)
+
+    return write
+
+
+def linked_first(original: Any) -> Any:
+    async def decide(self: Transaction, decision: Decision) -> TransactionRow:
+        """Links, and then decides."""
+        if decision is Decision.COMMITTED and self.id is not None:
+            _, row = await self._transactions.find(self.id)
+            if row.is_open:
+                await self._link(row, self._runtime.clock.monotonic_s())
+        return await original(self, decision)
+
+    return decide
+
+
+def unforgiving(original: Any) -> Any:
+    async def commit(self: Transaction) -> Any:
+        """Commits whatever became of the sends."""
+        self._failure = None
+        return await original(self)
+
+    return commit
+
+
+def at_once(original: Any) -> Any:
+    async def joined(self: Any, group: str, member: str) -> None:
+        """Does not wait until the member is on the list."""
+
+    return joined
+
+
+def unwritten(original: Any) -> Any:
+    async def withdraw(self: Transaction) -> TransactionRow | None:
+        """Takes a row that is not there for one that never will be."""
+        try:
+            return (await self._transactions.find(self._known_id))[1]
+        except LookupError:
+            return None
+
+    return withdraw
+
+
+def nobody(_: Any) -> Any:
+    async def held_jobs(cells: object, jobs: object) -> frozenset[str]:
+        """Leaves no upload alone."""
+        return frozenset()
+
+    return held_jobs
+
+
+def unasked(_: Any) -> Any:
+    async def keep_time(self: object) -> None:
+        """Goes by the machine's clock."""
+
+    return keep_time
+
+
+def forgotten_first(original: Any) -> Any:
+    async def settle_for(self: SimpleConsumer, transaction: str, handles: list[ReceiptHandle]) -> None:
+        """Lets the queue's cell forget the transaction before its row says that it is committed."""
+        await original(self, transaction, handles)
+        await self.forget_noted(transaction, handles[0].topic, handles[0].queue)
+
+    return settle_for
+
+
+def one_by_one(original: Any) -> Any:
+    def settled_by(cell: Any, transaction: str, handles: list[ReceiptHandle], *, now_ms: int) -> Any:
+        """Settles what can be settled, and calls that a commit."""
+        if transaction in cell.transactions:
+            return cell
+        for handle in handles:
+            try:
+                cell = acknowledged(cell, handle, now_ms=now_ms)
+            except ReceiptRefused:
+                continue
+        return cell.with_transaction(transaction)
+
+    return settled_by
+
+
+def idless(original: Any) -> Any:
+    def verdict(cell: Any, transaction: str, acks: Acks) -> Verdict:
+        """Looks at the deliveries only."""
+        return original(None if cell is None else cell.without_transactions((transaction,)), transaction, acks)
+
+    return verdict
+
+
+def by_the_clock(original: Any) -> Any:
+    def can_be_settled(cell: Any, acks: Acks, one: Acked) -> bool:
+        """Takes a delivery for ended when its time may be over, whether anybody has ended it or not."""
+        return False
+
+    return can_be_settled

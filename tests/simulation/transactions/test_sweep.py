@@ -1,0 +1,56 @@
+"""The sweep of worlds with transactions that every `make test` runs; each of them can be played again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.figures import FIGURES
+from tests.simulation.campaign import Run, met
+from tests.simulation.transactions.campaign import CAMPAIGN
+from tests.simulation.transactions.scenarios import SCENARIOS
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MET = (
+    "restart",
+    "commit",
+    "rollback",
+    "check-back",
+    "transaction: committed",
+    "transaction: rolled back",
+    "settled by a transaction",
+)
+"""What even so few worlds meet."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return []
+
+
+@pytest.mark.parametrize("number", range(len(SCENARIOS)))
+def test_transactions_keep_their_word(number: int, runs: list[Run]) -> None:
+    run = CAMPAIGN.play(CAMPAIGN.of_seed(number), number)
+    runs.append(run)
+    assert not run.wrong, run.report()
+
+
+def test_the_sweep_met_what_it_is_for(runs: list[Run], record_property: Callable[[str, object], None]) -> None:
+    seen = met(runs)
+    record_property(FIGURES, f"what {len(runs)} simulated worlds with transactions met\n{CAMPAIGN.table(seen)}")
+    assert len(runs) == len(SCENARIOS)
+    assert not [what for what in MET if not seen[what]], f"something never happened:\n{CAMPAIGN.table(seen)}"
+
+
+def test_a_seed_is_the_same_run_again() -> None:
+    assert CAMPAIGN.play("late finisher", 6).digest == CAMPAIGN.play("late finisher", 6).digest
+
+
+def test_single_faults_are_survived() -> None:
+    """Each so many-th of them; `make exhaustive ARGS="--world transactions"` plays all."""
+    found = CAMPAIGN.exhaustive(every=1_500)
+    assert len(found) > 2
+    wrong = [run.report() for run in found if run.wrong]
+    assert not wrong, "\n".join(wrong)
