@@ -59,6 +59,11 @@ class Limits:
     """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""
 
     @property
+    def objects(self) -> int:
+        """With more than so many objects beside the cell several small ones become one."""
+        return min(32, max(2, (self.waiting or 0) // 4))
+
+    @property
     def full(self) -> int:
         """So many of them the cell has room for, at 25 bytes each: from here on, what fails stays in the window until others are done."""
         return self.tracked * 9 // 8

@@ -29,8 +29,6 @@ AHEAD_MS = 60_000
 """What is due that soon comes back, as far as there is room."""
 NAMED_MAX = 64
 """Objects that a cell names, at some 40 bytes each: with more nothing leaves it."""
-_MERGED_ABOVE = 32
-_MERGED_TOGETHER = 16
 ROWS_MAX = 64 * 1024
 """In one object, so that one fits into memory."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
@@ -171,9 +169,10 @@ class Spilling:
     async def _merge(self, keeper: QueueKeeper) -> bool:
         """Make one object of several small ones, when there are many. Whether that was done."""
         cell = keeper.cell
-        if len(cell.spills) <= _MERGED_ABOVE:
+        if len(cell.spills) <= self._limits.objects:
             return False
-        chosen = to_merge([spill for spill in cell.spills if self._may_read(spill)], _MERGED_TOGETHER, ROWS_MAX)
+        together = self._limits.objects // 2 + 1
+        chosen = to_merge([spill for spill in cell.spills if self._may_read(spill)], together, ROWS_MAX)
         found = [(spill, rows) for spill in chosen if (rows := await self._read(keeper, spill)) is not None]
         if len(found) < 2:
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from penstock.consumers import blocked, dead_letters
 from penstock.consumers.burial import Burial
@@ -22,27 +21,12 @@ from penstock.coordinator.session import Member, Session
 from penstock.coordinator.watch import Watch
 from penstock.coordinator.worker import Worker
 from tests.simulation.consuming import patches
-from tests.simulation.patches import Patch, always, attribute, both, everywhere
+from tests.simulation.consuming.mutant import Mutant
+from tests.simulation.consuming.spill_mutants import SPILL_MUTANTS
+from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.table import SimTableClient
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mutant:
-    """One guard less."""
-
-    guard: str
-    """What it lacks."""
-    rule: str
-    """Of `judge`, that needs the guard first of all."""
-    patch: Patch
-    scenario: str
-    seeds: tuple[int, ...] = ()
-    """Of the scenario, that caught it when this was written."""
-    calm: bool = True
-    """Whether a run without faults goes right without it. (The judge sees some guards work, faults or not.)"""
-
-
-MUTANTS: dict[str, Mutant] = {
+MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "conditional": Mutant(
         guard="a cell is written on the version that was read",
         rule="C9",

@@ -112,6 +112,43 @@ def neighbours(seed: int | str, *, rate: float = 0.02) -> Consuming:
     )
 
 
+def crowded(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """Messages that fail again and again, of which a cell has room for a few only; the others wait outside of it."""
+    rng = rng_of(seed)
+    plan = GroupPlan(
+        order=DeliveryOrder.CONCURRENT,
+        max_attempts=rng.randint(3, 5),
+        retry_s=log_uniform(rng, 0.5, 8.0),
+        threads=rng.choice([3, 8, 20]),
+        waiting=rng.choice([1, 2, 5]),
+    )
+    tempers = {
+        Temper.GOOD: 6.0,
+        Temper.RAISES: 10.0,
+        Temper.FAILS: 5.0,
+        Temper.LATER: 3.0,
+        Temper.POISON: 1.0,
+        Temper.KILLS_ONCE: 0.2,
+    }
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": plan},
+            queues=rng.choice([1, 2]),
+            machines=rng.randint(2, 3),
+            messages=50,
+            burst=(1, 20),
+            send_for_s=12.0,
+            faults_end_s=30.0,
+            tempers=tempers,
+            blows_every_s=rng.choice([5.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            orders_every_s=rng.choice([0.0, 2.0, 6.0]),
+        ),
+    )
+
+
 def deploys(seed: int | str, *, rate: float = 0.01) -> Consuming:
     """Rolling deploys one after the other, with handlers that take their time, and nobody killed."""
     rng = rng_of(seed)
@@ -235,6 +272,7 @@ def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultP
 SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "orderly": orderly,
     "concurrent": concurrent,
+    "crowded": crowded,
     "neighbours": neighbours,
     "deploys": deploys,
     "resets": resets,
@@ -243,7 +281,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "sluggish": sluggish,
     "calm": calm,
 }
-_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "concurrent", "sluggish")
+_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "crowded", "sluggish")
 
 
 def of_seed(seed: int) -> str:

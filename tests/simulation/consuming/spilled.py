@@ -20,6 +20,8 @@ class Spilled:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._rows: dict[str, WaitingRows] = {}
+        self.taken_away: set[str] = set()
+        """Keys of objects that somebody else deleted, and will restore."""
 
     def whole(self, line: Line, cell: QueueCell) -> tuple[QueueCell, list[str]]:
         """The cell as if it had room for all that waits, and what is wrong."""
@@ -48,7 +50,7 @@ class Spilled:
 
     def _read(self, line: Line, spill: Spill) -> WaitingRows:
         objects = SpillObjects(self._store, Runtime(), *line)
-        if objects.key(spill.id) not in self._store._objects:
+        if (key := objects.key(spill.id)) not in self._store._objects and key not in self.taken_away:
             self._rows.pop(spill.id, None)
         if spill.id not in self._rows:
             reading = objects.read(spill)  # in memory: it never waits

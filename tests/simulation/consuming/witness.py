@@ -24,7 +24,7 @@ class Witness(MemoryTable):
 
     def __init__(self, history: History, loop: SimLoop, lines: list[Line], store: MemoryStore) -> None:
         super().__init__(name="witness")
-        self._spilled = Spilled(store)
+        self.spilled = Spilled(store)
         self._history = history
         self._loop = loop
         self._lines = {queue_key(*line): line for line in lines}
@@ -67,7 +67,7 @@ class Witness(MemoryTable):
 
     def _saw_cell(self, key: str, body: bytes) -> None:
         line, bare = self._lines[key], decode_cell(body, where=key)
-        cell, wrong = self._spilled.whole(line, bare)
+        cell, wrong = self.spilled.whole(line, bare)
         for what in wrong:
             self._blame("C1", f"{line}: the cell {what}")
         if spilled := bare.count_spilled:

@@ -1,0 +1,136 @@
+"""Ways to remove a guard of messages that wait outside of their queue's cell; `spill_mutants` says which guard is which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from penstock.consumers.spilling import Spilling
+from penstock.consumers.tracked import Tracked
+from penstock.coordinator.cell import QueueCell, Spill, State, Tries
+from penstock.coordinator.keeper import QueueKeeper
+from penstock.coordinator.spill_objects import WAITING
+from penstock.coordinator.spills import Returning
+from penstock.log.errors import PenstockError
+from penstock.log.stores.protocol import Version
+from tests.simulation.store import SimClient
+
+
+def not_waited_for(original: Any) -> Any:
+    async def put(self: SimClient, key: str, data: Any, *, mode: Any) -> Version:
+        if not key.startswith(WAITING):
+            return await original(self, key, data, mode=mode)
+
+        async def write() -> None:
+            with suppress(PenstockError):
+                await original(self, key, data, mode=mode)
+
+        asyncio.ensure_future(write())  # noqa: RUF006 - it ends with its process
+        return Version("")
+
+    return put
+
+
+def deleted_at_once(original: Any) -> Any:
+    async def spill(self: Spilling, keeper: QueueKeeper) -> bool:
+        """Takes the rows of what comes back next for taken before the cell says so."""
+        for one in keeper.cell.spills[:1]:
+            with suppress(PenstockError):
+                await self._objects.delete([one.id])
+        return await original(self, keeper)
+
+    return spill
+
+
+def never_counted(original: Any) -> Any:
+    def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+        """Rows that came back stay where they were, too."""
+        after: QueueCell = original(cell, returning, generation)
+        return replace(after, spills=cell.spills)
+
+    return with_returned
+
+
+def still_in_the_cell(original: Any) -> Any:
+    def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
+        after: QueueCell = original(cell, spill, waiting, generation)
+        return replace(after, tries=cell.tries)
+
+    return with_spilled
+
+
+def not_named(original: Any) -> Any:
+    def with_spilled(cell: QueueCell, spill: Spill, waiting: Mapping[int, Tries], generation: int) -> QueueCell:
+        after: QueueCell = original(cell, spill, waiting, generation)
+        return replace(after, spills=cell.spills)
+
+    return with_spilled
+
+
+def of_any_generation(original: Any) -> Any:
+    def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
+        """Lets rows come back into a cell that was reset meanwhile."""
+        if cell.generation == generation:
+            return original(cell, returning, generation)
+        return cell.with_all_tries({offset: tries for one in returning for offset, tries in one.waiting.items()})
+
+    return with_returned
+
+
+def kept_by_a_reset(original: Any) -> Any:
+    def reset_to(self: QueueCell, position: int, generation: int) -> QueueCell:
+        after: QueueCell = original(self, position, generation)
+        return replace(after, spills=self.spills)
+
+    return reset_to
+
+
+def left_to_the_dead(original: Any) -> Any:
+    def taken_by(self: QueueCell, worker: str) -> QueueCell:
+        after: QueueCell = original(self, worker)
+        return replace(after, spills=())
+
+    return taken_by
+
+
+def only_in_the_cell(_: Any) -> Any:
+    def first_listed(self: QueueCell) -> int | None:
+        return min([*self.tries, *(marker.head for marker in self.markers.values())], default=None)
+
+    return property(first_listed)
+
+
+def run_meanwhile(original: Any) -> Any:
+    def spill(self: Tracked, most: int) -> Mapping[int, Tries]:
+        """What is about to leave may be run until it has left."""
+        waiting: Mapping[int, Tries] = original(self, most)
+        kept = {offset: replace(tries, due_ms=0) for offset, tries in waiting.items()}
+        self.returned(kept)
+        self._leaving.update(waiting)
+        return waiting
+
+    return spill
+
+
+def forgotten_when_unreadable(original: Any) -> Any:
+    async def read(self: Spilling, keeper: QueueKeeper, spill: Spill) -> Any:
+        """Goes on without an object that cannot be read."""
+        rows = await original(self, keeper, spill)
+        if rows is None:
+            await keeper.change(lambda cell: replace(cell, spills=tuple(one for one in cell.spills if one != spill)))
+        return rows
+
+    return read
+
+
+def forgetful(original: Any) -> Any:
+    def nearest(*given: Any) -> list[Returning]:
+        """Messages come back as if they had failed once."""
+        found: list[Returning] = original(*given)
+        once = [{offset: Tries(State.WAITING, 1, 1, tries.due_ms) for offset, tries in one.waiting.items()} for one in found]
+        return [replace(one, waiting=waiting) for one, waiting in zip(found, once, strict=True)]
+
+    return nearest
