@@ -19,7 +19,7 @@ from ..coordinator.limits import CELL_BYTES_MAX
 from ..coordinator.spill_objects import NAMED_WITHIN_S, SpillObjects
 from ..coordinator.spills import WaitingRows, nearest, to_merge, with_merged, with_returned, with_spilled
 from ..log.backoff import Backoff
-from ..log.errors import DataDamaged, InternalError, PenstockError
+from ..log.errors import DataDamaged, InternalError, PenstockError, PermissionDenied, RetryError
 from .limits import Limits
 from .queue_schedule import QueueSchedule
 
@@ -185,11 +185,12 @@ class Spilling:
         return True
 
     async def _delete(self, keeper: QueueKeeper) -> bool:
-        """Delete what the cell names no more. After a reset nobody here knows which these are: they are left to the collector."""
+        """Delete what the cell names no more. What fails, or is let go by a reset, is left to the collector."""
         named = {spill.id for spill in keeper.cell.spills}
         unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
         if unnamed:
-            await self._objects.delete(unnamed)
+            with suppress(RetryError, PermissionDenied):
+                await self._objects.delete(unnamed)
         return bool(unnamed)
 
     def _may_read(self, spill: Spill) -> bool:
