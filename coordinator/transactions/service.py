@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -159,16 +159,17 @@ class Transactions:
     async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkedAs]:
         """Link or delete what a decided transaction staged; of each topic what became of it."""
         if row.decision is Decision.ROLLED_BACK:
-            await self.discard(row)
+            await self.discard(row.id, [one.topic for one in row.destinations])
             return {}
         links = [Link(self.lake, row.id, one, deadline_s=deadline_s) for one in row.destinations]
         done = await side_by_side(links)
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
-    async def discard(self, row: TransactionRow) -> None:
-        """Delete what a transaction that was rolled back staged: nothing will ever link it."""
-        for one in row.destinations:
-            await delete_all(self.lake.store, await staged_sizes(self.lake.store, TopicPaths.of(one.topic), job_of(row.id)))
+    async def discard(self, transaction: str, topics: Iterable[str]) -> None:
+        """Delete what a transaction that was rolled back staged for these topics: nothing will ever link it."""
+        for topic in topics:
+            staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
+            await delete_all(self.lake.store, staged)
 
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 

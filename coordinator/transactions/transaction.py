@@ -268,12 +268,10 @@ class Transaction:
         if self._settlement:
             await self._settlement.give_up(self.id)
         row = await (self._decide(Decision.ROLLED_BACK) if self._failure is None else self._withdraw())
-        if row is None:
-            return  # its first send failed, and left nothing that counts
-        if row.is_finished:
+        if row is not None and row.is_finished:
             return
-        try:
-            await self._transactions.discard(row)
+        try:  # also what a send staged that failed before it stood in the row
+            await self._transactions.discard(self.id, self._half.topics)
         except RetryError as error:
             log.info("what transaction %s staged is left to whoever maintains the lake: %s", self.id, error)
         else:
