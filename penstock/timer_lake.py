@@ -52,7 +52,7 @@ class TimerLake(LogLake):
         message = await self._waiting_message(log, meant)
         due = Due(meant.due_us, meant.offset)
         try:
-            await recall(timer_cells(self), self.runtime.clock, meant.topic, log.record.incarnation, due)
+            await recall(timer_cells(self), self.runtime.clock, meant.topic, log.record.incarnation, due, lake=self)
         except NotRecallable as error:
             error.object = meant.message_id
             raise

@@ -19,12 +19,8 @@ def encode_timers(state: TimerState) -> bytes:
         _append_bounds(data, state.claim.bounds)
         append_varint(data, state.claim.count)
     append_varint(data, state.gathered)
-    append_varint(data, len(state.runs))
-    for run in state.runs:
-        append_bytes(data, run.name.encode())
-        append_varint(data, run.rows)
-        append_varint(data, run.size_bytes)
-        _append_due(data, run.last)
+    _append_runs(data, state.runs)
+    _append_runs(data, state.recalls)
     recalled = sorted(state.recalled)
     append_varint(data, len(recalled))
     before_us = 0
@@ -49,7 +45,7 @@ def decode_timers(data: bytes, *, where: str) -> TimerState:
         bounds, count = _read_bounds(reader), reader.varint()
         claim = Claim(bounds, next_sequence - count, count)
     gathered = reader.varint()
-    runs = tuple(_read_run(reader, where) for _ in range(reader.varint()))
+    runs, recalls = (tuple(_read_run(reader, where) for _ in range(reader.varint())) for _ in range(2))
     recalled, before_us = set(), 0
     for _ in range(reader.varint()):
         before_us += reader.varint()
@@ -57,8 +53,23 @@ def decode_timers(data: bytes, *, where: str) -> TimerState:
     if not reader.done:
         raise DataDamaged("the timers have more to them than their parts", object=where, observed=f"{len(data)} bytes")
     return TimerState(
-        settled=settled, claim=claim, next_sequence=next_sequence, gathered=gathered, runs=runs, recalled=frozenset(recalled)
+        settled=settled,
+        claim=claim,
+        next_sequence=next_sequence,
+        gathered=gathered,
+        runs=runs,
+        recalled=frozenset(recalled),
+        recalls=recalls,
     )
+
+
+def _append_runs(data: bytearray, runs: tuple[Run, ...]) -> None:
+    append_varint(data, len(runs))
+    for run in runs:
+        append_bytes(data, run.name.encode())
+        append_varint(data, run.rows)
+        append_varint(data, run.size_bytes)
+        _append_due(data, run.last)
 
 
 def _append_due(data: bytearray, due: Due) -> None:

@@ -9,6 +9,7 @@ from ...log.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
 from .memtable import Rows, Together
 from .options import TimerOptions
+from .recalls import Spilled
 from .runs import OpenRun, RunWriter, next_unloaded, run_key
 from .selection import FOREVER, Waiting, within
 from .state import Bounds, Due, Run, TimerState
@@ -35,17 +36,21 @@ class Gathered:
     """When writing it began, by the monotonic clock."""
 
 
-def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
+def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
     """Whether the cell may name a run: nobody has gathered or merged the same meanwhile, and nobody can take it for an orphan."""
     if now_s - gathered.begun_s > _NAMED_WITHIN_S:
         return False
+    if isinstance(gathered, Spilled):
+        return all(run in state.recalls or run.last <= state.settled.due for run in gathered.absorbed)
     if gathered.merged:
         return all(run in state.runs or run.last <= state.settled.due for run in gathered.merged)
     return state.gathered == gathered.start
 
 
-def named(state: TimerState, gathered: Gathered) -> TimerState:
+def named(state: TimerState, gathered: Gathered | Spilled) -> TimerState:
     """With a run that may be named."""
+    if isinstance(gathered, Spilled):
+        return state.with_spilled(gathered.recalled, frozenset(run.name for run in gathered.absorbed), gathered.run)
     run = None if gathered.run is None or gathered.run.last <= state.settled.due else gathered.run
     if gathered.merged:
         return state.with_merged(frozenset(one.name for one in gathered.merged), run)

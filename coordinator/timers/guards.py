@@ -71,4 +71,4 @@ def needed_from(state: TimerState) -> int:
 
 def is_orphan(name: str, state: TimerState, *, modified_ms: int, now_ms: int) -> bool:
     """Whether the object of a run is nobody's: the cell does not name it, and whoever wrote it has long given up naming it."""
-    return all(run.name != name for run in state.runs) and now_ms - modified_ms > _ORPHAN_MS
+    return all(run.name != name for run in (*state.runs, *state.recalls)) and now_ms - modified_ms > _ORPHAN_MS

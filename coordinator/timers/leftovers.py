@@ -36,7 +36,7 @@ async def remove_orphans(lake: Lake, timer_log: str) -> int:
         for info in listed:
             life, _, name = info.key.removeprefix(timer_folders(topic)).partition("/")
             state = cell.state if cell is not None and record is not None and life == record.incarnation else TimerState()
-            if guards.is_orphan(name.removesuffix(".parquet"), state, modified_ms=info.last_modified_ms, now_ms=now_ms):
+            if guards.is_orphan(name.partition(".")[0], state, modified_ms=info.last_modified_ms, now_ms=now_ms):
                 found.append(info.key)
         return found
 

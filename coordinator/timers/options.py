@@ -34,6 +34,8 @@ class TimerOptions:
     """Runs that would be larger together are not merged."""
     group_bytes: int = 2 * MIB
     """Of rows that are read from a run at a time."""
+    recalled_rows: int = 1_024
+    """So many recalled messages whose time is still to come leave the cell for an object."""
     ahead: timedelta = timedelta(seconds=5)
     """So long before they are due messages are fetched from the runs."""
 
@@ -42,7 +44,16 @@ class TimerOptions:
             duration: object = getattr(self, name)
             if not isinstance(duration, timedelta) or duration < timedelta(0):
                 raise InvalidArgument(f"{name} must be a timedelta, not negative", observed=duration)
-        for name in ("claim_rows", "claim_bytes", "flush_rows", "flush_bytes", "merge_runs", "run_bytes", "group_bytes"):
+        for name in (
+            "claim_rows",
+            "claim_bytes",
+            "flush_rows",
+            "flush_bytes",
+            "merge_runs",
+            "run_bytes",
+            "group_bytes",
+            "recalled_rows",
+        ):
             if not is_positive(getattr(self, name)):
                 raise InvalidArgument(f"{name} must be a positive whole number", observed=getattr(self, name))
         if self.merge_runs < 2:

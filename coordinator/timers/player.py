@@ -30,8 +30,9 @@ from .follow import Following
 from .gather import Gathered, Gatherer, may_name, named, to_merge
 from .memtable import Together, ready_ms
 from .options import TimerOptions
+from .recalls import Recalls, Spilled
 from .runs import OpenRun, next_unloaded
-from .selection import FOREVER, Waiting, next_bounds, within, without
+from .selection import FOREVER, Waiting, next_bounds, within
 from .state import Bounds, Claim, Due, TimerState
 from .store_time import StoreTime
 
@@ -76,12 +77,13 @@ class Player:
         self._time = StoreTime(lake.store, lake.runtime.clock)
         self._cell = TimerCell(cells, lake.runtime.clock, name, life)
         self._appending = Appending(lake, topic, self._cell)
+        self._recalls = Recalls(lake.store, lake.runtime, name, life)
         self._gatherer = Gatherer(lake.store, lake.runtime, name, life, options)
         log.tail.poll_quiet_s = options.probe.total_seconds()
         self._reader = Reader(log)
         self._log: Following | None = None
         self._runs: dict[str, OpenRun] = {}
-        self._work: asyncio.Task[Gathered] | None = None
+        self._work: asyncio.Task[Gathered | Spilled] | None = None
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
         self._flushed_s = lake.runtime.clock.monotonic_s()
@@ -198,6 +200,7 @@ class Player:
         for run in state.runs:
             if run.name not in self._runs:
                 self._runs[run.name] = await self._there(self._gatherer.open(run))
+        await self._there(self._recalls.keep_to(state.recalls))
         for one in self._runs.values():
             one.pass_over(state.settled.due)
             one.rows.drop(state.settled)
@@ -254,7 +257,7 @@ class Player:
         bounds, chosen = self._choose(together, state, now_us)
         if not len(chosen):
             return False
-        count = len(without(chosen, state.recalled))
+        count = len(self._recalls.without(chosen, state))
         claimed = self._forgetful(state).with_claim(bounds, count)
         await self._cell.write(claimed if count else claimed.with_arrived())
         self._claimed_s = self._runtime.clock.monotonic_s()
@@ -290,7 +293,7 @@ class Player:
         await self._load(claim.bounds.due, rows_most=2**62, bytes_most=2**62)
         together = self._together()
         within_claim = together.waiting.within(claim.bounds)
-        chosen = without(within_claim.only(~within(within_claim, state.settled)), state.recalled)
+        chosen = self._recalls.without(within_claim.only(~within(within_claim, state.settled)), state)
         if len(chosen) != claim.count:
             raise DataDamaged(
                 "messages that were on their way are not in the timer log any more",
@@ -325,9 +328,13 @@ class Player:
             if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
                 return False
             await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))
-            done = "merged" if gathered.merged else "flushed"
-            self.statistics = replace(self.statistics, **{done: getattr(self.statistics, done) + 1})
+            if isinstance(gathered, Gathered):
+                done = "merged" if gathered.merged else "flushed"
+                self.statistics = replace(self.statistics, **{done: getattr(self.statistics, done) + 1})
             return True
+        if len(state.recalled) >= self._options.recalled_rows and (spilling := self._recalls.spill(state)) is not None:
+            self._begin(spilling)
+            return False
         if self._is_flush_due():
             return await self._begin_flush(state)
         if runs := to_merge(state.runs, self._options):
@@ -356,7 +363,7 @@ class Player:
         self._begin(self._gatherer.flush(rows, start=state.gathered, limit=settled.known, settled=settled))
         return False
 
-    def _begin(self, work: Coroutine[Any, Any, Gathered]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, Gathered | Spilled]) -> None:
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self._following.news.set())
 

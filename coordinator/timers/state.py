@@ -68,6 +68,16 @@ class NotRecallable(CallError):
     kind = "not_recallable"
 
 
+def not_recallable(*, again: bool) -> NotRecallable:
+    """The error of who recalls a message that was recalled before, or let go."""
+    return NotRecallable(
+        "the message cannot be recalled any more",
+        operation="recall",
+        expected="a message that waits",
+        observed="it was recalled before" if again else "it was let go",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TimerState:
     """One topic's timers."""
@@ -82,6 +92,8 @@ class TimerState:
     runs: tuple[Run, ...] = ()
     recalled: frozenset[Due] = frozenset()
     """They go nowhere; listed until they are settled."""
+    recalls: tuple[Run, ...] = ()
+    """Objects with more of them: of messages that were known when they were written."""
 
     @property
     def bounds(self) -> Bounds:
@@ -113,17 +125,13 @@ class TimerState:
             claim=None,
             runs=tuple(run for run in self.runs if run.last > settled.due),
             recalled=frozenset(due for due in self.recalled if not settled.within(due)),
+            recalls=tuple(run for run in self.recalls if run.last > settled.due),
         )
 
     def with_recalled(self, due: Due) -> TimerState:
         """Raises `NotRecallable`, and `LimitExceeded` when too many were recalled whose time is still to come."""
         if not self.waits(due):
-            raise NotRecallable(
-                "the message cannot be recalled any more",
-                operation="recall",
-                expected="a message that waits",
-                observed="it was recalled before" if due in self.recalled else "it was let go",
-            )
+            raise not_recallable(again=due in self.recalled)
         if len(self.recalled) >= RECALLED_MAX:
             raise LimitExceeded(
                 "too many messages were recalled whose delivery time is still to come",
@@ -133,6 +141,12 @@ class TimerState:
                 hint="try again when some of their times have passed; or let the consumer see that the message is void",
             )
         return replace(self, recalled=self.recalled | {due})
+
+    def with_spilled(self, recalled: frozenset[Due], absorbed: frozenset[str], run: Run) -> TimerState:
+        """With some recalled messages in an object, in place of some objects that are in it too."""
+        kept = tuple(one for one in self.recalls if one.name not in absorbed)
+        more = (run,) if run.last > self.settled.due else ()
+        return replace(self, recalled=self.recalled - recalled, recalls=(*kept, *more))
 
     def with_run(self, run: Run | None, gathered: int) -> TimerState:
         """With what waited below an offset of the timer log gathered in a run (None: nothing did)."""

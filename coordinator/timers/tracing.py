@@ -11,6 +11,7 @@ from ...log.messages import MessageView, to_us
 from ...log.paths import topic_of
 from ...log.topics import Topic
 from .cell import timer_cells
+from .recalls import Recalls
 from .state import Due, TimerState
 from .waiting import standing
 
@@ -50,7 +51,10 @@ async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: b
     if delivered:  # that a claim has arrived is noted by the next one
         return DelayTrace(topic=topic, due=due, delay=Delay.OVER)
     state = await standing(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
-    return DelayTrace(topic=topic, due=due, delay=delay_in(state, Due(to_us(due), message.offset)))
+    place = Due(to_us(due), message.offset)
+    recalls = Recalls(lake.store, lake.runtime, topic, log.record.incarnation)
+    await recalls.keep_to(state.recalls)
+    return DelayTrace(topic=topic, due=due, delay=Delay.RECALLED if recalls.has(place) else delay_in(state, place))
 
 
 def delay_in(state: TimerState, due: Due) -> Delay:

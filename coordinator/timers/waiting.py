@@ -17,9 +17,10 @@ from ..cells import Cells
 from .cell import TimerCell
 from .memtable import Rows
 from .options import TimerOptions
+from .recalls import Recalls
 from .runs import OpenRun, next_unloaded, run_key
-from .selection import FOREVER, Waiting, within, without
-from .state import Bounds, Due, TimerState
+from .selection import FOREVER, Waiting, within
+from .state import Bounds, Due, TimerState, not_recallable
 
 _GROUP_BYTES = TimerOptions().group_bytes
 _ROWS_AT_ONCE = 50_000
@@ -30,12 +31,18 @@ async def standing(cells: Cells, clock: Clock, topic: str, log_incarnation: str)
     return await TimerCell(cells, clock, topic, log_incarnation).read()
 
 
-async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: Due) -> None:
+async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: Due, *, lake: Lake | None = None) -> None:
     """Call a message back that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
 
-    That there is such a message is for the caller to see.
+    That there is such a message is for the caller to see. With ``lake`` it is seen too that it was recalled long ago.
     """
-    await TimerCell(cells, clock, topic, log_incarnation).change(lambda state: state.with_recalled(due))
+    cell = TimerCell(cells, clock, topic, log_incarnation)
+    if lake is not None and (recalls := (await cell.read()).recalls):
+        gone = Recalls(lake.store, lake.runtime, topic, log_incarnation)
+        await gone.keep_to(recalls)
+        if gone.has(due):
+            raise not_recallable(again=True)
+    await cell.change(lambda state: state.with_recalled(due))
 
 
 async def waiting(
@@ -58,8 +65,10 @@ async def waiting(
     cell = TimerCell(cells, lake.runtime.clock, topic, life)
     while True:
         state = await cell.read()
-        wanted = _Wanted(state, FOREVER if until_us is None else Due(until_us, -1), from_us, limit, message_id)
+        recalls = Recalls(lake.store, lake.runtime, topic, life)
+        wanted = _Wanted(state, recalls, FOREVER if until_us is None else Due(until_us, -1), from_us, limit, message_id)
         try:
+            await recalls.keep_to(state.recalls)
             await _add_runs(lake, topic, life, wanted)
         except ObjectMissing as error:
             if await cell.read() == state:
@@ -75,8 +84,11 @@ async def waiting(
 class _Wanted:
     """The first of the rows that are wanted."""
 
-    def __init__(self, state: TimerState, until: Due, from_us: int | None, limit: int | None, message_id: str | None) -> None:
+    def __init__(
+        self, state: TimerState, recalls: Recalls, until: Due, from_us: int | None, limit: int | None, message_id: str | None
+    ) -> None:
         self.state = state
+        self._recalls = recalls
         self._message_id = message_id
         self._until = until
         self.begin = Due(-1 if from_us is None else from_us, -1)
@@ -116,7 +128,7 @@ class _Wanted:
     def _chosen(self, here: Waiting) -> Waiting:
         inside = within(here, Bounds(FOREVER.offset, Due(self._until.time_us, self._until.offset - 1)))
         early = within(here, Bounds(FOREVER.offset, self.begin))
-        return without(here.only(inside & ~early & ~within(here, self.state.bounds)), self.state.recalled)
+        return self._recalls.without(here.only(inside & ~early & ~within(here, self.state.bounds)), self.state)
 
     def _ordered(self) -> Waiting:
         return self._rows.waiting.within(Bounds(FOREVER.offset, FOREVER))

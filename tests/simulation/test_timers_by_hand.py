@@ -202,6 +202,46 @@ def test_what_is_recalled_from_a_run_does_not_come() -> None:
     scene.play(script)
 
 
+def test_many_recalls_leave_the_cell_for_objects_and_are_forgotten_when_their_times_have_passed() -> None:
+    scene = Scene("many recalls")
+    dues: dict[int, Due] = {}
+    options = TimerOptions(claim_rows=5, recalled_rows=4, flush_rows=9, flush_bytes=10**9, merge_runs=2, group_bytes=700)
+
+    async def script() -> None:
+        nonlocal dues
+        await scene.send(*[float(40 + n) for n in range(60)])
+        for first in range(0, 60, 10):
+            await scene.play_for(2, options)
+            async with scene.lake() as lake:
+                cells, clock = timer_cells(lake), lake.runtime.clock
+                _, log = await lake.timer_log("orders")
+                rows = await waiting(lake, cells, "orders")
+                times = rows.column("delivery_timestamp").cast("int64").to_pylist()
+                dues = {offset: Due(time, offset) for time, offset in zip(times, rows.column("offset").to_pylist(), strict=True)}
+                for offset in range(first, first + 8):
+                    await recall(cells, clock, "orders", log.record.incarnation, dues[offset], lake=lake)
+        await scene.play_for(2, options)
+        async with scene.lake() as lake:
+            _, log = await lake.timer_log("orders")
+            state = await standing_of(lake)
+            assert len(state.recalled) < 8
+            assert 1 <= len(state.recalls) <= 4
+            assert len(state.recalled) + sum(run.rows for run in state.recalls) == 48
+            assert (await waiting(lake, timer_cells(lake), "orders")).num_rows == 12
+            with pytest.raises(NotRecallable, match="recalled before"):
+                await recall(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation, dues[50], lake=lake)
+        await scene.play_for(100, options)
+        assert await scene.come() == [float(40 + n) for n in range(60) if n % 10 >= 8]
+        async with scene.lake() as lake:
+            state = await standing_of(lake)
+            assert (state.recalled, state.recalls) == (frozenset(), ())
+            await asyncio.sleep(3 * DAY_S)
+            await remove_orphans(lake, "%TIMER%orders")
+            assert [info.key for info in await lake.store.list("timers/")] == []
+
+    scene.play(script)
+
+
 def test_a_lost_cell_is_seen() -> None:
     scene = Scene("lost cell")
 

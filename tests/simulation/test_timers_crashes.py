@@ -13,6 +13,8 @@ import pytest
 from penstock.coordinator.timers.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play
+from penstock.coordinator.timers.state import Due
+from penstock.coordinator.timers.waiting import recall, waiting
 from penstock.log import Message, PenstockError, TopicSettings
 from penstock.log.lake import Lake
 from penstock.log.messages import MessageType
@@ -23,8 +25,11 @@ from tests.simulation.kernel import Kernel
 
 T = TypeVar("T")
 
-OPTIONS = TimerOptions(claim_rows=2, flush_rows=4, flush_bytes=10**9, merge_runs=2, group_bytes=700, settle=timedelta(seconds=2))
+OPTIONS = TimerOptions(
+    recalled_rows=2, claim_rows=2, flush_rows=4, flush_bytes=10**9, merge_runs=2, group_bytes=700, settle=timedelta(seconds=2)
+)
 DELAYS_S = (1, 1, 2, 0, 9, 4, 9, 7, 2, 30, 12, 12, 14, 31)
+RECALLED = (5, 10, 13)
 
 
 class End(Enum):
@@ -81,6 +86,12 @@ def _run(last: int | None, end: End) -> int:
             producer = await lake.producer("orders")
             for number, delay_s in enumerate(DELAYS_S):
                 await producer.send(Message(b"%d" % number, delay=timedelta(seconds=delay_s)))
+            _, log = await lake.timer_log("orders")
+            rows = (await waiting(lake, timer_cells(lake), "orders")).sort_by("offset")
+            times = rows.column("delivery_timestamp").cast("int64").to_pylist()
+            for offset in RECALLED:
+                due = Due(times[offset], offset)
+                await recall(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation, due)
             first = Lake(dying, runtime=process.runtime)
             stop = asyncio.Event()
             playing = asyncio.ensure_future(play(first, timer_cells(first), "orders", stop, OPTIONS))
@@ -96,7 +107,7 @@ def _run(last: int | None, end: End) -> int:
             await play(lake, timer_cells(lake), "orders", stop, OPTIONS)
             reader = await lake.reader("orders")
             messages = [one async for one in reader.messages()]
-            assert sorted(int(one.body) for one in messages) == list(range(len(DELAYS_S)))
+            assert sorted(int(one.body) for one in messages) == [n for n in range(len(DELAYS_S)) if n not in RECALLED]
             check_times(messages, late_s=35)
             for queue in range(2):
                 dues = [one.delivery_timestamp for one in messages if one.queue == queue and int(one.body) != 3]

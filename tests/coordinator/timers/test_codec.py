@@ -25,6 +25,7 @@ def states(draw: st.DrawFn) -> TimerState:
         gathered=draw(st.integers(0, 2**40)),
         runs=tuple(draw(st.lists(_RUNS, max_size=4))),
         recalled=draw(st.frozensets(_DUES, max_size=20)),
+        recalls=tuple(draw(st.lists(_RUNS, max_size=3))),
     )
 
 

@@ -1,0 +1,110 @@
+"""Recalled messages whose time is still to come, where the cell has no room for them: objects that it names instead.
+
+Offsets are enough: each message has its own. Objects are of rising sizes, each more than the next, so there are few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...log.files import check_seal, read_rows, write_file
+from ...log.runtime import Runtime
+from ...log.stores.protocol import ObjectStore
+from ..keys import timer_folder
+from .selection import FOREVER, Waiting, without
+from .state import Bounds, Due, Run, TimerState
+
+_SCHEMA = pa.schema([pa.field("time_us", pa.int64()), pa.field("offset", pa.int64())])
+_NONE = Waiting(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def recalls_key(topic: str, log_incarnation: str, name: str) -> str:
+    """The object of some recalled messages of a topic's timers."""
+    return f"{timer_folder(topic, log_incarnation)}{name}.recalled"
+
+
+@dataclass(frozen=True, slots=True)
+class Spilled:
+    """Recalled messages that were written and are not named yet: nothing has changed before the cell names them."""
+
+    recalled: frozenset[Due]
+    """They leave the cell."""
+    absorbed: tuple[Run, ...]
+    """Objects that they stand in place of, with what was in those."""
+    run: Run
+    begun_s: float
+
+
+class Recalls:
+    """The objects of one life of a topic's timers, as far as this process has read them."""
+
+    def __init__(self, store: ObjectStore, runtime: Runtime, topic: str, log_incarnation: str) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._topic = topic
+        self._life = log_incarnation
+        self._read: dict[str, Waiting] = {}
+        self._offsets: npt.NDArray[np.int64] = _NONE.offset
+
+    async def keep_to(self, runs: tuple[Run, ...]) -> None:
+        """Read those that the cell names, and forget the others. Raises `ObjectMissing` and `DataDamaged`."""
+        if {run.name for run in runs} == self._read.keys():
+            return
+        self._read = {run.name: self._read[run.name] if run.name in self._read else await self._get(run) for run in runs}
+        self._offsets = np.sort(np.concatenate([_NONE.offset, *(one.offset for one in self._read.values())]))
+
+    def without(self, waiting: Waiting, state: TimerState) -> Waiting:
+        """All but those that were recalled."""
+        kept = without(waiting, state.recalled)
+        return kept.only(~np.isin(kept.offset, self._offsets)) if len(self._offsets) else kept
+
+    def has(self, due: Due) -> bool:
+        """Whether a message is in one of them."""
+        return bool(np.isin(due.offset, self._offsets))
+
+    def spill(self, state: TimerState) -> Coroutine[Any, Any, Spilled] | None:
+        """What writes those of the cell whose messages are known, with smaller objects; None: there are none.
+
+        Objects are those of the state that was kept to last. A late one stays in the cell until it is known.
+        """
+        recalled = frozenset(due for due in state.recalled if due.offset < state.settled.known)
+        if not recalled:
+            return None
+        rows = len(recalled)
+        absorbed: tuple[Run, ...] = ()
+        for run in reversed(state.recalls):
+            if run.rows > rows:
+                break
+            rows, absorbed = rows + run.rows, (*absorbed, run)
+        pieces = [_waiting(recalled), *(self._read[run.name] for run in absorbed)]
+        return self._write(pieces, recalled, absorbed, state.settled.due)
+
+    async def _write(self, pieces: list[Waiting], recalled: frozenset[Due], absorbed: tuple[Run, ...], settled: Due) -> Spilled:
+        begun_s = self._runtime.clock.monotonic_s()
+        time_us = np.concatenate([one.time_us for one in pieces])
+        offset = np.concatenate([one.offset for one in pieces])
+        kept = Waiting(time_us, offset).within(Bounds(FOREVER.offset, FOREVER))
+        last = Due(int(kept.time_us[-1]), int(kept.offset[-1]))
+        table = pa.table({"time_us": kept.time_us, "offset": kept.offset}, schema=_SCHEMA)
+        data = await self._runtime.offload(lambda: write_file(table, {}))
+        run = Run(self._runtime.new_id(), table.num_rows, len(data), last)
+        await self._store.put_large(recalls_key(self._topic, self._life, run.name), data)
+        return Spilled(recalled, absorbed, run, begun_s)
+
+    async def _get(self, run: Run) -> Waiting:
+        key = recalls_key(self._topic, self._life, run.name)
+        data = (await self._store.get(key)).data
+        check_seal(data, where=key)
+        table = read_rows(data, where=key)
+        return Waiting(table.column("time_us").to_numpy(), table.column("offset").to_numpy())
+
+
+def _waiting(dues: frozenset[Due]) -> Waiting:
+    ordered = sorted(dues)
+    return Waiting(np.array([due.time_us for due in ordered], np.int64), np.array([due.offset for due in ordered], np.int64))
