@@ -27,7 +27,7 @@ from benchmarks import (
     transactions,
     volume,
 )
-from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, takeovers, throughput
+from benchmarks.consumers import cells, handlers, idling, isolation, killed, receiving, retries, takeovers, throughput
 from benchmarks.figures import Figure, Options, as_json, table
 
 BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
@@ -47,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "takeovers": takeovers.measure,
     "killed": killed.measure,
     "isolation": isolation.measure,
+    "retries": retries.measure,
     "idling": idling.measure,
     "cells": cells.measure,
     "spark-source": spark_source.measure,
