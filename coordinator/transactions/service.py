@@ -98,7 +98,7 @@ class Transactions:
         checked: tuple[Destination, ...] | None = None
         _, row = await self.find(transaction)
         if row.is_open and decision is Decision.COMMITTED:
-            check_decidable(row, by)
+            check_decidable(row, by, decision)
             await self.check_staged(row)
             checked = row.destinations
         elif row.is_open and row.acks is not None and by is By.OPERATOR:

@@ -248,7 +248,7 @@ class MemberCell:
         if row.decision is decision:
             return self
         check_open(row, operation="commit" if decision is Decision.COMMITTED else "roll back")
-        check_decidable(row, by)
+        check_decidable(row, by, decision)
         if decision is Decision.COMMITTED and by is not By.ACKS and is_aged(row, now_ms):
             return self._with(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE))
         return self._with(replace(row, decision=decision, by=by))
@@ -344,9 +344,12 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
         )
 
 
-def check_decidable(row: TransactionRow, by: By) -> None:
-    """Raise `AcksDecide` where the row only says what the cell of a queue has decided: a write of that may be on its way."""
-    if row.acks is not None and by is not By.ACKS:
+def check_decidable(row: TransactionRow, by: By, decision: Decision = Decision.ROLLED_BACK) -> None:
+    """Raise `AcksDecide` where the row only says what the cell of a queue has decided: a write of that may be on its way. Nor does anybody but
+    its sender commit a transaction that has no checker: the messages that it will settle are not known before.
+    """
+    alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (By.CHECKER, By.OPERATOR)
+    if alone or (row.acks is not None and by is not By.ACKS):
         raise AcksDecide(
             "the transaction settles messages, and the write that settles them decides it",
             operation="decide a transaction",

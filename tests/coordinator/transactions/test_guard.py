@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.keys import transactions_key
@@ -46,7 +47,7 @@ class World:
         self.faults: list[tuple[str, object]] = []
 
     async def sent(self, body: bytes = b"half") -> Transaction:
-        transaction = Transaction(self.transactions, "shop", first_check=None)
+        transaction = Transaction(self.transactions, "shop", first_check=timedelta(seconds=60))
         await transaction.send(TOPIC, Message(body))
         return transaction
 

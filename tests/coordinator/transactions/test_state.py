@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.coordinator.transactions.errors import (
+    AcksDecide,
     TransactionCommitted,
     TransactionExpired,
     TransactionNotFound,
@@ -86,6 +87,16 @@ def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: By
         sent(cell, number=1, first=False)
     with pytest.raises(error, match=said):
         cell.with_check(ID, checks=1, now_ms=NOW_MS, every_ms=1)
+
+
+@pytest.mark.parametrize("by", [By.CHECKER, By.OPERATOR])
+def test_nobody_else_commits_one_without_a_checker(by: By) -> None:
+    """It is to settle messages, and which is not known before its sender commits."""
+    cell = MemberCell(group="shop").with_half(ID, "orders", "one", 0, PART, now_ms=NOW_MS, first_check_ms=None, first=True)
+    with pytest.raises(AcksDecide, match="the write that settles them decides it"):
+        cell.decided(ID, Decision.COMMITTED, by, now_ms=NOW_MS)
+    assert cell.decided(ID, Decision.ROLLED_BACK, by, now_ms=NOW_MS).row(ID).decision is Decision.ROLLED_BACK
+    assert cell.decided(ID, Decision.COMMITTED, By.OWNER, now_ms=NOW_MS).row(ID).decision is Decision.COMMITTED
 
 
 def test_a_commit_after_four_hours_rolls_back() -> None:
