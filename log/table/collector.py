@@ -69,15 +69,23 @@ class Collector:
         self._append_actions = append_actions
         self._held_jobs = held_jobs
         self._trimmer = Trimmer(store, paths, runtime)
+        self._stood = Floor()
+
+    def has_stood(self, floor: Floor) -> None:
+        """Hear of a floor that was found to have stood long enough, from whoever raises it then: in a topic that is always busy the floor is
+        never that old when it is read here.
+        """
+        self._stood = max(self._stood, floor, key=lambda one: one.number)
 
     async def collect_once(self) -> Collected:
         """One round over everything."""
         table_files = await self.collect_table()
         now_ms = await self._store.clock_ms()
         floor = await read_floor_object(self._store, self._paths)
-        settled = floor if self._trimmer.has_stood(floor, now_ms) else Floor()
-        handed = await self.collect_handed(settled)
-        objects, closed, forgotten = await self.collect_jobs(settled, now_ms)
+        if self._trimmer.has_stood(floor, now_ms):
+            self.has_stood(floor)
+        handed = await self.collect_handed(self._stood)
+        objects, closed, forgotten = await self.collect_jobs(self._stood, now_ms)
         return Collected(table_files, handed, objects, closed, forgotten)
 
     # --- table files

@@ -207,6 +207,7 @@ class Maintenance:
         floor = await read_floor_object(self._store, self._paths)
         if snapshot.published < 0 or not self._trimmer.has_stood(floor, await self._store.clock_ms()):
             return Trimmed(floor.number)
+        self._collector.has_stood(floor)
         with suppress(ViewLost):  # another's trimming overtook the comparison, which starts again from the floor
             while await self._comparer.compare_once(snapshot, floor.number):
                 pass
