@@ -124,7 +124,7 @@ class Spilling:
         tracked = self._schedule().tracked
         wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
         room = self._limits.tracked * 3 // 4 - len(tracked)
-        self._crowded = room < wanted
+        self._crowded = wanted > 0 and room < wanted
         return min(wanted, room) if wanted > self._nearest // 4 else 0
 
     # --- Out of the cell
@@ -135,8 +135,8 @@ class Spilling:
         if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
             return False
         crowded = self._crowded or keeper.size_bytes >= _FULL_BYTES
-        keep = self._nearest // 2 if crowded else self._nearest
-        if tracked.count_waiting <= (keep if crowded else keep * 3 // 2):
+        keep = max(1, self._nearest // 2) if crowded else self._nearest
+        if tracked.count_waiting <= keep * 3 // 2:  # not one by one
             return False
         waiting = tracked.spill(keep)
         if not waiting:

@@ -145,7 +145,9 @@ def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
 def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
     _check_generation(cell, handle, operation)
     tries = cell.tries.get(handle.offset)
-    if tries is None and handle.offset in cell.settled:
+    # What waits outside of the cell expired before; which offsets those are, the cell does not say.
+    waits = any(spill.first_offset <= handle.offset for spill in cell.spills)
+    if tries is None and handle.offset in cell.settled and not waits:
         raise _settled(cell, handle, operation)
     return _check_out(tries, handle, now_ms, operation)
 

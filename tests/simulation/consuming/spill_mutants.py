@@ -35,7 +35,9 @@ SPILL_MUTANTS: dict[str, Mutant] = {
         everywhere(spills.nearest, patches.forgetful(spills.nearest)),
         rule="C7",
     ),
-    "spill-reset": _mutant("a reset drops what waits", attribute(QueueCell, "reset_to", patches.kept_by_a_reset), rule="C6"),
+    "spill-reset": _mutant(
+        "a reset drops what waits", attribute(QueueCell, "reset_to", patches.kept_by_a_reset), rule="C6", seeds=(1, 6)
+    ),
     "spill-taken": _mutant("the next owner has them", attribute(QueueCell, "taken_by", patches.left_to_the_dead)),
     "spill-spared": _mutant("retention spares them", attribute(QueueCell, "first_listed", patches.only_in_the_cell)),
     "spill-still": _mutant("what is about to leave the cell is not run", attribute(Tracked, "spill", patches.run_meanwhile)),
