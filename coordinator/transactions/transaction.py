@@ -268,7 +268,9 @@ class Transaction:
         if self._settlement:
             await self._settlement.give_up(self.id)
         row = await (self._decide(Decision.ROLLED_BACK) if self._failure is None else self._withdraw())
-        if row is not None and row.is_finished:
+        if row is None:
+            return  # its first send failed; what it staged goes as every upload does that nothing names
+        if row.is_finished:
             return
         try:  # also what a send staged that failed before it stood in the row
             await self._transactions.discard(self.id, self._half.topics)
