@@ -263,3 +263,42 @@ def test_an_operators_rollback_ends_the_deliveries_and_comes_too_late_when_they_
         assert await stage.bodies() == (BODIES if settles else [])
 
     stage.play(script)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_finisher_amid_a_commit_decides_nothing_else(settled: bool) -> None:
+    """Before the messages are settled there is nothing to be decided yet; behind that it notes the commit, and the cell forgets it. Then the
+    write that settles them comes once more, as after an answer that was lost.
+    """
+    stage = Stage()
+
+    async def script() -> None:
+        await ordered(stage)
+        one, other = stage.member("one"), stage.member("other")
+
+        async def work() -> None:
+            consumer = await consuming(one)
+            messages = await received(consumer)
+            transaction = begun(one, consumer)
+            await transaction.send("paid", Message(b"x"))
+            transaction.ack(*messages)
+            settle_for = consumer.settle_for
+
+            async def slow(transaction: str, handles: Sequence[ReceiptHandle]) -> None:
+                if settled:
+                    await settle_for(transaction, handles)
+                await other.run(other.finisher().once(GROUP))
+                await settle_for(transaction, handles)
+
+            consumer.settle_for = slow  # type: ignore[method-assign]
+            receipt = await transaction.commit()
+            assert receipt.topics["paid"].messages == 1
+            assert await consumer.receive(4, TEN, timedelta(seconds=30)) == []
+
+        await one.run(work())
+        assert await stage.bodies() == [b"x"]
+        assert (await cell_of(stage)).transactions == frozenset()
+        assert all(row.is_finished for row in await other.run(other.transactions.rows(GROUP)))
+        assert other.errors == []
+
+    stage.play(script)

@@ -74,13 +74,10 @@ def test_without_a_fault_it_is_once() -> None:
 
 
 CASES = [
-    *(
-        (part, number, fault)
-        for part in ("transactions/", "queues/")
-        for number in range(1, 6)
-        for fault in (Fault.CRASH_AFTER, Fault.LOST_ANSWER)
-    ),
-    *(("queues/", number, Fault.LATE_APPLY) for number in (3, 4)),
+    *(("transactions/", number, Fault.CRASH_AFTER) for number in range(1, 6)),
+    *(("queues/", number, Fault.CRASH_AFTER) for number in range(2, 5)),
+    *((part, number, Fault.LOST_ANSWER) for part in ("transactions/", "queues/") for number in (2, 3)),
+    ("queues/", 3, Fault.LATE_APPLY),
 ]
 """Before a request is behind the one before it."""
 
@@ -92,7 +89,7 @@ def test_every_write_of_a_cell_may_be_the_last_or_unanswered(part: str, occurren
     assert faults.done
 
 
-@pytest.mark.parametrize("occurrence", range(1, 5))
+@pytest.mark.parametrize("occurrence", range(1, 3))
 def test_every_upload_and_link_may_be_the_last(occurrence: int) -> None:
     where = Where(process="one", verb="put", key=lambda key: "/paid/" in key, occurrence=occurrence)
     faults = ScriptedFaults([(where, Fault.CRASH_AFTER)])
