@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from penstock.log.errors import MissingDependency
+from penstock.spark.java import Java, find_java
 from tests.figures import Figures
 from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
+from tests.spark import quick
 from tests.stalls import Stalls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A test with this mark needs what this tool builds or runs; in CI, where the tool is, a skip is a failure.
 TOOLS = {"versitygw": "go", "dynoxide": "cargo", "spark": "java", "postgres": "initdb"}
@@ -69,6 +76,28 @@ def postgres() -> Iterator[PostgresServer]:
     """One server for many tests, which each use a database of their own."""
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    try:
+        return find_java()
+    except MissingDependency as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: Java) -> Iterator[SparkSession]:
+    """One session for all tests. It can speak S3, to the endpoint that a test sets: the JVM takes only credentials at its start."""
+    from penstock.spark import S3, session
+
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in S3Server("").environment.items():
+            if "ENDPOINT" not in name:
+                environment.setenv(name, value)
+        running = session("penstock-tests", master="local[2]", s3=S3(path_style=True), conf=quick.DRIVER)
+    yield running
+    running.stop()
 
 
 class SkipsInCI:

@@ -21,7 +21,9 @@ def marked(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [*map(marked, sorted(BENCHMARKS))])
-def test_a_benchmark_runs(name: str) -> None:
+def test_a_benchmark_runs(name: str, request: pytest.FixtureRequest) -> None:
+    if name.startswith("spark"):
+        request.getfixturevalue("spark")  # benchmarks take the session that runs
     figures = list(BENCHMARKS[name](Options(repeats=1, small=True)))
     assert figures
     assert all(figure.values for figure in figures)

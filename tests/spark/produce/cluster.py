@@ -19,18 +19,18 @@ from penstock.spark import session
 from penstock.spark.lakes import LakePlace
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
+from tests.spark import quick
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
 TOPIC, QUEUES = "orders", 4
 ROWS, GROUPS = 400, 7
 KILLED, SLOW = "killed", "slow"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.defaultJavaOptions": QUICK,
-    "spark.executor.defaultJavaOptions": QUICK,
+    **quick.DRIVER,
+    "spark.executor.defaultJavaOptions": quick.JVM,
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",

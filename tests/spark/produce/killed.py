@@ -17,10 +17,10 @@ from penstock.spark import session
 from penstock.spark.lakes import LakePlace
 from penstock.spark.produce.columns import MessageColumns
 from penstock.spark.produce.write import OrderedWriter, Steps
+from tests.spark import quick
 
 TOPIC = "orders"
 SCHEMA = "user string, seq long, note string"
-QUICK = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 PART_BYTES = 4_000
 
 
@@ -38,7 +38,7 @@ def main(lake: str, folder: str, checkpoint: str, marks: str, step: str, occurre
         if (reached, met[reached]) == (step, int(occurrence)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    spark = session("killed", master="local[2,4]", conf=QUICK)
+    spark = session("killed", master="local[2,4]", conf=quick.DRIVER)
     writer = OrderedWriter(
         LakePlace.of(lake),
         TOPIC,

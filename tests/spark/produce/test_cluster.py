@@ -17,7 +17,8 @@ import pytest
 import penstock
 from penstock.spark.java import Java
 from tests.servers import free_port
-from tests.spark.produce.cluster import GROUPS, KILLED, QUEUES, QUICK, ROWS, SLOW, TOPIC
+from tests.spark import quick
+from tests.spark.produce.cluster import GROUPS, KILLED, QUEUES, ROWS, SLOW, TOPIC
 from tests.spark.source.test_submit import python_errors
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -39,7 +40,7 @@ def cluster(java: Java, folder: Path) -> Iterator[str]:
         "JAVA_HOME": str(java.home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{quick.JVM} -Dspark.master.rest.enabled=false",
     }
     port = free_port()
     master = f"spark://127.0.0.1:{port}"

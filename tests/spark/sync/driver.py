@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.spark import session, sync
 from penstock.spark.sync.steps import Moment, Steps
+from tests.spark import quick
 from tests.spark.sync.crashes import BATCH, CrashAt, Done, Each, Loss, Victims
 from tests.spark.sync.streams import TOPIC
 from tests.tree import ROOT
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 CLUSTER = "local-cluster[1,2,1024]"
 """An executor in a process of its own."""
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +90,12 @@ def main(life: Life) -> None:
 
 
 def _spark(life: Life) -> SparkSession:
-    conf = {"spark.driver.defaultJavaOptions": QUICK}
+    conf = dict(quick.DRIVER)
     if not life.master.startswith("local["):
         _home(Path(life.marks).with_name("spark"))
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         conf |= {
-            "spark.executor.defaultJavaOptions": QUICK,
+            "spark.executor.defaultJavaOptions": quick.JVM,
             "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.sql.shuffle.partitions": "2",
         }
