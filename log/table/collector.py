@@ -147,19 +147,17 @@ class Collector:
                 # The record last: while it is there, the job is found again.
                 record = self._paths.job_record(job)
                 deleted += await delete_all(self._store, sorted((info.key for info in objects), key=lambda key: key == record))
-        close = [
-            CloseJob(job)
-            for job, objects in jobs.items()
-            if job not in held and job not in state.closed_jobs and is_old(objects, now_ms)
-        ]
+        old = [job for job, objects in jobs.items() if job not in held and job not in state.closed_jobs and is_old(objects, now_ms)]
+        if not state.alive:  # no entry follows, and what was staged for this life is void in any other
+            return deleted + await delete_all(self._store, (info.key for job in old for info in jobs[job])), 0, 0
         forget = [
             ForgetJob(job)
             for job, closed_by in state.closed_jobs.items()
             if job not in held and job not in jobs and may_forget(state.entry + 1, closed_by)
         ]
-        if (close or forget) and state.alive:
-            await self._append_actions((*close, *forget))
-        return deleted, len(close), len(forget)
+        if old or forget:
+            await self._append_actions((*map(CloseJob, old), *forget))
+        return deleted, len(old), len(forget)
 
     async def held(self, jobs: Collection[str]) -> Collection[str]:
         """Those of transactions that are not known to be done with. The log alone cannot tell: one may be committed long after it was staged."""

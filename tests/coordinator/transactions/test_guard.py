@@ -151,6 +151,26 @@ def test_strays_of_a_crash_go_after_two_days() -> None:
     play(work)
 
 
+def test_what_was_sent_to_a_topic_that_was_deleted_goes_too() -> None:
+    async def work(world: World) -> None:
+        opened, committed = await world.sent(), await world.sent()
+        assert committed.id is not None
+        await world.lake.delete_topic(TOPIC)
+        await world.transactions.decide(committed.id, Decision.COMMITTED, By.CHECKER)
+        row = await world.transactions.finish(committed.id)
+        assert [one.linked and one.linked.gone for one in row.destinations] == [True]
+        await asyncio.sleep(3 * DAY_S)
+        await world.transactions.tidy("shop")
+        await world.collected()
+        assert [key for key in await world.staged() if committed.id in key] == []
+        assert len(await world.staged()) == 1, "of the one that is open"
+        await opened.rollback()
+        assert await world.staged() == []
+        assert world.faults == []
+
+    play(work)
+
+
 def test_while_the_table_does_not_answer_nothing_is_touched() -> None:
     async def work(world: World) -> None:
         transaction = await world.sent()
