@@ -17,6 +17,7 @@ import click
 from ...consumers import MemoryMetrics, PushOptions, QueueStatistics
 from ...consumers.executor import is_coroutine_function
 from ...consumers.results import Declined, judge
+from ...consumers.statistics import timer_samples
 from ...log import MessageView, PenstockError
 from ..metrics import serve_prometheus
 from .gate import Gate
@@ -126,6 +127,7 @@ def command(
     work = _Work(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
     with _served(metrics, metrics_port), session.connect() as lake:
+        metrics.watch(lambda: timer_samples(lake.timer_statistics()))
         consumer = lake.push_consumer(
             topic,
             group=group,
