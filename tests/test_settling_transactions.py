@@ -181,6 +181,10 @@ def test_a_message_that_was_settled_meanwhile_refuses_the_commit(lake: penstock.
         consumer.ack(message)
         with pytest.raises(penstock.ReceiptRefused, match="a message that the transaction was to settle was settled before"):
             transaction.commit()
+        with pytest.raises(penstock.TransactionEnded, match="the transaction was ended"):
+            transaction.send("paid", Message(b"y"))
+        with pytest.raises(penstock.TransactionEnded, match="the transaction was ended"):
+            transaction.ack(message)
         transaction.rollback()
         with pytest.raises(penstock.TransactionRolledBack):
             transaction.commit()

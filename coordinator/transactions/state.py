@@ -203,6 +203,7 @@ class MemberCell:
             )
         row = self.row(id) if row is None else row
         check_open(row, operation="send in a transaction")
+        check_decidable(row, By.OWNER)  # once its commit has begun what it sends is settled, too
         known = row.destination(topic) or Destination(topic, incarnation)
         if known.incarnation != incarnation:
             raise TopicDeleted(

@@ -64,6 +64,7 @@ class Transaction:
         self._rolled_back = False
         self._ended: TransactionEnded | None = None
         self._tried = False
+        self._refused = False
 
     @property
     def id(self) -> str | None:
@@ -172,7 +173,7 @@ class Transaction:
             self._rolled_back, self._ended = True, ended
             raise
         except ReceiptRefused:
-            self._tried = False  # it is known not to be committed
+            self._tried, self._refused = False, True  # it is known not to be committed
             raise
         linked = await self._link(row, sent_s)
         if not row.is_finished and await self._forgotten(row):
@@ -282,7 +283,7 @@ class Transaction:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     def _check_usable(self, operation: str) -> None:
-        if self._receipt is not None or self._rolled_back or self._tried:
+        if self._receipt is not None or self._rolled_back or self._tried or self._refused:
             raise TransactionCommitted("the transaction was ended", operation=operation, object=self.id, hint="begin another one")
         if self._failure is not None:
             raise TransactionFailed(
@@ -297,7 +298,8 @@ class Transaction:
         if self._receipt is not None or self._rolled_back or self.id is None:
             return
         if self._tried:
-            log.warning("whether transaction %s is committed is not known here; its checker will be asked", self.id)
+            asked = "the cell of the queue whose messages it settles" if self._settlement else "its checker"
+            log.warning("whether transaction %s is committed is not known here; %s will be asked", self.id, asked)
         elif isinstance(error, Exception) or self._settlement is not None:
             try:
                 await self.rollback()

@@ -29,6 +29,12 @@ def test_its_commit_begins_once_and_is_stored() -> None:
         cell.with_acks(ID, Acks(group="audit", topic="orders", queue=3, generation=1, acked=()), now_ms=5)
 
 
+def test_nothing_more_is_sent_once_its_commit_has_begun() -> None:
+    cell = begun().with_acks(ID, ACKS, now_ms=5)
+    with pytest.raises(AcksDecide):
+        cell.with_half(ID, "priced", "1", 1, PART, now_ms=6, first_check_ms=None, first=False)
+
+
 @pytest.mark.parametrize("by", [By.OWNER, By.CHECKER, By.OPERATOR, By.CHECKS, By.AGE])
 @pytest.mark.parametrize("decision", [Decision.COMMITTED, Decision.ROLLED_BACK])
 def test_nobody_decides_it_but_the_queues_cell(by: By, decision: Decision) -> None:
