@@ -10,7 +10,7 @@ from ...log.lake import Lake
 from ...log.paths import is_timer_log, topic_of
 from ..cells import Cells
 from ..coordination import Coordination
-from ..roles import Part, run_roles
+from ..roles import Part, Players, run_roles
 from .cell import timer_cells
 from .options import TimerOptions
 from .play import play, play_once
@@ -21,6 +21,7 @@ TIMERS = "timers"
 OnError = Callable[[str, PenstockError], None]
 """Hears of what failed, and for which topic (or ``-``)."""
 _LOOK_S = 60.0
+_PATIENCE_S = 10.0
 _SOON_S = 900.0
 """A process that lets something go so soon is to be replaced soon when it dies."""
 
@@ -63,6 +64,8 @@ class Timers:
         """Play the role for a fair share of the topics until ``stop`` is set, from when there is one on."""
         if await self._wanted(stop):
             self._awake = coordination.worker.awake
+            # Where nobody plays yet what is sent now may be due in a second. Else a process that opens the lake for a moment takes no part.
+            patience_s = _PATIENCE_S if await self._others(coordination, on_error) else 0.0
             await run_roles(
                 coordination.cells,
                 coordination.worker,
@@ -72,7 +75,7 @@ class Timers:
                 stop,
                 ready=coordination.claim,
                 report=on_error,
-                patience_s=0.0,
+                patience_s=patience_s,
             )
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
@@ -94,6 +97,13 @@ class Timers:
         self.statistics[topic] = statistics
         if self._awake is not None and statistics.idle_s < _SOON_S:
             await self._awake()
+
+    async def _others(self, coordination: Coordination, on_error: OnError) -> bool:
+        try:
+            return bool((await Players(coordination.cells, self._lake.runtime).get(TIMERS)).members)
+        except PenstockError as error:
+            on_error("-", error)
+            return True
 
     async def _wanted(self, stop: asyncio.Event) -> bool:
         while not stop.is_set() and not await self.topics():
