@@ -86,6 +86,8 @@ class Player:
         self._work: asyncio.Task[Gathered | Spilled] | None = None
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
+        self._paced = False
+        """Whether the last step let all go that was due then: what follows may wait for the next tick."""
         self._flushed_s = lake.runtime.clock.monotonic_s()
         self.statistics = TimerStatistics()
 
@@ -119,7 +121,9 @@ class Player:
             failures, backoff = 0, Backoff(_AGAIN_S)
             self.statistics = replace(self.statistics, waiting=self._waiting(), idle_s=pause_s)
             await on_step(self.statistics)
-            if pause_s > 0:  # never for long: a machine may sleep meanwhile, and its clock of sleeps with it
+            if pause_s == 0 and self._paced:
+                await self._pause(0.0, stop)
+            elif pause_s > 0:  # never for long: a machine may sleep meanwhile, and its clock of sleeps with it
                 await self._pause(min(pause_s, self._options.probe.total_seconds()), stop)
         with suppress(CellChanged, RetryError, ReopenError):  # whoever comes next finds it out
             await self._settle()
@@ -154,6 +158,7 @@ class Player:
         log.news.clear()
         log.check()
         state = self._cell.state
+        self._paced = False
         await log.reach(state.bounds.known)
         await self._keep_to(state)
         now_us = guards.due_until_us(await self._time.now_us(), self._runtime.clock)
@@ -254,7 +259,7 @@ class Player:
         ahead = Due(now_us + int(1e6 * options.ahead.total_seconds()), 0)
         await self._load(ahead, rows_most=options.claim_rows, bytes_most=options.claim_bytes)
         together = self._together()
-        bounds, chosen = self._choose(together, state, now_us)
+        bounds, chosen, full = self._choose(together, state, now_us)
         if not len(chosen):
             return False
         count = len(self._recalls.without(chosen, state))
@@ -264,6 +269,7 @@ class Player:
         self.statistics = replace(self.statistics, claims=self.statistics.claims + 1)
         if count and (claim := self._cell.state.claim) is not None:
             await self._finish(self._cell.state, claim)
+        self._paced = not full
         return True
 
     def _forgetful(self, state: TimerState) -> TimerState:
@@ -275,8 +281,8 @@ class Player:
         first = min(int(waiting.min()) if len(waiting) else arrived.settled.known, arrived.settled.known)
         return arrived.with_run(None, first) if first > arrived.gathered else state
 
-    def _choose(self, together: Together, state: TimerState, now_us: int) -> tuple[Bounds, Waiting]:
-        """The next bounds, and what is new within them: no more than goes at a time."""
+    def _choose(self, together: Together, state: TimerState, now_us: int) -> tuple[Bounds, Waiting, bool]:
+        """The next bounds, and what is new within them: no more than goes at a time; and whether more may be due."""
         candidates = together.waiting.only(~within(together.waiting, state.bounds))
         following = next_unloaded(self._runs.values())
         horizon = FOREVER if following is None or following.next is None else following.next
@@ -285,7 +291,7 @@ class Player:
             bounds = next_bounds(candidates, state.bounds, now_us=now_us, known=self._following.known, most=most, horizon=horizon)
             chosen = candidates.within(bounds)
             if len(chosen) <= 1 or int(together.sizes_of(chosen).sum()) <= self._options.claim_bytes:
-                return bounds, chosen
+                return bounds, chosen, len(chosen) >= most or horizon.time_us <= now_us
             most = len(chosen) // 2
 
     async def _finish(self, state: TimerState, claim: Claim) -> None:

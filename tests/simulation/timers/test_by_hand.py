@@ -32,6 +32,20 @@ def test_what_waits_in_runs_goes_claim_after_claim() -> None:
     stage.play(script)
 
 
+def test_messages_that_come_due_one_by_one_go_tick_by_tick() -> None:
+    stage = Stage(options=replace(SMALL, claim_rows=100, flush_rows=1_000))
+
+    async def script() -> None:
+        await stage.start()
+        for number in range(200):
+            await stage.send(f"m{number}", due_s=20.0 + number / 20)
+        await asyncio.sleep(31.0 - stage.now_s)
+        assert len(await stage.fired()) == 200
+        assert stage.world.counts["claim"] <= 10.0 / SMALL.tick.total_seconds()
+
+    stage.play(script)
+
+
 def test_a_player_that_slept_between_claim_and_append_adds_nothing() -> None:
     stage = Stage(players=2)
 
