@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.push import PushConsumer, PushOptions
-from penstock.consumers.results import ConsumeResult
+from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.simple import SimpleConsumer, SimpleOptions
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cell_codec import decode_cell
@@ -168,12 +168,12 @@ async def push(
     group: str = "audit",
     delivery_order: str = "ORDERLY",
     options: PushOptions | None = None,
-    answer: Callable[[MessageView], Awaitable[ConsumeResult]] = succeed,
+    answer: Callable[[MessageView], Awaitable[ConsumeResult | RetryAfter]] = succeed,
 ) -> tuple[PushConsumer, list[tuple[float, MessageView]]]:
     """A push consumer, and what its listener was given, and when."""
     heard: list[tuple[float, MessageView]] = []
 
-    async def listen(message: MessageView) -> ConsumeResult:
+    async def listen(message: MessageView) -> ConsumeResult | RetryAfter:
         heard.append((member.scene.now_s, message))
         return await answer(message)
 

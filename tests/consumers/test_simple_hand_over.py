@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.consumers.results import ConsumeResult
+from penstock.consumers.push import PushOptions
+from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.coordinator.cell import State
 from penstock.coordinator.handles import AlreadySettled, ReceiptExpired
 from penstock.log import MessageView
@@ -111,6 +112,34 @@ def test_what_a_new_owner_reads_again_is_filtered_as_before() -> None:
         assert attempts(found) == {"a1": 2, "a3": 2}
         await other.ack(*found)
         assert await other.receive(wait=SOON) == []
+
+    scene.play(script)
+
+
+def test_what_waits_outside_of_the_cell_is_received_when_it_is_due() -> None:
+    """It failed in a push consumer, which left; the others of its kind have room for two in the cell."""
+    scene = Scene()
+
+    async def later(message: MessageView) -> RetryAfter:
+        return RetryAfter(timedelta(seconds=30 + int(message.body)))
+
+    async def script() -> None:
+        one, other = scene.member("one"), scene.member("other")
+        numbers = [str(n) for n in range(20)]
+        consumer, heard = await push(one, delivery_order="CONCURRENT", options=PushOptions(waiting=2), answer=later)
+        await one.send(*numbers)
+        await scene.let_pass(5)
+        assert (len(heard), (await scene.cell()).count_spilled >= 17) == (20, True)
+        await one.run(consumer.close())
+        await other.consume()
+        found: list[MessageView] = []
+        while len(found) < len(numbers):
+            found += (more := await other.receive(wait=SOON))
+            await other.ack(*more)
+        assert attempts(found) == dict.fromkeys(numbers, 2)
+        assert scene.now_s > 45
+        cell = await scene.cell()
+        assert (cell.settled.floor, dict(cell.tries), cell.spills) == (20, {}, ())
 
     scene.play(script)
 

@@ -23,6 +23,7 @@ MUST_HAPPEN = (
     "take: of a queue that was given back", "take: suspects", "start: repeated", "start: alone in its process", "death alone: a strike",
     "heartbeat: fenced", "heartbeat: left", "blocked", "waits alone", "parked", "dead letter", "end: failed", "end: unnamed", "end: rejected",
     "end: cut", "end: too late", "pause", "suspend", "crash", "step_clock", "write landed after its caller was gone",
+    "spill: left the cell", "spill: came back in part", "spill: merged", "spill: taken over",
 )  # fmt: skip
 """What a sweep must have met at least once; else it proves less than it seems to."""
 _SPARED = frozenset({"founder", "looker", "auditor"})

@@ -13,7 +13,7 @@ from tests.simulation.store import SimClient
 
 
 def _mutant(guard: str, patch: Patch, *, rule: str = "C1", seeds: tuple[int, ...] = (0, 1)) -> Mutant:
-    return Mutant(guard=guard, rule=rule, patch=patch, scenario="crowded", seeds=seeds)
+    return Mutant(guard=guard, rule=rule, patch=patch, scenario="crowded", seeds=seeds, calm=False)
 
 
 SPILL_MUTANTS: dict[str, Mutant] = {

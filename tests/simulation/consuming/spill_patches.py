@@ -47,11 +47,17 @@ def deleted_at_once(original: Any) -> Any:
 
 def never_counted(original: Any) -> Any:
     def with_returned(cell: QueueCell, returning: Sequence[Returning], generation: int) -> QueueCell:
-        """Rows that came back stay where they were, too."""
+        """Of an object's rows that came back the last one stays where it was, too, unless the object has no others."""
         after: QueueCell = original(cell, returning, generation)
-        return replace(after, spills=cell.spills)
+        last = {one.after: list(one.waiting.items())[-1] for one in returning if one.after is not None}
+        return replace(after, spills=tuple(_one_back(one, last[one]) if one in last else one for one in after.spills))
 
     return with_returned
+
+
+def _one_back(spill: Spill, last: tuple[int, Tries]) -> Spill:
+    offset, tries = last
+    return Spill(spill.id, spill.taken - 1, spill.count + 1, tries.due_ms, min(spill.first_offset, offset))
 
 
 def still_in_the_cell(original: Any) -> Any:
