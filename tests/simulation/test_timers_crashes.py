@@ -122,7 +122,7 @@ def _run(last: int | None, end: End) -> int:
 
 REQUESTS = 120
 """At least so many the player makes."""
-_STEP = 12
+_STEP = 20
 """By hand all of them were tried: they take some minutes."""
 
 
