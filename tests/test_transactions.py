@@ -226,10 +226,10 @@ def test_a_topic_that_is_made_again_takes_no_more_of_a_transaction(lake: penstoc
 
 
 def test_an_open_one_outlives_its_lake() -> None:
-    store = MemoryStore()
+    store, soon = MemoryStore(), timedelta(seconds=2)  # when the first lake is closed, which would be asked itself
     with penstock.connect(store=store, maintenance=False) as lake:
         lake.create_topic("paid", **SETTINGS)
-        transaction = lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN, first_check=timedelta(milliseconds=1))
+        transaction = lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN, first_check=soon)
         transaction.send("paid", Message(b"x"))
     with penstock.connect(store=store, maintenance=False) as lake:
         assert bodies(lake) == []
