@@ -72,11 +72,11 @@ unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 ##@ Long campaigns
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0; of consumers: ARGS="--world consumers")
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0; ARGS="--world consumers", or timers, transactions)
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive
-exhaustive: $(INSTALLED) ## every single fault at every store call of a small workload
+exhaustive: $(INSTALLED) ## every single fault at every store call of a small workload (ARGS="--world …")
 	$(PY) -m tests.simulation.campaign exhaustive $(ARGS)
 
 .PHONY: replay

@@ -69,4 +69,3 @@ async def _decide_what_is_open(url: str, books: Books) -> None:
                     await transactions.finish(row.id)
             if not rows:
                 return
-            await asyncio.sleep(0.05)

@@ -27,7 +27,7 @@ MUTANTS: dict[str, Mutant] = {
         guard="a write without an answer is read back",
         rule="T5",
         patch=attribute(Cells, "write", patches.believing),
-        scenario="rivals",
+        scenario="answers",
     ),
     "decided-once": Mutant(
         guard="what is decided is not decided again",
@@ -63,19 +63,19 @@ MUTANTS: dict[str, Mutant] = {
         guard="what was sent since it was looked at what is there is not committed unseen",
         rule="T6",
         patch=everywhere(service.check_same, always(None)),
-        scenario="rivals",
+        scenario="sent meanwhile",
     ),
     "failed-send": Mutant(
         guard="a transaction of which a send failed is not committed",
         rule="T7",
         patch=attribute(Transaction, "_commit", patches.unforgiving),
-        scenario="orders",
+        scenario="failed send",
     ),
     "listed-first": Mutant(
         guard="a member is on its group's list before its first row",
         rule="T10",
         patch=attribute(OwnMembers, "joined", patches.at_once),
-        scenario="orders",
+        scenario="unlisted",
     ),
     "idle-member": Mutant(
         guard="a process that was idle for long begins in a fresh member's cell",
@@ -137,13 +137,13 @@ MUTANTS: dict[str, Mutant] = {
         guard="a queue's cell that names the transaction says that it is committed",
         rule="T5",
         patch=everywhere(acks.verdict, patches.idless(acks.verdict)),
-        scenario="pricings",
+        scenario="settled unnoted",
     ),
     "ended-by-a-write": Mutant(
         guard="a delivery is over when the cell says so, not the clock",
         rule="T5",
         patch=everywhere(acks.can_be_settled, patches.by_the_clock(acks.can_be_settled)),
-        scenario="pricings",
+        scenario="settled late",
     ),
     "noted-first": Mutant(
         guard="a queue's cell forgets a transaction when that is noted, not before",

@@ -129,6 +129,14 @@ def pricings(seed: int | str, *, rate: float = 0.02) -> Transacting:
     return _make(seed, rate, plot, late_s=(0.5, 30.0))
 
 
+def answers(seed: int | str, *, rate: float = 0.15) -> Transacting:
+    """A table that loses requests and answers all the time, and a store that does not."""
+    plot = Plot(senders=2, transactions=6, at_once=2, think_s=(0.1, 10.0), first_check_s=10.0, finish_every_s=(1.0, 30.0))
+    world = _make(seed, rate, plot)
+    world.befall(store=None)
+    return world
+
+
 def steps(seed: int | str, *, rate: float = 0.02) -> Transacting:
     """Finishers on machines whose clocks are wrong by hours."""
     plot = Plot(
@@ -152,6 +160,7 @@ SCENARIOS: Mapping[str, Callable[..., Transacting]] = {
     "lives": lives,
     "pricings": pricings,
     "steps": steps,
+    "answers": answers,
 }
 
 

@@ -9,6 +9,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from penstock.consumers.membership import Subscription
+from penstock.consumers.simple import SimpleConsumer
+from penstock.coordinator.groups import DeliveryOrder
 from penstock.coordinator.transactions.errors import TransactionNotFound
 from penstock.coordinator.transactions.state import By, Decision
 from penstock.coordinator.transactions.transaction import Transaction
@@ -21,7 +24,7 @@ from tests.simulation.requests import Gate
 from tests.simulation.transactions import applications, upkeep
 from tests.simulation.transactions.applications import commit, roll_back, send
 from tests.simulation.transactions.machine import Life
-from tests.simulation.transactions.plot import GROUP, Plot
+from tests.simulation.transactions.plot import CONSUMERS, GROUP, SOURCE, Plot
 from tests.simulation.transactions.records import Book, Fate, Told
 from tests.simulation.transactions.world import Transacting
 
@@ -39,7 +42,8 @@ class Scripted(Transacting):
     """A calm world in which a script is played."""
 
     def __init__(self, script: Script, seed: int | str, *, rate: float = 0.0) -> None:
-        plot = Plot(topics=1, queues=1, offset_ms=0, drift=0.0, first_check_s=60.0, finishers=1, collectors=1)
+        messages = 1 if script in CONSUMING else 0
+        plot = Plot(topics=1, queues=1, offset_ms=0, drift=0.0, first_check_s=60.0, finishers=1, collectors=1, messages=messages)
         super().__init__(seed, plot, store_network=STEADY_STORE, table_network=STEADY_TABLE)
         self._script = partial(script, self)
         self.topic = self.topics()[0]
@@ -93,6 +97,33 @@ class Scripted(Transacting):
         gate: Gate = service.hold(side, process=process.name, verb=verb, key=lambda key: part in key)
         return gate
 
+    async def consumed(self, life: Life) -> Told:
+        """One that has consumed and sent, and has only to be committed."""
+
+        async def work() -> Told:
+            consumer = SimpleConsumer(
+                life.lake,
+                life.coordination,
+                group=CONSUMERS,
+                subscriptions={SOURCE: Subscription()},
+                stated={"delivery_order": DeliveryOrder.CONCURRENT, "max_attempts": None},
+            )
+            await consumer.start()
+            (message,) = await consumer.receive(1, timedelta(seconds=30), timedelta(seconds=60))
+            transaction = Transaction(life.transactions, GROUP, first_check=None, settler=consumer)
+            told = Told(f"{life.process.name}/0", life.process.name, self.now_s, transaction)
+            told.consumed = [(message.topic, message.queue, message.offset)]
+            self.history.told.append(told)
+            await send(self, told, transaction, self.topic, self.rng)
+            transaction.ack(message)
+            return told
+
+        return await life.process.run(work())
+
+    def staged(self) -> list[str]:
+        """What is staged in transactions now."""
+        return [key for key in self.archive.objects() if "/staged/jobs/" in key]
+
     async def operator(self, told: Told, decision: Decision) -> None:
         """What an operator orders, if it can be."""
         self.history.ordered.setdefault(told.id, set()).add(Fate(decision.name.lower().replace("_", " ")))
@@ -132,6 +163,7 @@ async def late_finisher(world: Scripted) -> None:
     await gate.reached()
     await world.keep_up(120.0)
     assert told.id not in world.ledger.rows()
+    assert not world.staged(), "what was linked is collected, though the floor is raised in every round"
     gate.release()
     await finishing
 
@@ -162,13 +194,13 @@ class _Doubtful:
 
 
 class _Losing:
-    """Loses every PUT of a key that contains ``part``."""
+    """Loses every request of one kind for a key that contains ``part``."""
 
-    def __init__(self, part: str) -> None:
-        self._part = part
+    def __init__(self, part: str, verb: str = "put") -> None:
+        self._part, self._verb = part, verb
 
     def decide(self, call: Call) -> Fault | None:
-        return Fault.LOST_REQUEST if call.verb == "put" and self._part in call.key else None
+        return Fault.LOST_REQUEST if call.verb == self._verb and self._part in call.key else None
 
 
 async def doubts(world: Scripted) -> None:
@@ -183,7 +215,9 @@ async def doubts(world: Scripted) -> None:
         failed = True
     assert failed, "the send was in doubt"
     plan.active = False
+    world.store.plan = _Losing("/staged/jobs/", "list")  # what was staged stays
     await life.process.run(roll_back(world, told, told.handle))
+    world.store.plan = None
     assert told.rolled_back_s is not None
     await asyncio.sleep(200.0)
     await world.operator(told, Decision.COMMITTED)
@@ -201,7 +235,81 @@ async def half_a_send(world: Scripted) -> None:
     world.store.plan = None
     assert world.ledger.rows()[told.id].is_open
     await world.operator(told, Decision.COMMITTED)
+
+
+async def sent_meanwhile(world: Scripted) -> None:
+    """An operator has seen that all is there, and before it decides the sender begins to send more, and dies."""
+    life, operator = world.life("sender"), world.life("operator")
+    told = await world.sent(life)
+    gate = world.hold(operator.process, "list", "/staged/jobs/", "after")
+    deciding = asyncio.ensure_future(
+        operator.process.run(_tried(operator.transactions.decide(told.id, Decision.COMMITTED, By.OPERATOR)))
+    )
+    world.history.ordered[told.id] = {Fate.COMMITTED}
+    await gate.reached()
+    world.store.plan = _Losing("/staged/jobs/")
+    life.process.spawn(send(world, told, told.handle, world.topic, world.rng))
+    await asyncio.sleep(5.0)
+    life.process.crash()
+    world.store.plan = None
+    gate.release()
+    await deciding
+
+
+async def failed_send(world: Scripted) -> None:
+    """A send fails for good, and its application commits all the same."""
+    life = world.life("sender")
+    told = await world.sent(life)
+    world.store.plan = _Losing("/staged/jobs/")
+    await life.process.run(_tried(send(world, told, told.handle, world.topic, world.rng)))
+    world.store.plan = None
+    told.insisted = True
+    await life.process.run(commit(world, told, told.handle, world.rng))
+
+
+async def unlisted(world: Scripted) -> None:
+    """A sender dies before its producer group knows of it."""
+    life = world.life("sender")
+    world.table.plan = _Losing("producers/")
+    life.process.spawn(send(world, (told := world.order(life)), told.handle, world.topic, world.rng))
+    await asyncio.sleep(5.0)
+    life.process.crash()
+    world.table.plan = None
+
+
+class _Unnoted:
+    """Ends a process as it notes what a queue's cell has decided."""
+
+    def __init__(self, world: Transacting) -> None:
+        self._world = world
+
+    def decide(self, call: Call) -> Fault | None:
+        settled = any(cell.transactions for cell in self._world.ledger.queues.values())
+        return Fault.CRASH_BEFORE if settled and call.verb == "put" and call.key.startswith("transactions/") else None
+
+
+async def settled_unnoted(world: Scripted) -> None:
+    """A consumer dies between the write that settles its messages, and commits, and the note of that."""
+    life = world.life("consumer")
+    told = await world.consumed(life)
+    world.table.plan = _Unnoted(world)
+    with suppress(Crashed):
+        await life.process.run(commit(world, told, told.handle, world.rng))
+    world.table.plan = None
     assert world.ledger.rows()[told.id].is_open
+
+
+async def settled_late(world: Scripted) -> None:
+    """The write that settles is on its way while a finisher looks: nothing is over before the cell says so."""
+    life = world.life("consumer")
+    told = await world.consumed(life)
+    gate = world.hold(life.process, "put", "queues/", table=True)
+    committing = asyncio.ensure_future(life.process.run(_tried(commit(world, told, told.handle, world.rng))))
+    await gate.reached()
+    await world.apart("finisher", lambda other: upkeep.finish_once(other, upkeep.finisher_of(other)))
+    gate.release()
+    await committing
+    life.process.crash()
 
 
 async def late_commit(world: Scripted) -> None:
@@ -251,7 +359,14 @@ SCRIPTS: Mapping[str, Script] = {
     "idle": idle,
     "doubts": doubts,
     "half a send": half_a_send,
+    "sent meanwhile": sent_meanwhile,
+    "failed send": failed_send,
+    "unlisted": unlisted,
+    "settled unnoted": settled_unnoted,
+    "settled late": settled_late,
     "late commit": late_commit,
     "committed by another": committed_by_another,
     "made anew": made_anew,
 }
+CONSUMING = (settled_unnoted, settled_late)
+"""Those that consume a message."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from penstock.coordinator.transactions import guard
 from penstock.coordinator.transactions.asking import Asked
 from penstock.coordinator.transactions.checks import CheckBacks
 from penstock.coordinator.transactions.finisher import Finisher
-from penstock.coordinator.transactions.guard import held_jobs
 from penstock.coordinator.transactions.judging import SettlingQueues
 from penstock.log.errors import PenstockError
 from penstock.log.header import Action, CloseJob
@@ -71,7 +71,7 @@ async def collect_once(life: Life, name: str) -> None:
         record,
         life.lake.runtime,
         append,
-        held_jobs=lambda jobs: held_jobs(life.coordination.cells, jobs),
+        held_jobs=lambda jobs: guard.held_jobs(life.coordination.cells, jobs),
     )
     for step in maintenance.steps().values():
         try:

@@ -79,6 +79,10 @@ class Transacting:
     def topics(self) -> Sequence[str]:
         return TOPICS[: self.plot.topics]
 
+    def befall(self, *, store: FaultPlan | None) -> None:
+        """Other faults of the store than it was made with."""
+        self._plans = (store, self._plans[1])
+
     def run(self) -> list[str]:
         self.kernel.run(self._main())
         return self._judged()
@@ -233,7 +237,7 @@ class Transacting:
     async def _found(self, life: Life) -> None:
         for name in self.topics():
             await life.lake.create_topic(name, self.settings)
-        if self.plot.consumers:
+        if self.plot.messages:
             await life.lake.create_topic(SOURCE, TopicSettings(queues=self.plot.queues))
             producer = await life.lake.producer(SOURCE)
             sent = [await producer.send(Message(b"cart")) for _ in range(self.plot.messages)]
