@@ -23,8 +23,8 @@ from ...log.topics import read_record
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
     """Every step of every topic once."""
     timers = Timers(lake)
-    upkeep = await _prepared(lake, names, report, MaintenanceOptions(), timers)
-    for name in names or await upkeep.topics():
+    upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(), timers)
+    for name in chosen or await upkeep.topics():
         await upkeep.once(name)
     for name in await timers.topics():
         try:
@@ -50,10 +50,10 @@ async def maintain_forever(
 ) -> None:
     """Play the roles that keep a lake up until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
     timers = Timers(lake)
-    upkeep = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
+    upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
 
     async def named() -> Sequence[str]:
-        return names
+        return chosen
 
     def failed(topic: str, error: PenstockError) -> None:
         report(topic, "look", error)
@@ -82,8 +82,12 @@ def _report_transactions(report: OnStep, what: str, error: PenstockError) -> Non
     report(what, "transactions", error)
 
 
-async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers) -> Upkeep:
-    """Raises `TopicNotFound` for a name that is not there, and what makes the store unfit for writing."""
+async def _prepared(
+    lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers
+) -> tuple[Upkeep, Sequence[str]]:
+    """With the topics that are named, and their timer logs. Raises `TopicNotFound` for a name that is not there, and what makes the store
+    unfit for writing.
+    """
     await probe_conditional_writes(lake.store, lake.runtime)
     delayed = []
     for name in names:
@@ -93,7 +97,7 @@ async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: M
         delayed += [timer_log_name(name)] if delays(found[0]) and not found[0].deleted else []
     timers.see(delayed)
     coordination = lake.coordination
-    return Upkeep(
+    upkeep = Upkeep(
         lake,
         coordination.cells,
         coordination.groups,
@@ -101,3 +105,4 @@ async def _prepared(lake: Lake, names: Sequence[str], report: OnStep, options: M
         on_step=report,
         on_look=lambda topics: None if names else timers.see(topics),
     )
+    return upkeep, [*names, *delayed]

@@ -15,9 +15,21 @@ from fnmatch import fnmatchcase
 from ...cdc.postgres.state import CAPTURES
 from ...consumers.redriven import REDRIVES
 from ...coordinator.groups import check_group_name
-from ...coordinator.keys import MEMBERS, PLAYERS, QUEUES, ROLES, WORKERS, group_key
+from ...coordinator.keys import (
+    MEMBERS,
+    PLAYERS,
+    PRODUCER_GROUPS,
+    PRODUCERS,
+    QUEUES,
+    ROLES,
+    TIMERS,
+    TRANSACTIONS,
+    WORKERS,
+    group_key,
+)
+from ...coordinator.spill_objects import WAITING
 from ...coordinator.tables.objectstore import FOLDER as CELLS
-from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, topic_folder
+from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
 from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"
@@ -69,7 +81,8 @@ def topic_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] =
     ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument` for
     a bad name.
     """
-    found = _of_topics(role, [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)], groups)
+    worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
+    found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
     # Only who works on all topics asks which there are.
     return found if topics else found | Access(list=(TOPICS,))
 
@@ -100,6 +113,46 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             return _united(_keep_up(paths) for paths in worked_on) | _TRIALS
 
 
+def _of_timers(role: Role, topics: Sequence[str]) -> Access:
+    """What waits for these topics, or all; which of them have messages that wait their names do not tell."""
+    timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
+    if topics and not timed:
+        return Access()
+    logs = [_paths(topic_folder(timer_log_name(name))) for name in timed] or [_paths(_ALL_TIMER_FOLDERS)]
+    folders = [f"{TIMERS}{topic_folder(name)}/{ANY}" for name in timed] or [TIMERS + ANY]
+    # How far they are is kept in the lake, wherever the other cells are.
+    cells = tuple(CELLS + folder for folder in folders)
+    listed = _united(_read(paths) for paths in logs) | _looked_up(*folders, *cells)
+    match role:
+        case Role.READER:
+            return listed
+        case Role.PRODUCER:  # who sends may call back
+            return _united(_append(paths) for paths in logs) | listed | Access(put=cells)
+        case Role.MAINTENANCE:
+            # What is due is appended to the topic itself, staged if it is much.
+            let_go = _united(_append(_paths(topic_folder(name))) for name in timed) if timed else _append(_paths(ANY))
+            kept = _united(_keep_up(paths) for paths in logs)
+            return kept | let_go | listed | Access(put=(*cells, *folders), delete=tuple(folders))
+    return Access()
+
+
+def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Access:
+    """Of what waits to be retried, the part that is too much for a cell."""
+    folders = [topic_folder(name) for name in topics] or [ANY]
+    of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in groups or (ANY,))
+    # Maintenance looks below every topic, timer logs too.
+    logs = [topic_folder(timer_log_name(name)) for name in topics if not name.startswith(DLQ_PREFIX)]
+    of_topics = tuple(f"{WAITING}{folder}/{ANY}" for folder in (*folders, *logs))
+    match role:
+        case Role.READER:
+            return _looked_up(*of_topics)
+        case Role.CONSUMER:
+            return _looked_up(*of_groups) | Access(put=of_groups, delete=of_groups)
+        case Role.MAINTENANCE:
+            return _looked_up(*of_topics) | Access(delete=of_topics)
+    return Access()
+
+
 def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
     """What a role does to cells, by their keys in the coordination table; only syncs are narrowed to ``topics``, and consumers to ``groups``."""
     match role:
@@ -119,8 +172,10 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
         case Role.MAINTENANCE:
             # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues.
             roles = (ROLES + ANY, PLAYERS + ANY)
-            written = (*_WORKER_CELLS, group_key(ANY), *roles)
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles) | Access(put=written, delete=_WORKER_CELLS)
+            transactions = (PRODUCER_GROUPS, PRODUCERS + ANY, TRANSACTIONS + ANY)
+            written = (*_WORKER_CELLS, group_key(ANY), *roles, *transactions)
+            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, *transactions)
+            return read | Access(put=written, delete=_WORKER_CELLS)
 
 
 def as_objects(cells: Access) -> Access:
@@ -178,6 +233,9 @@ _TRIALS = Access(get=_TRIAL_KEYS, put=_TRIAL_KEYS, delete=_TRIAL_KEYS, list=_TRI
 
 def _united(parts: Iterable[Access]) -> Access:
     return functools.reduce(operator.or_, parts)
+
+
+_ALL_TIMER_FOLDERS = topic_folder(timer_log_name("x")).removesuffix("x") + ANY
 
 
 def _dlq_folder(group: str) -> str:

@@ -85,6 +85,17 @@ def test_the_timer_log_is_read_as_any_topic_and_shows_when_messages_are_due(dela
     assert delaying("topic", "list", "--json").out == ""
 
 
+def test_maintenance_of_a_topic_that_is_named_is_that_of_its_timer_log_too(delaying: Penstock) -> None:
+    send(delaying, 1, by=("--delay", "0s"))
+    told = delaying("maintain", "orders", "--once", "--json").rows
+    assert {"orders", "%TIMER%orders"} == {row["topic"] for row in told}
+    assert not [row for row in told if "error" in row]
+    (row,) = delaying("read", "orders", "--json").rows
+    assert row["delivery_timestamp"] <= row["store_timestamp"]
+    assert delaying("timer", "list", "orders").err == "Nothing waits.\n"
+    assert "1 in the table" in delaying("verify", "%TIMER%orders").out
+
+
 def test_the_limit_of_delay_is_the_topics(delaying: Penstock) -> None:
     refused = delaying("produce", "orders", "--delay", "20d", stdin='{"id": 1}\n', code=2)
     assert "too far ahead" in refused.err

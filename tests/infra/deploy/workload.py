@@ -21,10 +21,12 @@ from penstock.consumers.results import ConsumeResult
 from penstock.consumers.statistics import TAKE_OVERS
 from penstock.coordinator.coordination import Coordination
 from penstock.coordinator.tables import MemoryTable
+from penstock.coordinator.timers.options import TimerOptions
+from penstock.coordinator.timers.role import Timers
 from penstock.infra.cli.checks import _check_store
 from penstock.infra.cli.upkeep import maintain_once
 from penstock.infra.deploy.access import Role
-from penstock.log import Message, MessageView, ProducerOptions, Runtime, TopicSettings
+from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
 from penstock.log.batching import MessageIds, rows_of_messages
 from penstock.log.limits import MIB
 from penstock.log.linking import open_linker
@@ -44,7 +46,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
 
 BUCKET = Bucket("lakes", "prod/")
-TOPICS = ("orders", "events", "shop")
+TOPICS = ("orders", "events", "shop", "later")
 MADE = TOPICS[:2]
 """By operators."""
 GROUP = "billing"
@@ -55,6 +57,8 @@ _QUEUES = 2
 FIFO = TopicSettings(message_type="FIFO", queues=_QUEUES, retention=timedelta(days=3))  # type: ignore[arg-type]
 _SOON, _PATIENCE = timedelta(seconds=1), 120
 _AT_ONCE = ProducerOptions(linger=timedelta(0))
+_LARGE = TopicLimits(body_bytes=16 * MIB)
+_FEW_IN_MEMORY = TimerOptions(flush_rows=1)
 _ENTRIES = 70
 """Enough for a checkpoint."""
 
@@ -90,6 +94,7 @@ class World:
         async with self.process(Role.MAINTENANCE) as lake:
             for name in MADE:
                 await lake.create_topic(name, FIFO)
+            await lake.create_topic("later", TopicSettings(message_type=MessageType.DELAY, queues=_QUEUES, limits=_LARGE))
             await lake.alter_topic("events", retention=timedelta(days=2))
 
     async def produce(self) -> None:
@@ -98,12 +103,23 @@ class World:
             await _race("orders", left, right)  # so that the floor rises past all that
             named = await left.producer("events", name="nightly", options=_AT_ONCE)
             await named.send(_message("events", 0), sequence=1)
+            await self._delay(left, right)
         if not self.named:  # the doctor asks which topics there are
             await _check_store(self.stores[Role.PRODUCER], self.kernel.process("doctor").runtime, lambda check: None)
 
         async with self.process(Role.PRODUCER) as lake:
             await _link("orders", lake, None)
             await _link("orders", lake, "spark/nightly")
+
+    async def _delay(self, left: Lake, right: Lake) -> None:
+        """As to any topic; what waits for minutes, one of it too large for an entry; what waits for days; and what is called back."""
+        await _send_all_kinds("later", left, right)
+        producer = await left.producer("later", options=_AT_ONCE)
+        await producer.send(_message("later", 0, bytes(9 * MIB)))
+        await producer.send(Message(b"remind", delay=timedelta(days=6)))
+        receipt = await producer.send(Message(b"remind", delay=timedelta(days=30)))
+        assert receipt.recall_handle is not None
+        assert (await right.recall(receipt.recall_handle)).body == b"remind"
 
     def capture(self) -> None:
         """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
@@ -144,9 +160,17 @@ class World:
         for pause in pauses:
             await self.kernel.let_pass(pause)
             async with self.process(Role.MAINTENANCE) as lake:
+                await self._play_timers(lake)
                 results: list[object] = []
                 await maintain_once(lake, await self._names(lake), lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
-                assert not [result for result in results if isinstance(result, Exception)]
+                assert not [repr(result) for result in results if isinstance(result, Exception)]
+
+    async def _play_timers(self, lake: Lake) -> None:
+        stop = asyncio.Event()
+        played = asyncio.ensure_future(Timers(lake, options=_FEW_IN_MEMORY).play("later", stop))
+        await self.kernel.let_pass(timedelta(seconds=30))
+        stop.set()
+        await played
 
     async def _names(self, lake: Lake) -> list[str]:
         """Those of the named topics that are there by now."""
@@ -161,6 +185,7 @@ class World:
                 await reader.lookup(key="key-7")
                 await lake.describe_topic(name)
                 assert (await verify(lake.store, TopicPaths.of(name), record, lake.runtime)).ok
+            await lake.waiting("later")
             for group in await lake.groups():
                 await lake.describe_group(group)
             await lake.workers(watch=timedelta(0))
@@ -300,4 +325,5 @@ async def _race(topic: str, *lakes: Lake) -> None:
 
 
 def _message(topic: str, number: int, body: bytes = b"paid") -> Message:
-    return Message(body, message_group=None if topic == DEAD else f"user-{number}", keys=[f"key-{number}"])
+    delay = _SOON if topic == "later" else None
+    return Message(body, message_group=None if topic == DEAD else f"user-{number}", keys=[f"key-{number}"], delay=delay)
