@@ -24,6 +24,7 @@ from benchmarks import (
     spark_source,
     spark_sync,
     spark_write,
+    timers,
     transactions,
     volume,
 )
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "transactions": transactions.measure,
     "lookups": lookups.measure,
     "filters": filters.measure,
+    "timers": timers.measure,
     "push": throughput.measure,
     "simple": receiving.measure,
     "handlers": handlers.measure,

@@ -24,7 +24,7 @@ _MIB = 1024 * 1024
 def measure(options: Options) -> Iterator[Figure]:
     limit = options.scaled(64 * _MIB, 4 * _MIB)
     for body_bytes in (100,) if options.small else (100, 10_000):
-        grown = [_elsewhere(_stalled, limit, body_bytes) for _ in range(1 if options.small else min(3, options.repeats))]
+        grown = [elsewhere(_stalled, limit, body_bytes) for _ in range(1 if options.small else min(3, options.repeats))]
         yield Figure(
             name=f"producer before a stalled store, bodies of {body_bytes:,} B: RSS growth over its limit",
             unit="ratio",
@@ -38,7 +38,7 @@ def measure(options: Options) -> Iterator[Figure]:
         for rows in sizes:
             root = str(Path(folder) / str(rows))
             _fill(root, rows)
-            peaks.append(_elsewhere(_read, root) / _MIB)
+            peaks.append(elsewhere(_read, root) / _MIB)
     for rows, peak in zip(sizes, peaks, strict=True):
         yield Figure(name=f"reader's RSS growth over {rows:,} rows", unit="MiB", values=[peak])
     first = 0 if options.small else 1  # the smallest does not fill its row groups
@@ -48,12 +48,14 @@ def measure(options: Options) -> Iterator[Figure]:
     )
 
 
-def _elsewhere(work: Callable[..., float], *arguments: Any) -> float:  # noqa: ANN401
+def elsewhere(work: Callable[..., float], *arguments: Any) -> float:  # noqa: ANN401
+    """In a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(work, arguments)
 
 
-def _rss(field: str = "VmRSS") -> int:
+def rss_bytes(field: str = "VmRSS") -> int:
+    """Of this process; ``VmHWM``: the most that it ever was."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -81,7 +83,7 @@ async def _stall(limit: int, body_bytes: int) -> float:
     await lake.create_topic(TOPIC, TopicSettings())
     producer = await lake.producer(TOPIC, options=ProducerOptions(memory_bytes=limit))
     await producer.send(Message(b"first"))
-    before, receipts = _rss(), []
+    before, receipts = rss_bytes(), []
     store.stalled = True
     try:
         while True:
@@ -90,7 +92,7 @@ async def _stall(limit: int, body_bytes: int) -> float:
                 await asyncio.sleep(0)
     except BackPressureError:
         await asyncio.sleep(0.5)  # so that what can be built of it is built
-    return float(_rss("VmHWM") - before)
+    return float(rss_bytes("VmHWM") - before)
 
 
 def _fill(root: str, rows: int) -> None:
@@ -107,9 +109,9 @@ def _read(root: str) -> float:
     async def work() -> float:
         async with Lake(LocalStore(root), read_only=True) as lake:
             reader = await lake.reader(TOPIC)
-            before = _rss()
+            before = rss_bytes()
             async for _ in reader.read():
                 pass
-            return float(_rss("VmHWM") - before)
+            return float(rss_bytes("VmHWM") - before)
 
     return asyncio.run(work())

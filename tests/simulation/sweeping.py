@@ -23,8 +23,7 @@ from tests.simulation.patches import Patch
 from tests.simulation.requests import SimService
 from tests.simulation.small import small_log
 
-TEETH_STEPS = 150_000
-"""A mutant that takes longer has come to a standstill, if the intact protocol does not."""
+TEETH_STEPS = 40_000
 
 
 class Played(Protocol):
@@ -49,6 +48,8 @@ class Mutant:
     """Of the scenario, that caught it when this was written."""
     calm: bool = True
     """Whether a run without faults goes right without it."""
+    steps: int = TEETH_STEPS
+    """Without it a run that takes longer has come to a standstill, if the intact one does not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,7 @@ class Campaign:
     def teeth(self, mutant: str, seeds: Sequence[int], *, workers: int = 1, enough: int | None = None) -> list[Run]:
         """Play a mutant until ``enough`` seeds have caught it, or all are played."""
         runs: list[Run] = []
-        step = len(seeds) if enough is None else 4 * workers
+        step = len(seeds) if enough is None else workers
         for at in range(0, len(seeds), step):
             runs += map_runs(partial(_teeth_one, self.world, mutant), list(seeds[at : at + step]), workers)
             if enough is not None and sum(bool(run.wrong) for run in runs) >= enough:
@@ -167,10 +168,10 @@ def _sweep_one(world: str, seed: int) -> Run:
 
 def _teeth_one(world: str, mutant: str, seed: int) -> Run:
     campaign = campaign_of(world)
-    scenario = campaign.mutants[mutant].scenario
-    run = campaign.play(scenario, seed, mutant=mutant, max_steps=TEETH_STEPS)
+    scenario, steps = campaign.mutants[mutant].scenario, campaign.mutants[mutant].steps
+    run = campaign.play(scenario, seed, mutant=mutant, max_steps=steps)
     if run.wrong and run.wrong[0].startswith("LimitReached"):
-        return replace(run, wrong=run.wrong if not campaign.play(scenario, seed, max_steps=TEETH_STEPS).wrong else ())
+        return replace(run, wrong=run.wrong if not campaign.play(scenario, seed, max_steps=steps).wrong else ())
     return run
 
 

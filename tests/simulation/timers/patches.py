@@ -124,14 +124,6 @@ def named_first(_: Any) -> Any:
     return put
 
 
-def always_fresh(original: Any) -> Any:
-    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
-        """However long ago it was written."""
-        return bool(original(state, gathered, now_s=gathered.begun_s))
-
-    return may_name
-
-
 def gathered_again(original: Any) -> Any:
     def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
         """What another has gathered meanwhile, too, as far as the cell can say it."""

@@ -30,7 +30,7 @@ class Stage:
     def __init__(self, *, options: TimerOptions = SMALL, **plot: Any) -> None:
         calm = Plot(options=options, offset_ms=0, drift=0.0, **{"queues": 1, "players": 1, **plot})
         network = replace(STORE_NETWORK, latency_ms=STEADY_MS, very_slow=0.0)
-        self.world = Timing(1, calm, store_network=network)
+        self.world = Timing(1, calm, store_network=network, max_steps=100_000)
         self.acting = Actors(self.world)
         self._process: SimProcess | None = None
         self._lake: Lake | None = None

@@ -8,13 +8,17 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.log.errors import PenstockError
+from tests.simulation.timers.mutants import MUTANTS_BY_HAND
 from tests.simulation.timers.plot import SMALL
 from tests.simulation.timers.records import Outcome
 from tests.simulation.timers.stage import Stage
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 
-CELL = "timers/orders/"
+DAY_S = 86_400.0
+SLOW = replace(SMALL, settle=timedelta(hours=1), probe=timedelta(hours=1))
+CELL = "coordination/timers/orders/"
 ENTRY = "topics/orders/log/0"
 
 
@@ -159,3 +163,51 @@ def test_a_player_that_slept_while_its_runs_were_merged_and_removed_goes_on() ->
         assert not stage.world.counts["error: data_damaged"]
 
     stage.play(script)
+
+
+def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_a_write_that_was_on_its_way() -> None:
+    stage = Stage(options=replace(SLOW, flush_rows=2), players=2, quiet_s=20 * DAY_S)
+
+    async def script() -> None:
+        await stage.start(0)
+        named = stage.hold(0, "put", CELL, occurrence=2)  # the first notes what is known
+        await stage.send("a", "b", due_s=12 * DAY_S)
+        await named.reached()
+        stage.process().crash()
+        stage.world.machines[0].rest_s = 20 * DAY_S
+        await asyncio.sleep(3 * DAY_S)
+        await stage.maintain()
+        assert stage.world.counts["run deleted"] == 1
+        named.release()
+        await stage.start(1)
+
+    stage.play(script)
+
+
+def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept() -> None:
+    stage = Stage(options=replace(SLOW, flush_rows=2), quiet_s=20 * DAY_S)
+
+    async def script() -> None:
+        await stage.start(0)
+        written = stage.hold(0, "put_large", "timers/orders", "after")
+        await stage.send("a", "b", due_s=12 * DAY_S)
+        await written.reached()
+        stage.process().pause(3 * DAY_S)
+        written.release()
+        await asyncio.sleep(2.5 * DAY_S)
+        await stage.maintain()
+        assert stage.world.counts["run deleted"] == 1
+
+    stage.play(script)
+
+
+BY_HAND = {
+    "touch": test_a_run_that_was_removed_as_an_orphan_is_not_named_by_a_write_that_was_on_its_way,
+}
+"""What only happens in months and by bad luck: the guards that need these interleavings to be noticed missing."""
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_each_goes_wrong_without_its_guard(name: str) -> None:
+    with MUTANTS_BY_HAND[name].patch(), pytest.raises((AssertionError, PenstockError)):
+        BY_HAND[name]()

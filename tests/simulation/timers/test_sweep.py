@@ -1,0 +1,54 @@
+"""The sweep of worlds with timed messages that every `make test` runs; each of them can be played again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.figures import FIGURES
+from tests.simulation.campaign import Run, met
+from tests.simulation.timers.campaign import CAMPAIGN
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
+
+SEEDS = 9
+SURE = ("claim", "recall noted", "listed", "gathered", "run named", "merge", "restart", "crash", "pause", "step_clock")
+"""What so few worlds must have met."""
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return []
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_timers_keep_their_word(seed: int, runs: list[Run]) -> None:
+    found = CAMPAIGN.sweep([seed])
+    runs += found
+    assert not found[0].wrong, found[0].report()
+
+
+def test_the_sweep_met_what_it_is_for(runs: list[Run], record_property: Callable[[str, object], None]) -> None:
+    counts = met(runs)
+    record_property(FIGURES, f"what {len(runs)} simulated worlds with timed messages met\n{CAMPAIGN.table(counts)}")
+    assert len(runs) == SEEDS
+    assert not [what for what in SURE if not counts[what]], CAMPAIGN.table(counts)
+
+
+def test_a_calm_world_lets_everything_go_in_time() -> None:
+    run = CAMPAIGN.play("calm", 3)
+    assert not run.wrong, run.report()
+    assert not any(what.startswith("fault: ") for what in run.counts)
+
+
+def test_a_seed_is_the_same_run_again() -> None:
+    assert CAMPAIGN.play("recalls", 6).digest == CAMPAIGN.play("recalls", 6).digest
+
+
+def test_single_faults_are_survived() -> None:
+    """Each so many-th of them; `make exhaustive ARGS="--world timers"` plays all."""
+    found = CAMPAIGN.exhaustive(every=1_500)
+    assert len(found) > 5
+    wrong = [run.report() for run in found if run.wrong]
+    assert not wrong, "\n".join(wrong)
