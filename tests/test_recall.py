@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock.log.delays import RecallHandle
+from penstock.log.reader import Reader
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
 
@@ -103,6 +104,24 @@ def test_what_cannot_be_recalled() -> None:
         with pytest.raises(penstock.InvalidArgument, match="this is no recall handle"):
             lake.recall("no-handle")
         assert len(other.waiting("orders")) == len(lake.waiting("orders")) == 1
+
+
+def test_what_the_timer_log_keeps_no_more_is_looked_for_among_all_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after three days, when it has been gathered in a run."""
+
+    async def gone(*_: object, **__: object) -> None:
+        raise penstock.OffsetOutOfRange("as if retention had taken it")
+
+    with connect(MemoryStore()) as lake:
+        first, second = delayed(lake, SOON, SOON)
+        monkeypatch.setattr(Reader, "to_arrow", gone)
+        assert lake.recall(second).body == b"1"
+        with pytest.raises(penstock.NotRecallable, match="it was let go or recalled before"):
+            lake.recall(second)
+        of_nobody = RecallHandle.decode(first)._replace(message_id="0" * 32).encode()
+        with pytest.raises(penstock.MessageNotFound, match="another message in its place"):
+            lake.recall(of_nobody)
+        assert [one.body for one in lake.waiting("orders")] == [b"0"]
 
 
 def test_a_handle_is_of_one_life_of_its_topic() -> None:
