@@ -18,12 +18,15 @@ POLL_FIRST_S = 0.010
 POLL_MAX_S = 1.0
 POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
+_PATIENCE_MARGINS = 4
+"""A patient poller looks a quarter of its patience later than an entry should be there, as most come a little late; and after so long again."""
 
 
 class Tail:
     """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while somebody waits.
 
-    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry.
+    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry. Who may be told a
+    little later saves most probes by ``poll_patience_s``.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class Tail:
         self._runtime = runtime
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
+        self.poll_patience_s = 0.0
+        """So long at the most no look is taken for an entry that should not be there yet, as the last ones came; 0: one is taken at once."""
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -128,8 +133,11 @@ class Tail:
                 self._wake()
                 return
             if self.state.entry > before:
-                interval_s = first_s
+                margin_s = self.poll_patience_s / _PATIENCE_MARGINS
+                interval_s = max(first_s, margin_s)
                 quiet_since_s = self._runtime.clock.monotonic_s()
+                if self.poll_patience_s and (early_s := self.next_s() + margin_s) > 0:
+                    await asyncio.sleep(min(early_s, self.poll_patience_s))
                 continue
             quiet = self._runtime.clock.monotonic_s() - quiet_since_s > QUIET_AFTER_S
             await asyncio.sleep(interval_s)

@@ -15,8 +15,9 @@ CLAIM_ROWS_MAX = 10_000
 class TimerOptions:
     """How often, and how much at a time. The defaults are for S3; tests of few messages want small numbers."""
 
-    tick: timedelta = timedelta(milliseconds=250)
-    """Between two steps that let messages go, unless more is due than one may take. A shorter one costs more requests."""
+    tick: timedelta = timedelta(milliseconds=500)
+    """Between two steps that let messages go, unless more is due than one may take; and so much later than it could be what is sent is read,
+    where much is sent. A shorter one costs more requests."""
     probe: timedelta = timedelta(seconds=1)
     """Between looks at a timer log that is silent: so much later a message that is due at once is found."""
     settle: timedelta = timedelta(minutes=1)

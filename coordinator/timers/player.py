@@ -80,6 +80,7 @@ class Player:
         self._recalls = Recalls(lake.store, lake.runtime, name, life)
         self._gatherer = Gatherer(lake.store, lake.runtime, name, life, options)
         log.tail.poll_quiet_s = options.probe.total_seconds()
+        log.tail.poll_patience_s = min(options.tick, options.probe).total_seconds()
         self._reader = Reader(log)
         self._log: Following | None = None
         self._runs: dict[str, OpenRun] = {}
