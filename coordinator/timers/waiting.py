@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...log.delays import QUEUE
-from ...log.errors import DataDamaged
+from ...log.errors import DataDamaged, UnknownOutcome
 from ...log.lake import Lake
 from ...log.reader import Reader
 from ...log.runtime import Clock
 from ...log.stores.protocol import ObjectMissing
-from ..cells import Cells
+from ..cells import CellChanged, Cells
 from .cell import TimerCell
 from .memtable import Rows
 from .options import TimerOptions
@@ -37,12 +37,27 @@ async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, d
     That there is such a message is for the caller to see. With ``lake`` it is seen too that it was recalled long ago.
     """
     cell = TimerCell(cells, clock, topic, log_incarnation)
-    if lake is not None and (recalls := (await cell.read()).recalls):
-        gone = Recalls(lake.store, lake.runtime, topic, log_incarnation)
-        await gone.keep_to(recalls)
-        if gone.has(due):
+    gone = None if lake is None else Recalls(lake.store, lake.runtime, topic, log_incarnation)
+    state, is_repeated = await cell.read(), False
+    while True:
+        is_recalled = due in state.recalled
+        if gone is not None and not is_recalled:
+            await gone.keep_to(state.recalls)  # of the very state that is written on: the player moves them there meanwhile
+            is_recalled = gone.has(due)
+        if is_repeated and (is_recalled or state.settled.within(due)):
+            raise UnknownOutcome(
+                "the message was recalled or let go, and the cell does not tell which, nor whether by this call",
+                operation="recall",
+                object=cell.key,
+                hint="recall it again: the error says then which it was",
+            )
+        if is_recalled:
             raise not_recallable(again=True)
-    await cell.change(lambda state: state.with_recalled(due))
+        try:
+            await cell.write(state.with_recalled(due))
+            return
+        except CellChanged:
+            state, is_repeated = cell.state, True
 
 
 async def waiting(

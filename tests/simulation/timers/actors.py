@@ -141,7 +141,7 @@ class Actors:
             due = Due(handle.due_us, handle.offset)
             if sent.message_id not in await self._ids_of(log.record.incarnation):
                 return outcome  # of another life, which `lake.recall` sees by reading the row
-            await recall(cells, lake.runtime.clock, TOPIC, log.record.incarnation, due)
+            await recall(cells, lake.runtime.clock, TOPIC, log.record.incarnation, due, lake=lake)
         except NotRecallable:
             outcome = Outcome.FAILED
         except PenstockError as error:

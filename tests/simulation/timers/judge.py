@@ -9,7 +9,7 @@ T3  Nothing is early: by the store's clock nothing is claimed, nor visible, nor 
 T4  What was let go cannot be recalled; what was recalled stays recalled until its time has passed.
 T5  A claim is settled when all of it is in the topic.
 T6  Bounds and what was gathered only rise; what was gathered and waits is in a run that the cell names.
-T7  A run that a cell names is there.
+T7  A run that a cell names is there, and so is an object of recalled messages.
 T8  A fired message is the one that was sent, in the queue that was named or else with all of its message group.
 T9  What was sent to one life of the topic comes out in no other.
 T10 What waits is listed, by delivery time; what does not is not.
@@ -22,7 +22,7 @@ import asyncio
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow.parquet as pq
 
@@ -98,11 +98,28 @@ def store_us(at_s: float) -> int:
 def _cell(line: Timeline, writes: Sequence[Wrote], store: WitnessStore, evidence: Evidence) -> Iterator[str]:
     rows = sorted(line.life.rows, key=lambda row: row.due)
     before = TimerState()
-    for at_s, state in writes:
+    for at_s, written in writes:
+        yield from (f"T7 {key} is named, and never was there" for key in _recalls_missing(line, written, store))
+        state = with_all_recalled(line, written, store)
         for problem in _step(line, rows, before, state, at_s, store, evidence):
             yield f"{problem} (at {at_s:.3f} s)"
         before = state
     line.state = before
+
+
+def with_all_recalled(line: Timeline, state: TimerState, store: WitnessStore) -> TimerState:
+    """With those among the recalled ones that are in objects, as far as their time has not passed."""
+    found = set(state.recalled)
+    for run in state.recalls:
+        if (stored := store.first.get(store.recalls_key_of(line.life.incarnation, run.name))) is not None:
+            table = pq.read_table(io.BytesIO(stored.data), columns=["time_us", "offset"])
+            found.update(Due(*pair) for pair in zip(table["time_us"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    return replace(state, recalled=frozenset(due for due in found if not state.settled.within(due)))
+
+
+def _recalls_missing(line: Timeline, state: TimerState, store: WitnessStore) -> list[str]:
+    keys = [store.recalls_key_of(line.life.incarnation, run.name) for run in state.recalls]
+    return [key for key in keys if key not in store.first]
 
 
 def _step(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from penstock.coordinator.timers import append, gather, guards, leftovers
 from penstock.coordinator.timers.append import Appending
 from penstock.coordinator.timers.cell import TimerCell
@@ -121,6 +123,25 @@ MUTANTS_BY_HAND: dict[str, Mutant] = {
         patch=attribute(TimerCell, "touch", patches.untouched),
         scenario="strays",
         steps=250_000,
+    ),
+    "named-soon": Mutant(
+        guard="a run that could not be named within an hour is given up",
+        rule="T7",
+        patch=attribute(gather, "_NAMED_WITHIN_S", lambda _: math.inf),
+        scenario="strays",
+        steps=250_000,
+    ),
+    "forgotten": Mutant(
+        guard="the messages of a claim are looked for by their ids where the name may be forgotten",
+        rule="T1",
+        patch=attribute(guards, "may_be_forgotten", lambda _: always(False)),
+        scenario="idle",
+    ),
+    "too-soon": Mutant(
+        guard="an open claim waits for its time on its successor's clock too",
+        rule="T3",
+        patch=attribute(guards, "too_soon_us", lambda _: always(0)),
+        scenario="clocks",
     ),
 }
 """Those that sweeps are not sure to meet: `test_by_hand` has the interleavings that notice them."""

@@ -9,7 +9,13 @@ from penstock.coordinator.timers.options import TimerOptions
 
 TOPIC = "orders"
 SMALL = TimerOptions(
-    claim_rows=3, flush_rows=4, merge_runs=2, group_bytes=2_000, ahead=timedelta(seconds=2), settle=timedelta(seconds=5)
+    claim_rows=3,
+    flush_rows=4,
+    merge_runs=2,
+    group_bytes=2_000,
+    recalled_rows=3,
+    ahead=timedelta(seconds=2),
+    settle=timedelta(seconds=5),
 )
 """So that a few dozen messages make many claims, runs and merges."""
 

@@ -55,7 +55,7 @@ def recalls(seed: int | str, *, rate: float = 0.02) -> Timing:
         ahead_s=(0.2, 20.0),
         recalls_every_s=0.25,
         lists_every_s=4.0,
-        options=replace(SMALL, claim_rows=rng.choice([2, 8])),
+        options=replace(SMALL, claim_rows=rng.choice([2, 8]), recalled_rows=rng.choice([1, 3])),
         blows_every_s=rng.choice([0.0, 5.0]) if rate else 0.0,
         weights={"slot": 5.0, "any": 5.0},
     )

@@ -13,6 +13,7 @@ from penstock.coordinator.timers.state import TimerState
 from penstock.log.lake import Lake
 from penstock.log.messages import Message
 from penstock.log.producer import Producer
+from tests.simulation.plans import DAY_S
 from tests.simulation.process import EPOCH_MS, SimProcess
 from tests.simulation.requests import Gate
 from tests.simulation.small import small_log
@@ -92,6 +93,15 @@ class Stage:
         process = self.world.kernel.process("upkeep")
         lake = self.world.lake(process)
         assert not await process.run(maintain(lake, self.world.cells(process, lake)))
+
+    async def month(self) -> None:
+        """Let others write to the topic, a little each day, until a name that nobody used is forgotten."""
+        process = self.world.kernel.process("others")
+        lake = self.world.lake(process)
+        for day in range(32):  # a topic's time goes on by a day at most with an entry
+            await asyncio.sleep(DAY_S)
+            producer = await process.run(lake.producer(TOPIC, name=f"other-{day}", copies=True))
+            await process.run(producer.close())
 
     def state(self) -> TimerState:
         """What the cell of the newest life says."""

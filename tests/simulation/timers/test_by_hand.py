@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.log.errors import PenstockError
+from tests.simulation.faults import Fault, ScriptedFaults, Where
 from tests.simulation.timers.mutants import MUTANTS_BY_HAND
 from tests.simulation.timers.plot import SMALL
 from tests.simulation.timers.records import Outcome
@@ -98,6 +99,21 @@ def test_a_recall_behind_the_claim_is_refused() -> None:
         held.release()
         await asyncio.sleep(5)
         assert await stage.fired() == [b"a"]
+
+    stage.play(script)
+
+
+def test_who_is_not_told_that_a_message_was_recalled_is_not_told_that_it_was_not() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        await stage.start()
+        (a, _) = [*await stage.send("a", due_s=40.0), *await stage.send("b", due_s=7.0)]
+        await asyncio.sleep(6.0 - stage.now_s)
+        noted = Where(process="recaller", verb="put", key=lambda key: CELL in key)
+        stage.world.store.plan = ScriptedFaults([(noted, Fault.LOST_ANSWER)])
+        assert await stage.recall(a) is Outcome.UNKNOWN  # b was let go meanwhile, so the cell has been written since
+        assert await stage.recall(a) is Outcome.FAILED
 
     stage.play(script)
 
@@ -201,8 +217,89 @@ def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept() -> None
     stage.play(script)
 
 
+def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_read_the_cell_since() -> None:
+    stage = Stage(options=replace(SLOW, flush_rows=2), quiet_s=20 * DAY_S)
+
+    async def script() -> None:
+        await stage.start(0)
+        written = stage.hold(0, "put_large", "timers/orders", "after")
+        await stage.send("a", "b", due_s=12 * DAY_S)
+        await written.reached()
+        await stage.send("c", due_s=2.6 * DAY_S)
+        stage.process().pause(3 * DAY_S)
+        await asyncio.sleep(2.5 * DAY_S)
+        await stage.maintain()
+        assert stage.world.counts["run deleted"] == 1
+        await asyncio.sleep(0.5 * DAY_S + 60.0)
+        assert await stage.fired() == [b"c"]  # so it has seen that the cell was written
+        written.release()
+
+    stage.play(script)
+
+
+def test_a_claim_that_another_settled_is_not_appended_by_who_slept_until_the_name_was_forgotten() -> None:
+    stage = Stage(options=SLOW, players=2, quiet_s=86_400.0)
+
+    async def script() -> None:
+        await stage.start(0)
+        held = stage.hold(0, "put", ENTRY)  # of opening the name
+        await stage.send("a", "b", due_s=5.0)
+        await held.reached()
+        await stage.start(1)
+        await stage.until("settled by the other", lambda: stage.state().settled.known == 2, within_s=7_300.0)
+        stage.process(1).crash()
+        stage.world.machines[1].rest_s = 33.5 * DAY_S
+        stage.process(0).suspend(33 * DAY_S)
+        held.release()
+        await stage.month()
+        await asyncio.sleep(2 * DAY_S)
+        assert await stage.fired() == [b"a", b"b"]
+
+    stage.play(script)
+
+
+def test_a_claim_that_was_appended_before_its_name_was_forgotten_is_found_by_its_ids() -> None:
+    stage = Stage(options=replace(SLOW, settle=timedelta(days=400)), quiet_s=86_400.0)
+
+    async def script() -> None:
+        await stage.start()
+        await stage.send("a", "b", due_s=5.0)
+        await asyncio.sleep(10.0)
+        assert await stage.fired() == [b"a", b"b"]
+        stage.world.machines[0].rest_s = 33 * DAY_S
+        stage.process().crash()
+        await stage.month()
+        await asyncio.sleep(2 * DAY_S)
+        assert await stage.fired() == [b"a", b"b"]
+
+    stage.play(script)
+
+
+def test_a_successor_whose_clock_is_behind_stamps_nothing_early() -> None:
+    stage = Stage(players=2)
+
+    async def script() -> None:
+        await stage.start(0)
+        held = stage.hold(0, "put", ENTRY)
+        await stage.send("a", due_s=5.0)
+        await held.reached()  # claimed
+        stage.world.machines[0].rest_s = 60.0
+        stage.process(0).crash()
+        stage.world.machines[1].start()
+        await asyncio.sleep(0.001)
+        stage.process(1).step_clock(-1_900)  # too little for the lake's clock to follow the store's
+        await stage.until("arrived", lambda: stage.state().settled.known == 1)
+        held.release()
+        assert await stage.fired() == [b"a"]
+
+    stage.play(script)
+
+
 BY_HAND = {
     "touch": test_a_run_that_was_removed_as_an_orphan_is_not_named_by_a_write_that_was_on_its_way,
+    "named-soon": test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_read_the_cell_since,
+    "forgotten": test_a_claim_that_was_appended_before_its_name_was_forgotten_is_found_by_its_ids,
+    "too-soon": test_a_successor_whose_clock_is_behind_stamps_nothing_early,
 }
 """What only happens in months and by bad luck: the guards that need these interleavings to be noticed missing."""
 

@@ -59,7 +59,9 @@ class WitnessStore(Archive):
 
     async def delete(self, key: str) -> None:
         for incarnation, wrote in self._history.cells.items():
-            if any(self.key_of(incarnation, run.name) == key for run in wrote[-1].state.runs):
+            state = wrote[-1].state
+            named = {self.key_of(incarnation, run.name) for run in state.runs}
+            if key in named | {self.recalls_key_of(incarnation, run.name) for run in state.recalls}:
                 self._history.wrong.append(f"T7 {self._loop.now:.3f} s: {key} is deleted, and its cell names it")
         if key.startswith(self._run_key) and key in self._objects:
             self._history.counts["run deleted"] += 1
@@ -68,6 +70,10 @@ class WitnessStore(Archive):
     def key_of(self, incarnation: str, run: str) -> str:
         """Of a run's object."""
         return f"{self._run_key}{incarnation}/{run}.parquet"
+
+    def recalls_key_of(self, incarnation: str, run: str) -> str:
+        """Of an object of recalled messages."""
+        return f"{self._run_key}{incarnation}/{run}.recalled"
 
 
 def saw_cell(history: History, at_s: float, key: str, data: bytes) -> None:
@@ -81,6 +87,9 @@ def saw_cell(history: History, at_s: float, key: str, data: bytes) -> None:
     counts["message claimed"] += state.next_sequence - before.next_sequence
     counts["recall noted"] += len(state.recalled - before.recalled)
     counts["run named"] += len({run.name for run in state.runs} - {run.name for run in before.runs})
+    new, gone = set(state.recalls) - set(before.recalls), set(before.recalls) - set(state.recalls)
+    counts["recalls left the cell"] += len(new)
+    counts["recalls put together"] += bool(new and gone)
     counts["gathered"] += state.gathered > before.gathered
     counts["merge"] += len(before.runs) > 1 and len({run.name for run in before.runs} - {run.name for run in state.runs}) > 1
     counts["cell bytes, at most"] = max(counts["cell bytes, at most"], len(data))
