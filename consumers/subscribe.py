@@ -12,6 +12,7 @@ from ..coordinator import DeadLetterPolicy, DeliveryOrder, GroupSettings, RetryP
 from ..log import InvalidArgument, Position
 from ..log.filters import parse_filter
 from ..log.paths import check_topic_name
+from ..log.timer_log import check_own
 from .membership import Subscription
 
 Topics: TypeAlias = str | Mapping[str, str | None]
@@ -73,6 +74,7 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
         )
     for topic, tags in topics.items():
         check_topic_name(topic)
+        check_own(topic, operation=_OPERATION)  # what waits there is not due yet
         parse_filter(tags)
     check_start(start)
     return {topic: Subscription(tags, start) for topic, tags in topics.items()}

@@ -13,6 +13,7 @@ from ..log.lake import Lake
 from ..log.messages import from_ms
 from ..log.reader import Position as Place
 from ..log.reader import Reader
+from ..log.timer_log import check_own
 from ..log.topics import Topic, read_only
 from .cell import QueueCell
 from .cell_codec import decode_cell
@@ -236,6 +237,7 @@ class Operators:
         the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic begins there.
         """
         self._may_write("reset_offsets")
+        check_own(topic, operation="reset_offsets")
         if queues is not None and not queues:
             raise InvalidArgument(
                 "no queue is named", operation="reset_offsets", object=topic, hint="leave queues out for all of them"
