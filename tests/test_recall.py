@@ -116,7 +116,7 @@ def test_what_the_timer_log_keeps_no_more_is_looked_for_among_all_that_waits(mon
         first, second = delayed(lake, SOON, SOON)
         monkeypatch.setattr(Reader, "to_arrow", gone)
         assert lake.recall(second).body == b"1"
-        with pytest.raises(penstock.NotRecallable, match="it was let go or recalled before"):
+        with pytest.raises(penstock.NotRecallable, match="it was let go, or recalled before"):
             lake.recall(second)
         of_nobody = RecallHandle.decode(first)._replace(message_id="0" * 32).encode()
         with pytest.raises(penstock.MessageNotFound, match="another message in its place"):

@@ -69,12 +69,12 @@ class NotRecallable(CallError):
 
 
 def not_recallable(*, again: bool) -> NotRecallable:
-    """The error of who recalls a message that was recalled before, or let go."""
+    """The error of who recalls a message that was recalled before (``again``), or whose time is over: what was recalled is forgotten then."""
     return NotRecallable(
         "the message cannot be recalled any more",
         operation="recall",
         expected="a message that waits",
-        observed="it was recalled before" if again else "it was let go",
+        observed="it was recalled before" if again else "it was let go, or recalled before its time",
     )
 
 
