@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import penstock
 from penstock import ConsumeResult, Message, MessageView
 
 HALF_AN_HOUR = timedelta(minutes=30)
 ORDERS = 12
+PATIENCE = timedelta(minutes=2)
+"""Beyond the time that an order has."""
 
 
 class Shop:
@@ -25,8 +27,8 @@ class Shop:
     def __init__(self) -> None:
         self.state: dict[str, str] = {}
         self.handles: dict[str, str] = {}
-        self.overdue: list[MessageView] = []
-        """The messages that were delivered."""
+        self.overdue: dict[str, MessageView] = {}
+        """The messages that were delivered, by id."""
         self.changed = threading.Condition()
 
     def place(self, producer: penstock.Producer, order: str, unpaid: timedelta) -> None:
@@ -50,7 +52,7 @@ class Shop:
         with self.changed:
             if self.state[order] == "placed":
                 self.state[order] = "cancelled"
-            self.overdue.append(message)
+            self.overdue[message.message_id] = message
             self.changed.notify_all()
         return ConsumeResult.SUCCESS
 
@@ -62,7 +64,6 @@ def main(lake_url: str, unpaid: timedelta = HALF_AN_HOUR) -> None:
     recalled, paid, forgotten = orders[0::3], orders[1::3], orders[2::3]
     with penstock.connect(lake_url) as lake:
         lake.create_topic("overdue", message_type="DELAY", queues=4)
-        placed = datetime.now(UTC)
         with lake.producer("overdue") as producer:
             for order in orders:
                 shop.place(producer, order, unpaid)
@@ -74,10 +75,12 @@ def main(lake_url: str, unpaid: timedelta = HALF_AN_HOUR) -> None:
                     lake.recall(shop.handles[order])
                 except penstock.NotRecallable:  # its time came a moment before: the worker finds it paid
                     late += 1
+            expected, patience_s = ORDERS - len(recalled) + late, (unpaid + PATIENCE).total_seconds()
             with shop.changed:
-                shop.changed.wait_for(lambda: len(shop.overdue) >= ORDERS - len(recalled) + late)
+                if not shop.changed.wait_for(lambda: len(shop.overdue) >= expected, timeout=patience_s):
+                    raise SystemExit(f"{len(shop.overdue)} of {expected} messages were delivered within {patience_s:,.0f} s")
         waiting = lake.waiting("overdue")
-    early = [one for one in shop.overdue if one.store_timestamp < placed + unpaid]
+    early = [one for one in shop.overdue.values() if one.delivery_timestamp is None or one.store_timestamp < one.delivery_timestamp]
     wrong = [order for order, state in shop.state.items() if (state == "cancelled") is not (order in [*forgotten, *refused])]
     if early or wrong or waiting:
         raise SystemExit(f"early: {early}, wrong: {wrong}, still waiting: {waiting}")
