@@ -25,8 +25,10 @@ class Delay(StrEnum):
     """Its time is over, and it is being appended to its topic."""
     RECALLED = "recalled"
     """It was called back, and its time is not over."""
+    DELIVERED = "delivered"
+    """It is in its topic."""
     OVER = "over"
-    """Its time is over: it was delivered, and is in its topic for as long as that keeps it, or was called back before."""
+    """Its time is over, and it is not in its topic: it was delivered, and retention has taken it, or it was called back before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: b
         return None
     topic = topic_of(message.topic)
     if delivered:  # that a claim has arrived is noted by the next one
-        return DelayTrace(topic=topic, due=due, delay=Delay.OVER)
+        return DelayTrace(topic=topic, due=due, delay=Delay.DELIVERED)
     state = await standing(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
     place = Due(to_us(due), message.offset)
     recalls = Recalls(lake.store, lake.runtime, topic, log.record.incarnation)

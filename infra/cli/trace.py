@@ -35,10 +35,11 @@ def command(session: Session, /, message_id: str, topic: str | None) -> None:
         output.draw(part)
     for one in found.unread:
         output.note(f"Could not be read: {one}")
-    if not found.places:
+    if not found.places and found.transaction is None and found.gathered is None:
         count = len(found.topics)
         where = f"topic {topic}" if topic is not None else f"{count:,} topic{'s' * (count != 1)}"
-        output.note(f"No message of this id in {where}: it was never sent to this lake, or retention has taken it.")
+        never = "this lake" if topic is None else "it"
+        output.note(f"No message of this id in {where}: it was never sent to {never}, or retention has taken it.")
 
 
 # --- For programs -----------------------------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ def pictured(found: Trace) -> Iterator[Table | str]:
             yield output.grid(("group", "stands", "when", "deliveries", "failures", "owner", "epoch"), map(_group, one.groups))
         if one.members:
             yield output.grid(("group", "member", "stands", "next offset"), map(_member, one.members))
-        if not one.groups and not one.members:
+        if not one.groups and not one.members and one.delay is None and one.dead_letter is None:
             yield "  No consumer group has begun on this topic."
 
 
@@ -140,7 +141,8 @@ _DELAYS = {
     Delay.WAITING: "it waits",
     Delay.ON_ITS_WAY: "it is on its way into its topic",
     Delay.RECALLED: "it was called back",
-    Delay.OVER: "its time is over: it was delivered, or called back before",
+    Delay.DELIVERED: "it was delivered",
+    Delay.OVER: "its time is over: it was called back before, or delivered, and its topic keeps it no more",
 }
 
 

@@ -225,7 +225,7 @@ def test_a_delayed_message_waits_is_called_back_or_is_delivered(lake: penstock.L
     assert timedelta(minutes=59) < place.delay.due - datetime.now(UTC) < timedelta(minutes=61)
     assert (delay(later.message_id), delay(back.message_id)) == (Delay.WAITING, Delay.RECALLED)
     wait_until(lambda: len(lake.trace(soon.message_id).places) == 2, "it is delivered", timeout_s=TIMEOUT_S)
-    wait_until(lambda: delay(soon.message_id) is Delay.OVER, "that is noted", timeout_s=TIMEOUT_S)
+    wait_until(lambda: delay(soon.message_id) is Delay.DELIVERED, "that is noted", timeout_s=TIMEOUT_S)
     assert [one.message.topic for one in lake.trace(soon.message_id).places] == ["%TIMER%orders", "orders"]
 
 

@@ -93,12 +93,15 @@ def test_times_say_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
         (Delay.WAITING, "it waits"),
         (Delay.ON_ITS_WAY, "it is on its way into its topic"),
         (Delay.RECALLED, "it was called back"),
-        (Delay.OVER, "its time is over: it was delivered, or called back before"),
+        (Delay.DELIVERED, "it was delivered"),
+        (Delay.OVER, "its time is over: it was called back before, or delivered, and its topic keeps it no more"),
     ],
 )
 def test_delays(capsys: pytest.CaptureFixture[str], delay: Delay, words: str) -> None:
     told = picture(capsys, delay=DelayTrace(topic="orders", due=NOON, delay=delay))
-    assert told[10:12] == ["  due            2026-01-31T12:00:00.000Z in orders", f"  delay          {words}"]
+    assert told[10:] == ["  due            2026-01-31T12:00:00.000Z in orders", f"  delay          {words}"], (
+        "and nothing of groups"
+    )
 
 
 def test_transactions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +141,9 @@ def test_a_delayed_message_and_one_of_a_transaction(penstock: Penstock, lake: Pa
             (row,) = penstock("trace", half, "--json").rows
             assert (row["places"], row["transaction"]["decision"]) == ([], "open")
             assert row["transaction"]["half"] == {"topic": "payments", "queue": 0, "body_bytes": 3}
-            assert "half message   for payments, 3 bytes" in penstock("trace", half).out
+            told = penstock("trace", half)
+            assert "half message   for payments, 3 bytes" in told.out
+            assert told.err == "", "it is there"
             transaction.rollback()
     (row,) = penstock("trace", delayed, "--json").rows
     assert row["places"][0]["delay"]["delay"] == "waiting"
@@ -176,6 +181,7 @@ def test_a_dead_letter_that_went_back(penstock: Penstock, lake: Path) -> None:
         "%DLQ%billing, queue 0, offset 0",
         "orders, queue 0, offset 1",
     ]
+    assert "No consumer group has begun on this topic." not in told
     for line in (
         "  dead letter    of group billing, from orders, queue 0, offset 0",
         "  why            the listener answered FAILURE (redelivered once)",
@@ -219,6 +225,8 @@ def test_what_is_not_there(penstock: Penstock, lake: Path) -> None:
     nothing = penstock("trace", "0" * 32)
     assert nothing.out == ""
     assert nothing.err == "No message of this id in 1 topic: it was never sent to this lake, or retention has taken it.\n"
+    there = penstock("trace", "0" * 32, "--topic", "orders").err
+    assert there == "No message of this id in topic orders: it was never sent to it, or retention has taken it.\n"
     assert penstock("trace", "0" * 32, "--json").rows == [
         {"message_id": "0" * 32, "places": [], "transaction": None, "gathered": None, "topics": ["orders"], "unread": []}
     ]
