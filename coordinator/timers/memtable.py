@@ -9,13 +9,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...log.limits import MIB
 from ...log.messages import MESSAGE_SCHEMA
 from .selection import Waiting, within
 from .state import Bounds
 
 _ROW_BYTES = 300
-"""What a row takes beside its body."""
+"""What a row takes beside what its sender gave it."""
 _LOOSE_ROWS = 10_000
+_LOOSE_BYTES = 8 * MIB
 
 
 class Rows:
@@ -25,6 +27,8 @@ class Rows:
         self._batches: list[pa.RecordBatch] = []
         self._firsts: list[int] = []
         self._count = 0
+        self.held_bytes = 0
+        """Of those too that went, and are still in memory."""
         self._time_us = np.empty(0, np.int64)
         self._offset = np.empty(0, np.int64)
         self._size = np.empty(0, np.int64)
@@ -49,9 +53,10 @@ class Rows:
             return
         self._time_us = np.concatenate((self._time_us, due_times(batch)))
         self._offset = np.concatenate((self._offset, batch.column("offset").to_numpy()))
-        self._size = np.concatenate((self._size, sizes(batch)))
+        found = sizes(batch)
+        self._size = np.concatenate((self._size, found))
         self._place = np.concatenate((self._place, np.arange(self._count, self._count + batch.num_rows)))
-        self._keep(batch)
+        self._keep(batch, found)
 
     def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
         """The sizes of rows that are here."""
@@ -92,14 +97,15 @@ class Rows:
             return
         self._time_us, self._offset, self._size = self._time_us[kept], self._offset[kept], self._size[kept]
         self._place = self._place[kept]
-        if self._count > _LOOSE_ROWS + 2 * len(self):
+        if self._count > _LOOSE_ROWS + 2 * len(self) or self.held_bytes > _LOOSE_BYTES + 2 * self.size_bytes:
             rows = self.take(self.waiting)
-            self._batches, self._firsts, self._count = [], [], 0
+            self._batches, self._firsts, self._count, self.held_bytes = [], [], 0, 0
             self._place = np.arange(len(self))
             for batch in rows.to_batches():
-                self._keep(batch)
+                self._keep(batch, sizes(batch))
 
-    def _keep(self, batch: pa.RecordBatch) -> None:
+    def _keep(self, batch: pa.RecordBatch, found: npt.NDArray[np.int64]) -> None:
+        self.held_bytes += int(found.sum())
         self._batches.append(batch)
         self._firsts.append(self._count)
         self._count += batch.num_rows
@@ -147,5 +153,28 @@ def ready_ms(rows: pa.Table) -> int:
 
 
 def sizes(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """What each row takes, more or less."""
-    return np.asarray(pc.binary_length(rows.column("body")).to_numpy(zero_copy_only=False), np.int64) + _ROW_BYTES
+    """What each row takes, more or less: all that its sender gave it, and something for the rest."""
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    return np.concatenate([np.empty(0, np.int64), *(_sizes(batch) for batch in batches)])
+
+
+def _sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    found = np.full(batch.num_rows, _ROW_BYTES, np.int64)
+    for name in ("body", "message_group", "tag"):
+        found += _lengths(batch.column(name))
+    keys, properties = batch.column("keys"), batch.column("properties")
+    found += _sums(keys, _lengths(keys.values))
+    return found + _sums(properties, _lengths(properties.keys) + _lengths(properties.items))
+
+
+def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Of texts or bytes; of null 0."""
+    return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _sums(column: pa.ListArray | pa.MapArray, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Over the elements of each list, whose lengths are those of the whole array that this may be a slice of."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[column.offsets.to_numpy()]
+    return np.diff(ends)
