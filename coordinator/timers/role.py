@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
@@ -22,6 +23,8 @@ OnError = Callable[[str, PenstockError], None]
 """Hears of what failed, and for which topic (or ``-``)."""
 _LOOK_S = 60.0
 _PATIENCE_S = 10.0
+_PAUSE_S = 0.25
+_AGAIN_S = 5.0
 _SOON_S = 900.0
 """A process that lets something go so soon is to be replaced soon when it dies."""
 
@@ -38,6 +41,8 @@ class Timers:
         self._options = options or TimerOptions()
         self._seen: frozenset[str] = frozenset()
         self._noticed: set[str] = set()
+        self._sent_to: dict[str, asyncio.Event] = {}
+        """Of each topic that is played here, whether something was sent to it since that began."""
         self._awake: Callable[[], Awaitable[None]] | None = None
         self._news = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
@@ -52,6 +57,8 @@ class Timers:
 
     def notice(self, topic: str) -> None:
         """Something is sent to this topic."""
+        if (sent_to := self._sent_to.get(topic)) is not None:
+            sent_to.set()
         if topic not in self._seen | self._noticed:
             self._noticed.add(topic)
             self._news.set()
@@ -64,8 +71,7 @@ class Timers:
         """Play the role for a fair share of the topics until ``stop`` is set, from when there is one on."""
         if await self._wanted(stop):
             self._awake = coordination.worker.awake
-            # Where nobody plays yet what is sent now may be due in a second. Else a process that opens the lake for a moment takes no part.
-            patience_s = _PATIENCE_S if await self._others(coordination, on_error) else 0.0
+            await self._let_others(coordination, stop, on_error)
             await run_roles(
                 coordination.cells,
                 coordination.worker,
@@ -75,17 +81,25 @@ class Timers:
                 stop,
                 ready=coordination.claim,
                 report=on_error,
-                patience_s=patience_s,
+                patience_s=0.0,
             )
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
-        """Let go what is due until ``stop`` is set."""
+        """Let go what is due until ``stop`` is set, or the topic was deleted: then it is to be played again, as it may have been made anew."""
+        sent_to = self._sent_to[topic] = asyncio.Event()
+        try:
+            with suppress(TopicDeleted):
+                await self._play(topic, stop)
+        except TopicNotFound:
+            if not sent_to.is_set():
+                self._noticed.discard(topic)
+                await wait_for(_LOOK_S, stop, sent_to)
+        finally:
+            self._sent_to.pop(topic, None)
+
+    async def _play(self, topic: str, stop: asyncio.Event) -> None:
         try:
             await play(self._lake, self._cells, topic, stop, self._options, on_step=lambda one: self._step(topic, one))
-        except (TopicNotFound, TopicDeleted):
-            self._noticed.discard(topic)
-            self.statistics.pop(topic, None)
-            await wait_for(_LOOK_S, stop)
         finally:
             self.statistics.pop(topic, None)
 
@@ -98,12 +112,26 @@ class Timers:
         if self._awake is not None and statistics.idle_s < _SOON_S:
             await self._awake()
 
-    async def _others(self, coordination: Coordination, on_error: OnError) -> bool:
-        try:
-            return bool((await Players(coordination.cells, self._lake.runtime).get(TIMERS)).members)
-        except PenstockError as error:
-            on_error("-", error)
-            return True
+    async def _let_others(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
+        """While others play, a process that opens the lake for a moment takes no part.
+
+        Where nobody does, what is sent now may be due in a second. So it is seen from the first moment on whether their hearts beat.
+        """
+        clock, watch = self._lake.runtime.clock, coordination.watch
+        players = Players(coordination.cells, self._lake.runtime)
+        until_s = clock.monotonic_s() + _PATIENCE_S
+        while not stop.is_set() and (now_s := clock.monotonic_s()) < until_s:
+            try:
+                others = (await players.get(TIMERS)).members
+                await watch.look(others)
+            except PenstockError as error:
+                on_error("-", error)
+                look_s = now_s + _AGAIN_S
+            else:
+                if all(watch.is_dead(other) for other in others):
+                    return
+                look_s = max(now_s + _PAUSE_S, watch.due_s(other for other in others if not watch.is_dead(other)))
+            await wait_for(min(look_s, until_s) - clock.monotonic_s(), stop)
 
     async def _wanted(self, stop: asyncio.Event) -> bool:
         while not stop.is_set() and not await self.topics():

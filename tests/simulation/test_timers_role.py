@@ -10,6 +10,9 @@ import pytest
 from penstock import ConsumeResult, aio
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.statistics import TIMERS_LATE, TIMING_MESSAGES, timer_samples
+from penstock.coordinator.lease import LEASE_S, MARGIN
+from penstock.coordinator.roles import Players
+from penstock.coordinator.timers.role import TIMERS
 from penstock.log import Message, MessageView, TopicSettings
 from penstock.log.messages import MessageType
 from penstock.log.stores import MemoryStore
@@ -49,8 +52,10 @@ def test_an_open_lake_lets_go_what_is_sent_to_it() -> None:
     kernel.run(work())
 
 
+@pytest.mark.parametrize(("topic", "patience_s"), [("orders", 0), ("others", 10)])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what crashed is closed where it stood
-def test_another_goes_on_when_a_player_dies() -> None:
+def test_another_goes_on_when_a_player_dies(topic: str, patience_s: float) -> None:
+    """At once where it knows of the topic; one that only maintains the lake asks for it when others had their time to."""
     kernel = Kernel("timers of the dead", shuffle=False)
 
     async def work() -> None:
@@ -62,14 +67,59 @@ def test_another_goes_on_when_a_player_dies() -> None:
             await lake.create_topic("orders", DELAYED)
             producer = await lake.producer("orders")
             await producer.send(Message(b"first", delay=timedelta(seconds=1)))
-            await producer.send(Message(b"later", delay=timedelta(seconds=40)))
+            await producer.send(Message(b"later", delay=timedelta(seconds=4)))
             await _come(lake, 1)
 
         await first.run(begin())
         first.crash()
+        crashed_s = kernel.loop.now
         async with aio.connect(store=store, runtime=second.runtime) as lake:
-            await lake.create_topic("others", TopicSettings(queues=1))  # what writes takes part in the roles
+            await lake.create_topic("others", TopicSettings(queues=1))
+            await lake.producer(topic)
             assert await _come(lake, 2) == [b"first", b"later"]
+        assert kernel.loop.now - crashed_s < patience_s + LEASE_S * (1 + MARGIN) + 2
+
+    kernel.run(work())
+
+
+def test_who_comes_to_players_that_live_takes_no_part_at_first() -> None:
+    kernel = Kernel("patience", shuffle=False)
+
+    async def work() -> None:
+        first, second = kernel.process("first"), kernel.process("second")
+        store = MemoryStore(clock=second.clock)
+        async with aio.connect(store=store, runtime=first.runtime) as playing:
+            await playing.create_topic("orders", DELAYED)
+            await playing.producer("orders")
+            await asyncio.sleep(5)
+            async with aio.connect(store=store, runtime=second.runtime) as lake:
+                await lake.producer("orders")
+                players = Players(playing.coordination.cells, playing.runtime)
+                await asyncio.sleep(9)
+                assert len((await players.get(TIMERS)).members) == 1
+                await asyncio.sleep(3)
+                assert len((await players.get(TIMERS)).members) == 2
+
+    kernel.run(work())
+
+
+@pytest.mark.parametrize("gap_s", [0, 3])
+def test_a_topic_that_was_deleted_and_made_anew_is_played_at_once(gap_s: float) -> None:
+    kernel = Kernel("made anew", shuffle=False)
+
+    async def work() -> None:
+        process = kernel.process("sender")
+        async with aio.connect(store=MemoryStore(clock=process.clock), runtime=process.runtime) as lake:
+            for body in (b"old", b"new", b"newest"):
+                await lake.create_topic("orders", DELAYED)
+                producer = await lake.producer("orders")
+                await producer.send(Message(body, delay=timedelta(seconds=1)))
+                began_s = kernel.loop.now
+                assert await _come(lake, 1) == [body]
+                assert kernel.loop.now - began_s < 5
+                await producer.close()
+                await lake.delete_topic("orders")
+                await asyncio.sleep(gap_s)
 
     kernel.run(work())
 
