@@ -33,11 +33,6 @@ def still_open(state: TimerState, claim: Claim) -> bool:
     return state.claim == claim
 
 
-def is_written(claim: Claim, last_sequence: int) -> bool:
-    """Whether a claim is in the topic, by the last sequence of the name. It is one batch, so all of it is there or nothing."""
-    return last_sequence >= claim.sequence
-
-
 def has_begun(topic: State) -> bool:
     """Whether something was let go into a topic: then there is a cell, or it was lost."""
     row = topic.named.get(PRODUCER)

@@ -28,10 +28,10 @@ from tests.simulation.timers.world import STORE_NETWORK, Timing
 class Stage:
     """One world. `play` a script on it."""
 
-    def __init__(self, *, options: TimerOptions = SMALL, **plot: Any) -> None:
+    def __init__(self, *, options: TimerOptions = SMALL, max_steps: int = 100_000, **plot: Any) -> None:
         calm = Plot(options=options, offset_ms=0, drift=0.0, **{"queues": 1, "players": 1, **plot})
         network = replace(STORE_NETWORK, latency_ms=STEADY_MS, very_slow=0.0)
-        self.world = Timing(1, calm, store_network=network, max_steps=100_000)
+        self.world = Timing(1, calm, store_network=network, max_steps=max_steps)
         self.acting = Actors(self.world)
         self._process: SimProcess | None = None
         self._lake: Lake | None = None

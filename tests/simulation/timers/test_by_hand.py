@@ -218,7 +218,7 @@ def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_slept() -> None
 
 
 def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_read_the_cell_since() -> None:
-    stage = Stage(options=replace(SLOW, flush_rows=2), quiet_s=20 * DAY_S)
+    stage = Stage(options=replace(SLOW, flush_rows=2), quiet_s=20 * DAY_S, max_steps=20_000)
 
     async def script() -> None:
         await stage.start(0)

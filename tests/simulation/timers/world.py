@@ -145,9 +145,12 @@ class Timing:
         await self.store.settled()
         await self.table.settled()
         last_s = max((sent.due_us / 1e6 - EPOCH_MS / 1e3 for sent in self.history.sent.values()), default=0.0)
-        await asyncio.sleep(max(0.0, last_s - self.now_s))
+        while (rest_s := last_s - self.now_s) > 0:
+            self._check_nothing_wrong()
+            await asyncio.sleep(min(rest_s, 3_600.0))
         began_s = self.now_s
         while left := await self.unsettled():
+            self._check_nothing_wrong()
             for machine in self.machines:
                 if machine.life is not None and machine.life.done():
                     machine.life.result()
@@ -159,6 +162,11 @@ class Timing:
         await self.store.settled()
         await self.table.settled()
         self.counts["simulated seconds"] += round(self.now_s)
+
+    def _check_nothing_wrong(self) -> None:
+        """What goes wrong once mostly does so for ever: the rest need not be played."""
+        if self.history.wrong:
+            raise Stuck(self.history.wrong[0])
 
     async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
         done, _ = await asyncio.wait([task], timeout=seconds)
