@@ -76,7 +76,7 @@ simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0; ARGS="
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive
-exhaustive: $(INSTALLED) ## every single fault at every store call of a small workload (ARGS="--world …")
+exhaustive: $(INSTALLED) ## every single fault at every store call of a small workload (ARGS="--world timers", or consumers, transactions)
 	$(PY) -m tests.simulation.campaign exhaustive $(ARGS)
 
 .PHONY: replay
@@ -85,7 +85,7 @@ replay: $(INSTALLED) ## run one seed again, with its trace (SEED=…)
 	$(PY) -m tests.simulation.campaign replay --seed $(SEED) $(ARGS)
 
 .PHONY: teeth
-teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world consumers --enough 5")
+teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world timers --enough 5", or consumers, transactions)
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
 .PHONY: chaos
