@@ -13,7 +13,7 @@ import click
 from . import output
 from .session import Session, command_options, group_options
 
-_ROLES = ("reader", "producer", "consumer", "capture", "sync", "maintenance")
+_ROLES = ("reader", "producer", "transactions", "consumer", "capture", "sync", "maintenance")
 
 
 @click.group()
@@ -40,7 +40,8 @@ def policy(
     kms_key: str | None,
     principal: str | None,
 ) -> None:
-    """Print what IAM must allow a process that is ROLE (reader, producer, consumer, capture, sync, maintenance), or several, on a lake on S3.
+    """Print what IAM must allow a process that is ROLE, or several, on a lake on S3: reader, producer, transactions, consumer, capture, sync,
+    maintenance.
 
     It allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`; what
     redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s, its source a `reader`'s, with `group` a `consumer`'s;

@@ -26,10 +26,13 @@ from ...coordinator.keys import (
     TRANSACTIONS,
     WORKERS,
     group_key,
+    players_key,
 )
 from ...coordinator.spill_objects import WAITING
 from ...coordinator.tables.objectstore import FOLDER as CELLS
+from ...coordinator.transactions.checks import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
+from ...log.staging import TRANSACTION_JOBS
 from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"
@@ -43,6 +46,9 @@ class Role(StrEnum):
     """Reads topics and tables, and looks at groups."""
     PRODUCER = "producer"
     """Sends to topics that are there."""
+    TRANSACTIONS = "transactions"
+    """Sends in transactions to topics that are there, and answers what became of those of its producer groups. Who settles messages in them is
+    a consumer too."""
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
     CAPTURE = "capture"
@@ -50,7 +56,8 @@ class Role(StrEnum):
     SYNC = "sync"
     """Reads topics for Delta tables, which a policy of their own is for; keeps its lease, how far it is, and shows that as a group's."""
     MAINTENANCE = "maintenance"
-    """Publishes, compacts, expires, trims and collects; also the operators': makes, changes, repairs and deletes topics and groups."""
+    """Publishes, compacts, expires, trims, collects, and finishes transactions; also the operators': makes, changes, repairs and deletes topics
+    and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +102,8 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
             # A job that turns out to have no rows is taken back.
             taken_back = Access(delete=tuple(paths.job_record(ANY) for paths in worked_on))
             return _united(_append(paths) for paths in worked_on) | taken_back | _TRIALS
+        case Role.TRANSACTIONS:
+            return _united(_link_transactions(paths) for paths in worked_on) | _TRIALS
         case Role.CONSUMER:
             dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
             # The first dead letter makes the topic; those of an owner that died are looked up before they are written.
@@ -157,7 +166,7 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
     """What a role does to cells, by their keys in the coordination table; only syncs are narrowed to ``topics``, and consumers to ``groups``."""
     match role:
         case Role.READER:
-            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY)
+            return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
         case Role.PRODUCER | Role.CAPTURE:
             return Access()
         case Role.SYNC:
@@ -166,16 +175,21 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             records = [f"{SYNCS}{folder}/{ANY}" for folder in folders]
             written = (*_WORKER_CELLS, *leases, *records, group_key(sync_group(ANY)))
             return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
+        case Role.TRANSACTIONS:
+            # Members are names of chance, so nothing tells those of one producer group from another's.
+            checks = (f"{ROLES}{ANY}/{CHECKS}", players_key(CHECKS))
+            written = (*_WORKER_CELLS, *checks, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
+            return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
         case Role.CONSUMER:
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case Role.MAINTENANCE:
-            # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues.
+            # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues. Where a transaction
+            # settles messages of a queue that nobody owns any more, who finishes it ends the deliveries in the queue's cell.
             roles = (ROLES + ANY, PLAYERS + ANY)
-            transactions = (PRODUCER_GROUPS, PRODUCERS + ANY, TRANSACTIONS + ANY)
-            written = (*_WORKER_CELLS, group_key(ANY), *roles, *transactions)
-            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, *transactions)
-            return read | Access(put=written, delete=_WORKER_CELLS)
+            written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, *_TRANSACTION_CELLS)
+            read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
+            return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY))
 
 
 def as_objects(cells: Access) -> Access:
@@ -186,6 +200,10 @@ def as_objects(cells: Access) -> Access:
 
 _WORKER_CELLS = (WORKERS + ANY,)
 """Heartbeats; who leaves in order takes its own along."""
+
+
+_TRANSACTION_CELLS = (PRODUCERS + ANY, TRANSACTIONS + ANY)
+"""The members of producer groups, and what each has open."""
 
 
 def _group_cells(group: str) -> tuple[str, ...]:
@@ -219,6 +237,13 @@ def _append(paths: TopicPaths) -> Access:
     """Entries and checkpoints, never the floor; what is handed over, or staged as a job. Appending reads no rows, and deletes nothing."""
     written = (paths.log + ANY + ".parquet", paths.checkpoints + ANY, paths.handed + ANY, paths.jobs + ANY)
     return _fold(paths) | Access(put=written)
+
+
+def _link_transactions(paths: TopicPaths) -> Access:
+    """What appending needs, with half messages in place of other uploads: read when they are asked about, removed when they are given up."""
+    half = (paths.jobs + TRANSACTION_JOBS + ANY,)
+    written = (paths.log + ANY + ".parquet", paths.checkpoints + ANY, paths.handed + ANY)
+    return _fold(paths) | _looked_up(*half) | Access(put=(*written, *half), delete=half)
 
 
 def _keep_up(paths: TopicPaths) -> Access:

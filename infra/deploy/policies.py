@@ -109,7 +109,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
     found = []
     if cells.get:
         # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
-        looks = (CELL_DESCRIBE,) if role in {Role.CONSUMER, Role.SYNC} else (CELL_DESCRIBE, CELL_SCAN)
+        looks = (CELL_DESCRIBE,) if role in {Role.TRANSACTIONS, Role.CONSUMER, Role.SYNC} else (CELL_DESCRIBE, CELL_SCAN)
         found += [
             items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
             Statement(sid="Table", actions=looks, resources=(names.table,), when=When.DYNAMODB),

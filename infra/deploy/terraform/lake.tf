@@ -76,11 +76,12 @@ resource "aws_dynamodb_table" "cells" {
 output "policy_arns" {
   description = "Of the policies; attach to a process's IAM role those of what it is."
   value = {
-    reader      = aws_iam_policy.reader.arn
-    producer    = aws_iam_policy.producer.arn
-    consumer    = aws_iam_policy.consumer.arn
-    capture     = aws_iam_policy.capture.arn
-    sync        = aws_iam_policy.sync.arn
-    maintenance = aws_iam_policy.maintenance.arn
+    reader       = aws_iam_policy.reader.arn
+    producer     = aws_iam_policy.producer.arn
+    transactions = aws_iam_policy.transactions.arn
+    consumer     = aws_iam_policy.consumer.arn
+    capture      = aws_iam_policy.capture.arn
+    sync         = aws_iam_policy.sync.arn
+    maintenance  = aws_iam_policy.maintenance.arn
   }
 }

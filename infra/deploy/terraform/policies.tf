@@ -11,6 +11,9 @@ data "aws_iam_policy_document" "reader" {
       "${local.lake}topics/*/staged/handed/*",
       "${local.lake}topics/*/staged/jobs/*",
       "${local.lake}topics/*/table*/*",
+      "${local.lake}timers/*",
+      "${local.lake}coordination/timers/*",
+      "${local.lake}waiting/*/*",
     ]
   }
 
@@ -28,6 +31,9 @@ data "aws_iam_policy_document" "reader" {
         "${local.prefix}topics/*/staged/handed/*",
         "${local.prefix}topics/*/staged/jobs/*",
         "${local.prefix}topics/*/table*/*",
+        "${local.prefix}timers/*",
+        "${local.prefix}coordination/timers/*",
+        "${local.prefix}waiting/*/*",
         "${local.prefix}topics/",
       ]
     }
@@ -45,6 +51,9 @@ data "aws_iam_policy_document" "reader" {
         "${local.lake}coordination/members/*/*",
         "${local.lake}coordination/roles/*",
         "${local.lake}coordination/syncs/*",
+        "${local.lake}coordination/producer-groups",
+        "${local.lake}coordination/producers/*",
+        "${local.lake}coordination/transactions/*",
       ]
     }
   }
@@ -66,6 +75,9 @@ data "aws_iam_policy_document" "reader" {
           "${local.prefix}coordination/members/*/*",
           "${local.prefix}coordination/roles/*",
           "${local.prefix}coordination/syncs/*",
+          "${local.prefix}coordination/producer-groups",
+          "${local.prefix}coordination/producers/*",
+          "${local.prefix}coordination/transactions/*",
         ]
       }
     }
@@ -89,6 +101,9 @@ data "aws_iam_policy_document" "reader" {
           "${local.cells}members/*/*",
           "${local.cells}roles/*",
           "${local.cells}syncs/*",
+          "${local.cells}producer-groups",
+          "${local.cells}producers/*",
+          "${local.cells}transactions/*",
         ]
       }
     }
@@ -132,6 +147,10 @@ data "aws_iam_policy_document" "producer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}topics/timer.*/staged/jobs/*",
+      "${local.lake}topics/timer.*/table*/*",
+      "${local.lake}timers/*",
+      "${local.lake}coordination/timers/*",
     ]
   }
 
@@ -149,6 +168,7 @@ data "aws_iam_policy_document" "producer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}coordination/timers/*",
     ]
   }
 
@@ -178,6 +198,10 @@ data "aws_iam_policy_document" "producer" {
         "${local.prefix}.probe/*",
         "${local.prefix}.clock/*",
         "${local.prefix}.doctor/*",
+        "${local.prefix}topics/timer.*/staged/jobs/*",
+        "${local.prefix}topics/timer.*/table*/*",
+        "${local.prefix}timers/*",
+        "${local.prefix}coordination/timers/*",
         "${local.prefix}topics/",
       ]
     }
@@ -201,6 +225,215 @@ resource "aws_iam_policy" "producer" {
   policy = data.aws_iam_policy_document.producer.json
 }
 
+data "aws_iam_policy_document" "transactions" {
+  statement {
+    sid     = "Get"
+    actions = ["s3:GetObject"]
+    resources = [
+      "${local.lake}topics/*/topic.json",
+      "${local.lake}topics/*/log/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/tx-*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid = "Put"
+    actions = [
+      "s3:PutObject",
+      "s3:AbortMultipartUpload",
+    ]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/tx-*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid     = "Delete"
+    actions = ["s3:DeleteObject"]
+    resources = [
+      "${local.lake}topics/*/staged/jobs/tx-*",
+      "${local.lake}.probe/*",
+      "${local.lake}.clock/*",
+      "${local.lake}.doctor/*",
+    ]
+  }
+
+  statement {
+    sid       = "List"
+    actions   = ["s3:ListBucket"]
+    resources = [local.bucket]
+
+    condition {
+      test     = "StringLike"
+      variable = "s3:prefix"
+      values = [
+        "${local.prefix}topics/*/topic.json",
+        "${local.prefix}topics/*/log/*",
+        "${local.prefix}topics/*/staged/handed/*",
+        "${local.prefix}topics/*/staged/jobs/tx-*",
+        "${local.prefix}.probe/*",
+        "${local.prefix}.clock/*",
+        "${local.prefix}.doctor/*",
+        "${local.prefix}topics/",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid     = "GetCells"
+      actions = ["s3:GetObject"]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/checks",
+        "${local.lake}coordination/players/checks",
+        "${local.lake}coordination/producer-groups",
+        "${local.lake}coordination/producers/*",
+        "${local.lake}coordination/transactions/*",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid = "PutCells"
+      actions = [
+        "s3:PutObject",
+        "s3:AbortMultipartUpload",
+      ]
+      resources = [
+        "${local.lake}coordination/workers/*",
+        "${local.lake}coordination/roles/*/checks",
+        "${local.lake}coordination/players/checks",
+        "${local.lake}coordination/producer-groups",
+        "${local.lake}coordination/producers/*",
+        "${local.lake}coordination/transactions/*",
+      ]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table == "" ? [1] : []
+    content {
+      sid       = "ListCells"
+      actions   = ["s3:ListBucket"]
+      resources = [local.bucket]
+
+      condition {
+        test     = "StringLike"
+        variable = "s3:prefix"
+        values = [
+          "${local.prefix}coordination/workers/*",
+          "${local.prefix}coordination/roles/*/checks",
+          "${local.prefix}coordination/players/checks",
+          "${local.prefix}coordination/producer-groups",
+          "${local.prefix}coordination/producers/*",
+          "${local.prefix}coordination/transactions/*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "GetItems"
+      actions   = ["dynamodb:GetItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/checks",
+          "${local.cells}players/checks",
+          "${local.cells}producer-groups",
+          "${local.cells}producers/*",
+          "${local.cells}transactions/*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "Table"
+      actions   = ["dynamodb:DescribeTable"]
+      resources = [local.table]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "PutItems"
+      actions   = ["dynamodb:PutItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values = [
+          "${local.cells}lake",
+          "${local.cells}workers/*",
+          "${local.cells}roles/*/checks",
+          "${local.cells}players/checks",
+          "${local.cells}producer-groups",
+          "${local.cells}producers/*",
+          "${local.cells}transactions/*",
+        ]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.table != "" ? [1] : []
+    content {
+      sid       = "DeleteItems"
+      actions   = ["dynamodb:DeleteItem"]
+      resources = [local.table]
+
+      condition {
+        test     = "ForAllValues:StringLike"
+        variable = "dynamodb:LeadingKeys"
+        values   = ["${local.cells}workers/*"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.kms_key_arn != "" ? [1] : []
+    content {
+      sid = "Key"
+      actions = [
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+      ]
+      resources = [var.kms_key_arn]
+    }
+  }
+}
+
+resource "aws_iam_policy" "transactions" {
+  name   = "${var.name}-transactions"
+  policy = data.aws_iam_policy_document.transactions.json
+}
+
 data "aws_iam_policy_document" "consumer" {
   statement {
     sid     = "Get"
@@ -215,6 +448,7 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}waiting/*/*/*",
     ]
   }
 
@@ -234,6 +468,7 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}waiting/*/*/*",
     ]
   }
 
@@ -244,6 +479,7 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}waiting/*/*/*",
     ]
   }
 
@@ -265,6 +501,7 @@ data "aws_iam_policy_document" "consumer" {
         "${local.prefix}.probe/*",
         "${local.prefix}.clock/*",
         "${local.prefix}.doctor/*",
+        "${local.prefix}waiting/*/*/*",
         "${local.prefix}topics/",
       ]
     }
@@ -697,6 +934,9 @@ data "aws_iam_policy_document" "maintenance" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}timers/*",
+      "${local.lake}coordination/timers/*",
+      "${local.lake}waiting/*/*",
     ]
   }
 
@@ -713,6 +953,10 @@ data "aws_iam_policy_document" "maintenance" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}topics/*/staged/handed/*",
+      "${local.lake}topics/*/staged/jobs/*",
+      "${local.lake}coordination/timers/*",
+      "${local.lake}timers/*",
     ]
   }
 
@@ -727,6 +971,8 @@ data "aws_iam_policy_document" "maintenance" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
+      "${local.lake}timers/*",
+      "${local.lake}waiting/*/*",
     ]
   }
 
@@ -748,6 +994,9 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.prefix}.probe/*",
         "${local.prefix}.clock/*",
         "${local.prefix}.doctor/*",
+        "${local.prefix}timers/*",
+        "${local.prefix}coordination/timers/*",
+        "${local.prefix}waiting/*/*",
         "${local.prefix}topics/",
       ]
     }
@@ -765,6 +1014,9 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/members/*/*",
         "${local.lake}coordination/roles/*",
         "${local.lake}coordination/players/*",
+        "${local.lake}coordination/producer-groups",
+        "${local.lake}coordination/producers/*",
+        "${local.lake}coordination/transactions/*",
       ]
     }
   }
@@ -780,8 +1032,11 @@ data "aws_iam_policy_document" "maintenance" {
       resources = [
         "${local.lake}coordination/workers/*",
         "${local.lake}coordination/groups/*",
+        "${local.lake}coordination/queues/*/*",
         "${local.lake}coordination/roles/*",
         "${local.lake}coordination/players/*",
+        "${local.lake}coordination/producers/*",
+        "${local.lake}coordination/transactions/*",
       ]
     }
   }
@@ -803,6 +1058,9 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.prefix}coordination/members/*/*",
           "${local.prefix}coordination/roles/*",
           "${local.prefix}coordination/players/*",
+          "${local.prefix}coordination/producer-groups",
+          "${local.prefix}coordination/producers/*",
+          "${local.prefix}coordination/transactions/*",
         ]
       }
     }
@@ -826,6 +1084,9 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}members/*/*",
           "${local.cells}roles/*",
           "${local.cells}players/*",
+          "${local.cells}producer-groups",
+          "${local.cells}producers/*",
+          "${local.cells}transactions/*",
         ]
       }
     }
@@ -857,8 +1118,11 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}lake",
           "${local.cells}workers/*",
           "${local.cells}groups/*",
+          "${local.cells}queues/*/*",
           "${local.cells}roles/*",
           "${local.cells}players/*",
+          "${local.cells}producers/*",
+          "${local.cells}transactions/*",
         ]
       }
     }
@@ -874,7 +1138,10 @@ data "aws_iam_policy_document" "maintenance" {
       condition {
         test     = "ForAllValues:StringLike"
         variable = "dynamodb:LeadingKeys"
-        values   = ["${local.cells}workers/*"]
+        values = [
+          "${local.cells}workers/*",
+          "${local.cells}transactions/*",
+        ]
       }
     }
   }

@@ -12,7 +12,7 @@ from penstock.log import InvalidArgument
 from tests.infra.deploy.iam import Request, allows, matches
 from tests.infra.deploy.workload import BUCKET, CELLS, DEAD, GROUP, TOPICS, World, everything
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 URL = f"s3://{BUCKET.name}/{BUCKET.prefix.rstrip('/')}?region=eu-west-1"
 ARN_MAX_BYTES = 6_144
@@ -41,11 +41,16 @@ def world() -> World:
 def test_everything_that_a_role_asks_for_is_allowed(world: World) -> None:
     assert not [request for store in world.stores.values() for request in store.refused]
     assert all(store.allowed for store in world.stores.values())
+    assert world.settling.allowed
+    assert not world.settling.refused
 
 
 def test_the_same_under_policies_for_these_topics_and_this_group_alone_with_cells_in_dynamodb(narrow: World) -> None:
     assert not [request for store in narrow.stores.values() for request in store.refused]
     assert not [request for table in narrow.tables.values() for request in table.refused]
+    assert narrow.settling_table is not None
+    assert narrow.settling_table.allowed
+    assert not [*narrow.settling.refused, *narrow.settling_table.refused]
     assert all(guard.allowed for role, guard in narrow.tables.items() if role not in {Role.PRODUCER, Role.CAPTURE})
 
 
@@ -60,8 +65,7 @@ RARE: dict[Role, dict[str, tuple[str, ...]]] = {
     # Whether an appender has to look into what others handed over is chance.
     Role.CAPTURE: {HANDED: (GET,)},
     # Messages that are let go while others race for the log's end are handed over.
-    # Runs that no cell names any more go two days after they were written.
-    Role.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,), "timers/": (DELETE,)},
+    Role.MAINTENANCE: {WAITING: (GET, DELETE), HANDED: (PUT,)},
 }
 """What this life of a lake does not have: more than a thousand messages of a queue that wait to be retried, late recalls, races of timers."""
 TRIALS = (".probe/", ".clock/", ".doctor/")
@@ -71,11 +75,11 @@ UNPROVED = {
     Role.PRODUCER: (),
     Role.CAPTURE: (),
     Role.SYNC: ("lake",),
+    # Whoever comes first says whose the table is; here that is a sender of transactions.
     # To redrive takes a producer's policy too.
-    Role.CONSUMER: ("roles/", "members/", "redrives/"),
-    # Whoever makes the first group says whose the table is; here that is a consumer.
-    # What senders that died left of their transactions is finished by it.
-    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake", "transactions/", "producers/", "producer-groups"),
+    Role.CONSUMER: ("roles/", "members/", "redrives/", "lake"),
+    Role.TRANSACTIONS: (),
+    Role.MAINTENANCE: ("roles/", "players/", "members/", "workers/", "lake"),
 }
 """Cells of leased roles, with the heartbeats of who plays them, and of broadcasting members: part of the design, not of the code yet."""
 
@@ -124,7 +128,13 @@ FORBIDDEN = {
     Role.PRODUCER: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                     ("PutObject", "topics/orders/topic.json"), ("PutObject", "topics/orders/table/_delta_log/0.json"),
                     ("GetObject", "topics/orders/table/queue=0/a.parquet"), ("GetObject", "coordination/groups/billing"),
+                    ("GetObject", "coordination/transactions/0123456789abcdef"), ("PutObject", "coordination/producer-groups"),
                     ("DeleteObject", "topics/orders/staged/handed/00000000000000000001/x")],
+    Role.TRANSACTIONS: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
+                        ("PutObject", "topics/orders/topic.json"), ("GetObject", "topics/orders/table/queue=0/a.parquet"),
+                        ("PutObject", "topics/orders/staged/jobs/1/a.parquet"), ("DeleteObject", "topics/orders/staged/jobs/1/a.parquet"),
+                        ("PutObject", "coordination/roles/orders/maintenance"), ("PutObject", "coordination/players/maintenance"),
+                        ("GetObject", "coordination/groups/billing"), ("PutObject", "coordination/queues/billing/orders/0")],
     Role.CAPTURE: [("PutObject", "topics/orders/log/floor"), ("DeleteObject", f"topics/orders/{ENTRY}"),
                    ("DeleteObject", "captures/orders/penstock.json"), ("PutObject", "coordination/groups/billing"),
                    ("GetObject", "topics/orders/table/queue=0/a.parquet")],
@@ -135,7 +145,8 @@ FORBIDDEN = {
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
                     ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
     Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
-                       ("PutObject", "captures/orders/penstock.json"), ("PutObject", "coordination/queues/billing/orders/0")],
+                       ("PutObject", "captures/orders/penstock.json"), ("PutObject", "coordination/producer-groups"),
+                       ("DeleteObject", "coordination/queues/billing/orders/0"), ("PutObject", "coordination/members/billing/orders/m")],
 }  # fmt: skip
 
 
@@ -219,6 +230,7 @@ def test_cells_in_dynamodb_need_nothing_of_them_in_the_bucket() -> None:
         (Role.PRODUCER, set()),
         (Role.CAPTURE, set()),
         (Role.SYNC, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
+        (Role.TRANSACTIONS, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
         (Role.CONSUMER, {"GetItem", "PutItem", "DeleteItem", "DescribeTable"}),
         (Role.MAINTENANCE, {"GetItem", "PutItem", "DeleteItem", "DescribeTable", "Scan"}),
     ],

@@ -24,7 +24,7 @@ from penstock.coordinator.tables import MemoryTable
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.role import Timers
 from penstock.infra.cli.checks import _check_store
-from penstock.infra.cli.upkeep import maintain_once
+from penstock.infra.cli.upkeep import _finish_once, maintain_once
 from penstock.infra.deploy.access import Role
 from penstock.log import Message, MessageType, MessageView, ProducerOptions, Runtime, TopicLimits, TopicSettings
 from penstock.log.batching import MessageIds, rows_of_messages
@@ -42,11 +42,12 @@ from penstock.spark.source.offsets import StreamOffset
 from penstock.spark.sync.lease import SyncInUse, SyncLease, SyncRecord, sync_group
 from penstock.spark.sync.lease import read_record as read_record_of_sync
 from tests.infra.deploy.iam import Bucket, Document, GuardedStore, GuardedTable
+from tests.infra.deploy.transacting import SETTLING, settle, transact
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
 
 BUCKET = Bucket("lakes", "prod/")
-TOPICS = ("orders", "events", "shop", "later")
+TOPICS = ("orders", "events", "shop", "later", "paid")
 MADE = TOPICS[:2]
 """By operators."""
 GROUP = "billing"
@@ -76,6 +77,10 @@ class World:
         self.stores = {role: GuardedStore(bucket, policy, BUCKET) for role, policy in policies.items()}
         cells = MemoryTable(name="cells")
         self.tables = {role: GuardedTable(cells, policy, TABLE, CELLS) for role, policy in policies.items()} if dynamodb else {}
+        both = {"Statement": [one for role in SETTLING for one in policies[role]["Statement"]]}
+        self.settling = GuardedStore(bucket, both, BUCKET)
+        """Of processes that consume, and settle in transactions."""
+        self.settling_table = GuardedTable(cells, both, TABLE, CELLS) if dynamodb else None
 
     @asynccontextmanager
     async def process(self, role: Role) -> AsyncIterator[Lake]:
@@ -88,6 +93,12 @@ class World:
             lake._coordination = Coordination(self.tables[role], lake.runtime, lake="s3://lakes/prod")
         return lake
 
+    def settling_lake(self, runtime: Runtime) -> Lake:
+        lake = Lake(self.settling, runtime=runtime, coordination="store")
+        if self.settling_table is not None:
+            lake._coordination = Coordination(self.settling_table, lake.runtime, lake="s3://lakes/prod")
+        return lake
+
     # --- What the roles do ------------------------------------------------------------------------------------------------------
 
     async def operate(self) -> None:
@@ -95,6 +106,7 @@ class World:
             for name in MADE:
                 await lake.create_topic(name, FIFO)
             await lake.create_topic("later", TopicSettings(message_type=MessageType.DELAY, queues=_QUEUES, limits=_LARGE))
+            await lake.create_topic("paid", TopicSettings(message_type=MessageType.TRANSACTION, queues=_QUEUES))
             await lake.alter_topic("events", retention=timedelta(days=2))
 
     async def produce(self) -> None:
@@ -117,7 +129,7 @@ class World:
         producer = await left.producer("later", options=_AT_ONCE)
         await producer.send(_message("later", 0, bytes(9 * MIB)))
         await producer.send(Message(b"remind", delay=timedelta(days=6)))
-        receipt = await producer.send(Message(b"remind", delay=timedelta(days=30)))
+        receipt = await producer.send(Message(b"remind", delay=timedelta(days=7)))  # once both have gone nobody needs their run
         assert receipt.recall_handle is not None
         assert (await right.recall(receipt.recall_handle)).body == b"remind"
 
@@ -163,6 +175,8 @@ class World:
                 await self._play_timers(lake)
                 results: list[object] = []
                 await maintain_once(lake, await self._names(lake), lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
+                if self.named:  # only who maintains all topics finishes transactions by itself
+                    await _finish_once(lake, lambda topic, step, result, to=results: to.append(result))  # type: ignore[misc]
                 assert not [repr(result) for result in results if isinstance(result, Exception)]
 
     async def _play_timers(self, lake: Lake) -> None:
@@ -186,6 +200,10 @@ class World:
                 await lake.describe_topic(name)
                 assert (await verify(lake.store, TopicPaths.of(name), record, lake.runtime)).ok
             await lake.waiting("later")
+            for group in await lake.transactions.groups.groups():
+                for row in await lake.transactions.rows(group):
+                    if not row.is_finished:
+                        await lake.transactions.messages(row.id)
             for group in await lake.groups():
                 await lake.describe_group(group)
             await lake.workers(watch=timedelta(0))
@@ -197,9 +215,9 @@ class World:
             doomed = self.kernel.process(Role.CONSUMER)
             first = await doomed.run(_consuming(self.lake(Role.CONSUMER, doomed.runtime)))
             second = await _consuming(lake)
-            await self._until(lambda: _settled(first, 1) and _settled(second, 1))
+            await self.until(lambda: _settled(first, 1) and _settled(second, 1))
             doomed.crash()
-            await self._until(lambda: _settled(second, _QUEUES))
+            await self.until(lambda: _settled(second, _QUEUES))
             counted = second._options.metrics
             assert isinstance(counted, MemoryMetrics)
             assert counted.value(TAKE_OVERS, topic="orders", consumer_group=GROUP) == 1
@@ -208,7 +226,7 @@ class World:
                 await _send_all_kinds(DEAD, lake, beside)
             assert await (await lake.reader(DEAD)).lookup(key="key-7")
 
-    async def _until(self, so: Callable[[], bool]) -> None:
+    async def until(self, so: Callable[[], bool]) -> None:
         for _ in range(_PATIENCE):
             if so():
                 return
@@ -239,8 +257,10 @@ async def _everything(world: World) -> None:
     await world.operate()
     await world.produce()
     await world.capture_into()
+    await transact(world)
     await world.read()
     await world.consume()
+    await settle(world)
     await world.sync()
     await world.maintain(timedelta(0), timedelta(hours=2), timedelta(hours=2))
     await world.read()
