@@ -30,6 +30,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T5",
         patch=attribute(Appending, "append", patches.believing),
         scenario="rivals",
+        seeds=(3,),
     ),
     "conditional": Mutant(
         guard="the cell is written on what was read",
@@ -81,6 +82,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T6",
         patch=everywhere(gather.may_name, patches.gathered_again(gather.may_name)),
         scenario="runs",
+        seeds=(1,),
     ),
     "merged": Mutant(
         guard="runs that another has merged are not merged again",

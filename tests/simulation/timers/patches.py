@@ -14,6 +14,7 @@ from penstock.coordinator.timers.append import Appending
 from penstock.coordinator.timers.cell import TimerCell
 from penstock.coordinator.timers.gather import Gathered, Gatherer
 from penstock.coordinator.timers.player import Player
+from penstock.coordinator.timers.recalls import Spilled
 from penstock.coordinator.timers.runs import run_key
 from penstock.coordinator.timers.selection import Waiting
 from penstock.coordinator.timers.state import Claim, Due, TimerState
@@ -125,9 +126,9 @@ def named_first(_: Any) -> Any:
 
 
 def gathered_again(original: Any) -> Any:
-    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
+    def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
         """What another has gathered meanwhile, too, as far as the cell can say it."""
-        if gathered.merged:
+        if isinstance(gathered, Spilled) or gathered.merged:
             return bool(original(state, gathered, now_s=now_s))
         return state.gathered <= gathered.limit
 
@@ -135,8 +136,9 @@ def gathered_again(original: Any) -> Any:
 
 
 def merged_again(original: Any) -> Any:
-    def may_name(state: TimerState, gathered: Gathered, *, now_s: float) -> bool:
-        return True if gathered.merged else bool(original(state, gathered, now_s=now_s))
+    def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
+        is_merge = isinstance(gathered, Gathered) and bool(gathered.merged)
+        return is_merge or bool(original(state, gathered, now_s=now_s))
 
     return may_name
 
