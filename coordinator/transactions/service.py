@@ -6,26 +6,39 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 
-from ...log.errors import PenstockError, TopicNotFound
+from ...log.errors import PenstockError
 from ...log.half import half_key, read_half, staged_sizes
 from ...log.lake import Lake
-from ...log.linking import current_topic
 from ...log.messages import MESSAGE_SCHEMA, MessageView, views
 from ...log.paths import TopicPaths
 from ...log.stores.protocol import ObjectMissing
 from ...log.table.deletes import delete_all
+from ...log.topics import read_record
 from ..coordination import Coordination
+from .acks import Verdict
 from .errors import HalfMessagesMissing, TransactionNotFound
 from .judging import SettlingQueues
-from .linking import Link, is_of_life
+from .linking import Link
 from .members import MemberCells
 from .names import ProducerGroups
 from .naming import check_producer_group, job_of, member_of
 from .own import OwnMembers, retire
-from .state import LINK_S, By, Decision, Destination, LinkedAs, MemberCell, TransactionRow, check_decidable, check_open
+from .state import (
+    LINK_S,
+    By,
+    Decision,
+    Destination,
+    LinkedAs,
+    MemberCell,
+    TransactionRow,
+    check_decidable,
+    check_open,
+    is_aged,
+)
 
 log = logging.getLogger("penstock.transactions")
 
@@ -71,18 +84,28 @@ class Transactions:
     async def messages(self, transaction: str) -> list[MessageView]:
         """The messages of a transaction that is not finished, by topic, in sending order within each queue. They have no place yet: offset -1.
 
-        Raises `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
+        Without those to a topic that was deleted since, once they are gone with it: nobody will ever see them. Raises `HalfMessagesMissing`,
+        `DataDamaged`, `TransactionNotFound`.
         """
         _, row = await self.find(transaction)
         found: list[MessageView] = []
         for one in row.destinations:
-            paths = TopicPaths.of(one.topic)
-            for number, part in enumerate(one.parts):
-                try:
-                    _, table = await read_half(self.lake.store, paths, job_of(row.id), number, expected=part.digest)
-                except ObjectMissing as error:
-                    raise _missing(row.id, [half_key(paths, job_of(row.id), number)]) from error
-                found += views(one.topic, _placeless(table))
+            try:
+                found += await self._staged(row.id, one)
+            except HalfMessagesMissing:
+                if await self._lives(one):
+                    raise
+        return found
+
+    async def _staged(self, transaction: str, destination: Destination) -> list[MessageView]:
+        paths = TopicPaths.of(destination.topic)
+        found: list[MessageView] = []
+        for number, part in enumerate(destination.parts):
+            try:
+                _, table = await read_half(self.lake.store, paths, job_of(transaction), number, expected=part.digest)
+            except ObjectMissing as error:
+                raise _missing(transaction, [half_key(paths, job_of(transaction), number)]) from error
+            found += views(destination.topic, _placeless(table))
         return found
 
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
@@ -95,25 +118,42 @@ class Transactions:
         One that settles messages can only be rolled back, and only by an operator, which hands them out again; else `AcksDecide`.
         """
         await self.keep_time()
-        checked: tuple[Destination, ...] | None = None
-        _, row = await self.find(transaction)
-        if row.is_open and decision is Decision.COMMITTED:
-            check_decidable(row, by, decision)
-            await self.check_staged(row)
-            checked = row.destinations
-        elif row.is_open and row.acks is not None and by is By.OPERATOR:
-            await self.queues.give_up(row)
+        looked_at = await self._looked_at(transaction, decision, by)
+        if gives_up(looked_at, decision, by):
+            await self.queues.give_up(looked_at)
         clock = self.lake.runtime.clock
 
         def decided(cell: MemberCell) -> MemberCell:
             row = cell.row(transaction)
-            if row.is_open and checked is not None:
-                check_same(row, checked)
+            if row.is_open and decision is Decision.COMMITTED:
+                check_same(row, looked_at.destinations)
             return cell.decided(transaction, decision, by, now_ms=clock.wall_ms())
 
         row = (await self.cells.change(member_of(transaction), decided)).row(transaction)
         if row.decision is not decision:
             check_open(row, operation="commit")
+        return row
+
+    async def check(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+        """A transaction's row if it can be decided so as things stand, or is decided so. Writes nothing, and raises what `decide` would."""
+        await self.keep_time()
+        row = await self._looked_at(transaction, decision, by)
+        if row.acks is not None and gives_up(row, decision, by):
+            if await self.queues.verdict(row.id, row.acks) is Verdict.COMMITTED:
+                check_open(replace(row, decision=Decision.COMMITTED, by=By.ACKS), operation="roll back")
+        elif row.is_open and decision is Decision.COMMITTED and is_aged(row, self.lake.runtime.clock.wall_ms()):
+            check_open(replace(row, decision=Decision.ROLLED_BACK, by=By.AGE), operation="commit")
+        return row
+
+    async def _looked_at(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
+        _, row = await self.find(transaction)
+        if row.decision is decision:
+            return row
+        check_open(row, operation="commit" if decision is Decision.COMMITTED else "roll back")
+        if not gives_up(row, decision, by):
+            check_decidable(row, by, decision)
+        if decision is Decision.COMMITTED:
+            await self.check_staged(row)
         return row
 
     async def check_staged(self, row: TransactionRow) -> None:
@@ -131,11 +171,9 @@ class Transactions:
             raise _missing(row.id, missing)
 
     async def _lives(self, destination: Destination) -> bool:
-        try:
-            topic, _ = await current_topic(self.lake, destination.topic)
-        except TopicNotFound:
-            return False
-        return is_of_life(topic, destination.incarnation)
+        """Whether the topic is still the one that messages were sent to, by its settings: they change after its log has ended it."""
+        found = await read_record(self.lake.store, TopicPaths.of(destination.topic))
+        return found is not None and not found[0].deleted and found[0].incarnation == destination.incarnation
 
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
@@ -193,6 +231,11 @@ class Transactions:
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self.own.leave()
+
+
+def gives_up(row: TransactionRow, decision: Decision, by: By) -> bool:
+    """Whether an operator is about to end the deliveries that a transaction settles, for it to be rolled back."""
+    return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is By.OPERATOR
 
 
 def parts_missing(destination: Destination, paths: TopicPaths, transaction: str, staged: dict[str, int]) -> list[str]:

@@ -110,14 +110,20 @@ def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> None
 def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> None:
     """Roll an open transaction back, as its checker would: none of its messages becomes visible, ever.
 
-    One that settles messages of a consumer group is rolled back by ending their deliveries: they are handed out again.
+    One whose commit has begun to settle messages of a consumer group is rolled back by ending their deliveries: they are handed out again.
+    Before its commit it is not known which these are, and they stay with their consumer.
     """
     _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
 
 
 def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> None:
     commits = decision is Decision.COMMITTED
-    group, row = run_async(session, lambda lake: lake.transactions.find(transaction), read_only=True)
+
+    async def look(lake: Lake) -> Found:
+        group, row = await lake.transactions.find(transaction)
+        return group, await lake.transactions.check(transaction, decision, By.OPERATOR) if dry_run else row
+
+    group, row = run_async(session, look, read_only=True)
     if row.is_open and not dry_run:
         what = "Commit" if commits else "Roll back"
         confirmed(f"{what} {row.messages:,} messages of producer group {group} to {_topics(row)}. Go on?", yes=yes)
@@ -221,7 +227,7 @@ def _state(row: TransactionRow) -> str:
         case Decision.OPEN:
             return "open" if row.acks is None else "committing"
         case Decision.COMMITTED:
-            return "committed" if row.is_finished else "committed, not visible yet"
+            return "committed" if row.is_finished else "committed, not finished"
         case _:
             return "rolled back"
 

@@ -252,12 +252,17 @@ def test_an_operators_rollback_ends_the_deliveries_and_comes_too_late_when_they_
         await ordered(stage)
         one, other = stage.member("one"), stage.member("other")
         transaction = await decided_by_its_cell(stage, one, settles=settles)
-        with pytest.raises(AcksDecide):
-            await other.run(other.transactions.decide(transaction, Decision.COMMITTED, By.OPERATOR))
+        for refused in (other.transactions.decide, other.transactions.check):
+            with pytest.raises(AcksDecide):
+                await other.run(refused(transaction, Decision.COMMITTED, By.OPERATOR))
         if settles:
+            with pytest.raises(TransactionCommitted):
+                await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, By.OPERATOR))
+            assert (await other.run(other.transactions.find(transaction)))[1].is_open
             with pytest.raises(TransactionCommitted):
                 await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, By.OPERATOR))
         else:
+            assert (await other.run(other.transactions.check(transaction, Decision.ROLLED_BACK, By.OPERATOR))).is_open
             await other.run(other.transactions.decide(transaction, Decision.ROLLED_BACK, By.OPERATOR))
         await other.run(other.transactions.finish(transaction))
         assert await stage.bodies() == (BODIES if settles else [])

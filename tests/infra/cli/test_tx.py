@@ -76,9 +76,20 @@ def test_what_is_rolled_back_is_seen_by_nobody(paying: Penstock, lake: Path) -> 
     (told,) = paying("tx", "rollback", transaction, "--yes", "--json").rows
     assert (told["state"], told["decided_by"]) == ("rolled_back", "operator")
     assert "rolled back" in paying("tx", "commit", transaction, "--yes", code=2).err
-    assert "is rolled back" in paying("tx", "commit", transaction, "--dry-run").out
+    assert "is rolled back" in paying("tx", "rollback", transaction, "--dry-run").out
+    assert "was rolled back" in paying("tx", "commit", transaction, "--dry-run", code=2).err
     assert seen(paying) == []
     assert not list((lake / "topics" / "paid" / "staged").rglob("*.parquet"))
+
+
+def test_a_dry_run_refuses_what_the_command_would(paying: Penstock, lake: Path) -> None:
+    transaction = abandoned(lake)
+    for staged in (lake / "topics" / "paid" / "staged").rglob("*.parquet"):
+        staged.unlink()
+    for options in (("--dry-run",), ("--yes",)):
+        assert "are not on the store" in paying("tx", "commit", transaction, *options, code=3).err
+    assert paying("tx", "rollback", transaction, "--dry-run").out.startswith("Would roll back 2 messages")
+    assert "open" in paying("tx", "list").out
 
 
 def test_what_is_not_there_is_told(paying: Penstock) -> None:
@@ -112,7 +123,9 @@ def test_one_that_settles_messages_is_only_rolled_back(paying: Penstock, lake: P
     )
     assert "1 messages of orders, queue 0, for group pricing" in paying("tx", "describe", known).out
     assert "committing" in paying("tx", "list").out
-    assert "the write that settles them decides it" in paying("tx", "commit", known, "--yes", code=2).err
+    for options in (("--dry-run",), ("--yes",)):
+        assert "the write that settles them decides it" in paying("tx", "commit", known, *options, code=2).err
+    assert paying("tx", "rollback", known, "--dry-run").out.startswith("Would roll back 1 messages")
     paying("tx", "rollback", known, "--yes")
     assert seen(paying) == []
     with library.connect(lake, maintenance=False) as opened, opened.simple_consumer("orders", group="pricing") as consumer:
@@ -130,7 +143,7 @@ def test_maintaining_once_finishes_what_was_decided(paying: Penstock, lake: Path
         monkeypatch.setattr(transaction._core, "_link", dying)
         with pytest.raises(CommittedNotVisible):
             transaction.commit()
-    assert "committed, not visible yet" in paying("tx", "list").out
+    assert "committed, not finished" in paying("tx", "list").out
     assert seen(paying) == []
     steps = [row for row in paying("maintain", "--once", "--json").rows if row["step"] == "transactions"]
     assert [(row["topic"], row["rows"]) for row in steps] == [("pay", 1)]

@@ -1,0 +1,93 @@
+"""What those who finish a transaction of another are told before they decide it, and what is left of one whose topic is gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.coordinator.transactions.errors import HalfMessagesMissing, TransactionExpired, TransactionRolledBack
+from penstock.coordinator.transactions.state import AGE_MAX_MS, By, Decision
+from penstock.log.paths import TopicPaths
+from tests.coordinator.transactions.stage import COMMIT, Stage
+
+
+async def emptied(stage: Stage, topic: str) -> None:
+    """As by an operator who removes what is left of a topic."""
+    for info in await stage.store.memory.list(TopicPaths.of(topic).root):
+        await stage.store.memory.delete(info.key)
+
+
+def test_one_that_also_sent_to_a_topic_that_is_gone_is_asked_about_with_what_is_left() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        transaction = await sender.sent(b"a", topics=("paid", "booked"))
+        assert transaction.id is not None
+        sender.process.crash()
+        await other.run(other.lake.delete_topic("booked"))
+        checks, checker = other.check_backs([COMMIT])
+        assert [one.topic for one in await other.run(other.transactions.messages(transaction.id))] == ["paid", "booked"]
+        await emptied(stage, "booked")
+        await stage.let_pass(61)
+        await other.run(checks.look("pay"))
+        await other.run(checks.settle())
+        ((_, given),) = checker.asked
+        assert [(one.topic, one.body) for one in given.messages] == [("paid", b"a")]
+        assert await stage.bodies() == [b"a"]
+        _, row = await other.run(other.transactions.find(transaction.id))
+        assert [(one.topic, one.linked and one.linked.gone) for one in row.destinations] == [("paid", False), ("booked", True)]
+
+    stage.play(script)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made again"])
+def test_what_was_sent_to_a_former_life_of_a_topic_is_not_missed(again: bool) -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        transaction = await sender.sent(b"a")
+        assert transaction.id is not None
+        (key,) = [info.key for info in await stage.store.memory.list(TopicPaths.of("paid").jobs)]
+        await stage.store.memory.delete(key)
+        with pytest.raises(HalfMessagesMissing):
+            await other.run(other.transactions.messages(transaction.id))
+        settings = (await other.run(other.lake.topic("paid"))).settings
+        await other.run(other.lake.delete_topic("paid"))
+        if again:
+            await other.run(other.lake.create_topic("paid", settings))
+        assert await other.run(other.transactions.messages(transaction.id)) == []
+        await other.run(other.transactions.decide(transaction.id, Decision.COMMITTED, By.CHECKER))
+
+    stage.play(script)
+
+
+def test_what_will_be_refused_is_told_before_and_nothing_is_written() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        check, find = other.transactions.check, other.transactions.find
+        ids = [(await sender.sent(b"%d" % number)).id or "" for number in range(4)]
+        whole, torn, left, old = ids
+        (key,) = [info.key for info in await stage.store.memory.list(TopicPaths.of("paid").jobs) if torn in info.key]
+        await stage.store.memory.delete(key)
+        before = [await other.run(find(one)) for one in ids]
+        for decision in (Decision.COMMITTED, Decision.ROLLED_BACK):
+            assert (await other.run(check(whole, decision, By.OPERATOR))).is_open
+        with pytest.raises(HalfMessagesMissing):
+            await other.run(check(torn, Decision.COMMITTED, By.OPERATOR))
+        assert (await other.run(check(torn, Decision.ROLLED_BACK, By.OPERATOR))).is_open
+        assert before == [await other.run(find(one)) for one in ids]
+        await other.run(other.transactions.decide(left, Decision.ROLLED_BACK, By.OPERATOR))
+        assert not (await other.run(check(left, Decision.ROLLED_BACK, By.OPERATOR))).is_open
+        with pytest.raises(TransactionRolledBack, match="by an operator"):
+            await other.run(check(left, Decision.COMMITTED, By.OPERATOR))
+        await stage.let_pass(timedelta(milliseconds=AGE_MAX_MS).total_seconds())
+        with pytest.raises(TransactionExpired):
+            await other.run(check(old, Decision.COMMITTED, By.OPERATOR))
+        assert (await other.run(find(old)))[1].is_open
+
+    stage.play(script)
