@@ -12,11 +12,9 @@ import pyarrow.compute as pc
 
 from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch, SequenceError
 from .limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
-from .messages import SEND_SCHEMA, MessageType, limit_hint
+from .messages import NOTHING_SENT, SEND_SCHEMA, MessageType, limit_hint
 
 _Refusal: TypeAlias = type[InvalidArgument | LimitExceeded | MessageTypeMismatch]
-
-_NOTHING_SENT = "nothing of the batch was sent"
 
 
 def check_arrow(data: object, topic_type: MessageType, limits: TopicLimits, queues: int) -> pa.Table:
@@ -66,7 +64,7 @@ def _column(data: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     given = data.schema.field(field.name).type
     if pa.types.is_timestamp(field.type) and pa.types.is_timestamp(given) and given.tz is None:
         raise InvalidArgument(
-            f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=_NOTHING_SENT
+            f"column {field.name} has no zone", operation="send_batch", expected=field.type, observed=given, hint=NOTHING_SENT
         )
     try:
         return data[field.name].cast(field.type)
@@ -174,7 +172,7 @@ def check_rising(sequences: npt.NDArray[np.int64]) -> None:
             object=f"row {row}",
             expected=f"above {sequences[row - 1]}",
             observed=sequences[row],
-            hint=_NOTHING_SENT,
+            hint=NOTHING_SENT,
         )
 
 
@@ -186,7 +184,7 @@ def _refuse(bad: pa.ChunkedArray | pa.Array, message: str, error: _Refusal, *, s
 def _refusal(
     row: int, message: str, error: _Refusal, *, setting: str | None = None
 ) -> InvalidArgument | LimitExceeded | MessageTypeMismatch:
-    hint = _NOTHING_SENT if setting is None else f"{_NOTHING_SENT}; {limit_hint(setting)}"
+    hint = NOTHING_SENT if setting is None else f"{NOTHING_SENT}; {limit_hint(setting)}"
     return error(message, operation="send_batch", object=f"row {row}", hint=hint)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .messages import LOG_SCHEMA, Message
+from .messages import LOG_SCHEMA, Message, from_us
 from .routing import Router
 
 _HEX = np.frombuffer(b"".join(b"%04x" % number for number in range(1 << 16)), np.uint32)
@@ -164,10 +165,15 @@ def rows_of_messages(
     if any(message.properties for message in labelled.values()):
         pairs = {at: list(one.properties.items()) for at, one in labelled.items()}
         columns["properties"] = pa.array(_spread(pairs, [], len(bodies)), _PROPERTIES_TYPE)
-    if any(message.delivery_timestamp is not None for message in labelled.values()):
-        due = {at: one.delivery_timestamp for at, one in labelled.items()}
+    if any(message.delivery_timestamp is not None or message.delay is not None for message in labelled.values()):
+        due = {at: _due(one, int(born_us[at])) for at, one in labelled.items()}
         columns["delivery_timestamp"] = pa.array(_spread(due, None, len(bodies)), _TIME_TYPE)
     return BatchRows(columns, Places(routed), ids, producer)
+
+
+def _due(message: Message, born_us: int) -> datetime | None:
+    """When a message is due: a delay counts from its birth."""
+    return message.delivery_timestamp if message.delay is None else from_us(born_us) + message.delay
 
 
 def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:

@@ -210,12 +210,15 @@ class Delays:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """A checked message with its delivery time, and the queue that its sender named. Raises what `delivery_us` raises."""
+        """A checked message with its delivery time, or its delay, which counts from its birth, and the queue that its sender named.
+
+        Raises what `delivery_us` raises.
+        """
         due_us = delivery_us(message, self._limit, 1000 * self._clock.wall_ms())
-        body, group, tag, keys, properties, _, _ = message
+        body, group, tag, keys, properties, _, delay = message
         if queue is not None:
             properties = {**properties, DESTINATION_QUEUE: str(queue)}
-        return Message(body, group, tag, keys, properties, from_us(due_us))
+        return Message(body, group, tag, keys, properties, from_us(due_us) if delay is None else None, delay)
 
     def timed_table(self, table: pa.Table) -> pa.Table:
         """Checked rows, with the queues that their sender named. Raises `InvalidArgument` or `LimitExceeded`."""

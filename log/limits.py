@@ -76,9 +76,7 @@ class TopicLimits:
                 raise InvalidArgument(f"limit {name} must be a positive whole number", observed=value)
         delay: object = self.delay
         if not (isinstance(delay, timedelta) and timedelta(0) < delay <= DELAY_MAX):
-            raise InvalidArgument(
-                "limit delay must be a positive timedelta", expected=f"at most {DELAY_MAX.days} days", observed=delay
-            )
+            raise InvalidArgument(f"limit delay must be a positive timedelta of at most {DELAY_MAX.days} days", observed=delay)
 
 
 def is_positive(value: object) -> bool:

@@ -8,12 +8,14 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from .errors import InvalidArgument, LimitExceeded, MessageTypeMismatch
+from .errors import CallError, InvalidArgument, LimitExceeded, MessageTypeMismatch
 from .limits import KEYS_MAX, TAG_BYTES_MAX, TopicLimits
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -294,12 +296,24 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
     _check_labels(tag, keys, properties, limits)
 
 
+def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
+    """What ``check`` gives of each message of a batch; its error says which message it is."""
+    for number, message in enumerate(messages):
+        try:
+            yield check(message)
+        except CallError as error:
+            error.operation, error.object = "send_batch", f"message {number}"
+            error.hint = NOTHING_SENT if error.hint is None else f"{NOTHING_SENT}; {error.hint}"
+            raise
+
+
 def frozen(message: Message) -> Message:
     """A checked message as it is now, whatever its sender does to its parts from now on."""
     body, group, tag, keys, properties, due, delay = message
     return Message(bytes(body), group, tag, tuple(keys), dict(properties), due, delay)
 
 
+NOTHING_SENT = "nothing of the batch was sent"
 _NO_DELAY = "leave delivery_timestamp and delay out, or create a topic of type DELAY"
 _TYPE_HINTS = {
     MessageType.FIFO: "give the message a message_group",

@@ -24,7 +24,7 @@ from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailabl
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
-from .messages import COPY_SCHEMA, Message, check_message, frozen
+from .messages import COPY_SCHEMA, Message, check_message, checked_each, frozen
 from .paths import TopicPaths, is_timer_log
 from .pending import Outcome, Written
 from .receipts import BatchReceipt, Receipt, Settled, receipt_of
@@ -173,7 +173,7 @@ class Producer:
             return self._send_table(table if self._delays is None else self._delays.timed_table(table))
         if not isinstance(data, Iterable):
             raise InvalidArgument("send_batch takes Arrow data or messages", operation="send_batch", observed=type(data).__name__)
-        checked = list(map(self._checked, data))
+        checked = list(checked_each(data, self._checked))
         return self._send_gathering(
             Gathering.of([message for message, _ in checked]), sum(size_bytes for _, size_bytes in checked), duplicates=0
         )

@@ -52,6 +52,16 @@ def test_a_delayed_message_waits_in_the_timer_log_and_is_not_in_its_topic() -> N
     assert RecallHandle.decode(result.recall_handle) == ("orders", 0, at.timestamp() * 1e6, result.message_id)
 
 
+def test_a_delay_counts_from_the_birth_of_its_message() -> None:
+    with connect() as lake, lake.producer("orders") as producer:
+        for _ in range(12):  # the parts of milliseconds are others each time
+            producer.send(Message(b"1", delay=SOON)).result(timeout=TIMEOUT_S)
+        handles = producer.send_batch([Message(b"2", delay=2 * SOON), Message(b"1", delay=SOON)]).result(TIMEOUT_S).recall_handles
+        found = sent(lake)
+    assert [one.delivery_timestamp for one in found] == [one.born_timestamp + int(one.body) * SOON for one in found]
+    assert [from_us(RecallHandle.decode(handle).due_us) for handle in handles] == [one.delivery_timestamp for one in found[-2:]]
+
+
 def test_the_queue_that_a_sender_names_travels_along_and_is_taken_out_again() -> None:
     at = datetime.now(UTC) + SOON
     table = pa.table(
@@ -142,6 +152,25 @@ def test_what_no_delayed_message_can_be(given: dict[str, Any], error: type[penst
                     send(Message(b"bad", **given))
             producer.send(Message(b"good", "g", delay=SOON))
         assert [one.body for one in sent(lake)] == [b"good", b"good"]
+
+
+def test_of_a_batch_the_error_says_which_message_it_is_and_nothing_is_sent() -> None:
+    with connect() as lake, lake.producer("orders") as producer:
+        for bad, said in (
+            (
+                Message(b"no time"),
+                r"operation: send_batch; object: message 2; .*nothing of the batch was sent; give the message a del",
+            ),
+            (Message(b"late", delay=100 * 24 * SOON), r"operation: send_batch; object: message 2; .*sent; ask for an earlier time"),
+            (Message("text", delay=SOON), r"the body must be bytes.*object: message 2"),  # type: ignore[arg-type]
+            (
+                Message(b"tag", tag="a|b", delay=SOON),
+                r"must not contain.*object: message 2; .*a\|b\)\. nothing of the batch was sent$",
+            ),
+        ):
+            with pytest.raises(penstock.CallError, match=said):
+                producer.send_batch(message for message in (Message(b"0", delay=SOON), Message(b"1", delay=SOON), bad))
+        assert sent(lake) == []
 
 
 def test_a_message_without_a_time_is_refused_also_behind_good_ones_of_its_group() -> None:
@@ -261,7 +290,7 @@ def test_a_lowered_or_raised_limit_of_delay_counts_for_producers_opened_then() -
 
 @pytest.mark.parametrize("delay", [timedelta(0), timedelta(days=-1), 3, None, timedelta(days=5000)])
 def test_what_no_limit_of_delay_can_be(delay: Any) -> None:
-    with pytest.raises(penstock.InvalidArgument, match=r"limit delay must be a positive timedelta.*at most 3650 days"):
+    with pytest.raises(penstock.InvalidArgument, match=r"limit delay must be a positive timedelta of at most 3650 days"):
         TopicLimits(delay=delay)
 
 
