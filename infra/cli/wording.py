@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ...log.messages import limit_hint
 
-LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes")
+LIMITS = ("body_bytes", "properties_bytes", "properties", "group_bytes", "delay")
 
 SHELL = {
     "damaged='skip'": "--damaged skip",
     "give the message a message_group": "give --group",
     "leave message_group and delivery_timestamp out": "leave --group out",
+    "give the message a delivery_timestamp or a delay": "give --delay, --level or --deliver-at",
+    "leave delivery_timestamp and delay out": "leave --delay, --level and --deliver-at out",
+    "datetime.now(UTC) + timedelta(…), or attach a tzinfo": "2026-01-31T12:00:00Z is one with a zone",
     "start at 'earliest', 'latest' or a time": "give --start earliest, latest or a time",
     "create it with lake.create_topic or `penstock topic create`": "`penstock topic create` creates it; `penstock topic list` names "
     "those that are there",
@@ -34,6 +37,6 @@ def in_shell(hint: str) -> str:
     for said, here in SHELL.items():
         hint = hint.replace(said, here)
     for setting in LIMITS:
-        option = setting.replace("_", "-")
-        hint = hint.replace(limit_hint(setting), f"send less, or raise the topic's limit: `penstock topic alter … --{option} …`")
+        less, _, call = limit_hint(setting).partition(": ")
+        hint = hint.replace(f"{less}: {call}", f"{less}: `penstock topic alter … --{setting.replace('_', '-')} …`")
     return hint

@@ -119,6 +119,24 @@ def test_a_limit_names_the_option_that_raises_it(penstock: Penstock) -> None:
     assert "give --group" in penstock("produce", "orders", stdin=line, code=2).err
 
 
+def test_delays_are_told_in_the_words_of_the_command_line(penstock: Penstock) -> None:
+    penstock("topic", "create", "orders")
+    penstock("topic", "create", "reminders", "--type", "DELAY")
+    line = json.dumps({"at": "2026-01-31T12:00:00"})
+    for args, said in (
+        (("orders", "--delay", "1h"), "leave --delay, --level and --deliver-at out, or create a topic of type DELAY"),
+        (("reminders",), "give --delay, --level or --deliver-at"),
+        (("reminders", "--deliver-at", "at"), "must have a zone"),
+        (
+            ("reminders", "--delay", "50d"),
+            "ask for an earlier time, or raise the topic's limit: `penstock topic alter … --delay …`",
+        ),
+    ):
+        told = penstock("produce", *args, stdin=line, code=2).err
+        assert said in told
+        assert not [call for call in ("delivery_timestamp and", "timedelta", "tzinfo", "TopicLimits") if call in told]
+
+
 def test_damage_counts_most() -> None:
     assert exit_code([]) == 0
     assert exit_code([StoreUnavailable("away"), DataDamaged("broken"), InvalidArgument("wrong")]) == 4

@@ -118,7 +118,7 @@ def test_the_limit_of_delay_is_the_topics(delaying: Penstock) -> None:
         (("timer", "recall", "x"), "this is no recall handle"),
         (("produce", "orders", "--delay", "1h", "--level", "3"), "Give one of --delay, --level and --deliver-at"),
         (("produce", "orders", "--level", "19"), "19 is not in the range 1<=x<=18"),
-        (("produce", "plain", "--delay", "1h"), "leave delivery_timestamp and delay out, or create a topic of type DELAY"),
+        (("produce", "plain", "--delay", "1h"), "leave --delay, --level and --deliver-at out, or create a topic of type DELAY"),
     ],
 )
 def test_what_is_refused(delaying: Penstock, words: tuple[str, ...], said: str) -> None:
