@@ -45,7 +45,7 @@ class CheckedTransaction:
     checks: int
     """How often the checkers of the group were asked, this time included."""
     messages: tuple[MessageView, ...]
-    """All that it is to send. They have no offset yet: it is -1."""
+    """All that it is to send, but for what went with a topic that was deleted since. They have no offset yet: it is -1."""
 
 
 Checker: TypeAlias = Callable[[CheckedTransaction], object]

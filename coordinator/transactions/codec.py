@@ -1,4 +1,4 @@
-"""The cells of transactions as bytes: some hundred of them for an open transaction, so that one cell holds several hundred."""
+"""The cells of transactions as bytes: some 60 of them for an open transaction, and 20 for each further topic; some 500 fit into a cell."""
 
 from __future__ import annotations
 
