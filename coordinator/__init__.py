@@ -23,8 +23,10 @@ from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_
 from .timers.player import TimerStatistics
 from .timers.role import Timers
 from .timers.state import NotRecallable
+from .transactions.acks import SettledElsewhere, TooManyUnnoted
 from .transactions.asking import CheckedTransaction, TransactionResolution
 from .transactions.errors import (
+    AcksDecide,
     CommittedNotVisible,
     HalfMessagesMissing,
     TransactionCommitted,
@@ -39,6 +41,7 @@ from .upkeep import Upkeep
 
 __all__ = [
     "ATTEMPTS_DEFAULT",
+    "AcksDecide",
     "AlreadySettled",
     "CellTable",
     "CheckedTransaction",
@@ -66,10 +69,12 @@ __all__ = [
     "ReceiptRefused",
     "RetryPolicy",
     "Schedule",
+    "SettledElsewhere",
     "TableMismatch",
     "TableNotFound",
     "TimerStatistics",
     "Timers",
+    "TooManyUnnoted",
     "TopicReceipt",
     "TransactionCommitted",
     "TransactionEnded",

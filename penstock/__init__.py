@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
     from penstock.coordinator import (
+        AcksDecide,
         AlreadySettled,
         CheckedTransaction,
         CommittedNotVisible,
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
         ReceiptRefused,
         RetryPolicy,
         Schedule,
+        SettledElsewhere,
         TableMismatch,
         TableNotFound,
+        TooManyUnnoted,
         TopicReceipt,
         TransactionCommitted,
         TransactionEnded,
@@ -99,6 +102,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcksDecide",
     "AlreadySettled",
     "BackPressureError",
     "BatchResult",
@@ -156,11 +160,13 @@ __all__ = [
     "Schedule",
     "SendResult",
     "SequenceError",
+    "SettledElsewhere",
     "SimpleConsumer",
     "StorageFull",
     "StoreUnavailable",
     "TableMismatch",
     "TableNotFound",
+    "TooManyUnnoted",
     "TopicDeleted",
     "TopicExists",
     "TopicLimits",
@@ -192,6 +198,7 @@ _PLACES = {
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".transaction_operations": {"Transaction"},
     ".coordinator": {
+        "AcksDecide",
         "AlreadySettled",
         "CheckedTransaction",
         "CommittedNotVisible",
@@ -212,8 +219,10 @@ _PLACES = {
         "ReceiptRefused",
         "RetryPolicy",
         "Schedule",
+        "SettledElsewhere",
         "TableMismatch",
         "TableNotFound",
+        "TooManyUnnoted",
         "TopicReceipt",
         "TransactionCommitted",
         "TransactionEnded",
