@@ -265,6 +265,14 @@ class SimpleConsumer(GroupMember):
 
     def _handle(self, receipt: MessageView | str, operation: str) -> ReceiptHandle:
         self._check_open(operation)
+        if isinstance(receipt, (list, tuple)) and not isinstance(receipt, MessageView):
+            raise InvalidArgument(
+                "messages are named one by one, not in a list",
+                operation=operation,
+                expected="messages, or their receipt handles",
+                observed=type(receipt).__name__,
+                hint="ack(*messages)" if operation.startswith("ack") else "call it for each",
+            )
         if isinstance(receipt, MessageView) and not receipt.receipt_handle:
             raise InvalidArgument(
                 "the message has no receipt handle",

@@ -150,8 +150,14 @@ class TransactionLake(GroupLake):
             raise read_only("transaction")
         if consumer is not None:
             return self._settling(producer_group, consumer, checker)
+        if producer_group is None:
+            raise InvalidArgument(
+                "a transaction needs a producer group, or a consumer whose messages it settles",
+                operation="transaction",
+                expected="producer_group=… or consumer=…",
+                observed="neither",
+            )
         check_producer_group(producer_group)
-        assert producer_group is not None, "checked"
         if not isinstance(first_check, timedelta) or first_check <= timedelta(0):
             raise InvalidArgument("first_check must be a positive timedelta", operation="transaction", observed=first_check)
         if first_check > FIRST_CHECK_MAX:

@@ -20,8 +20,9 @@ from .transaction_lake import Checking as AsyncChecking
 class Transaction:
     """Messages that become visible together, or never; see `penstock.Lake.transaction`. From any thread.
 
-    Left by an error, a ``with`` block rolls it back. Left without a decision, or by Ctrl-C or the process's end, it stays open for the
-    group's checkers to decide: by then nobody knows here whether the local work was done.
+    Left by an error, a ``with`` block rolls it back. Left without a decision, by Ctrl-C, ``SystemExit`` or the cancellation of its task, it
+    stays open for the group's checkers to decide, with a warning: by then nobody knows here whether the local work was done. One begun with
+    a consumer is rolled back then, too.
     """
 
     def __init__(self, core: AsyncTransaction, portal: Portal) -> None:
@@ -44,6 +45,8 @@ class Transaction:
         ``queue`` names the queue of them all; else they take the queues in turn. Raises `MessageTypeMismatch` unless the topic takes
         TRANSACTION messages and these have neither message group nor delivery time, `InvalidArgument`, `LimitExceeded`, `TopicNotFound`,
         `penstock.TransactionFailed` after an earlier send failed, and what the store raises; then it can only be rolled back.
+        `TransactionRolledBack` also when another thread rolls it back meanwhile, `TransactionCommitted` when it is committed, and
+        `TransactionEnded` when its commit has begun.
         """
         return self._portal.run(lambda: self._core.send(topic, *messages, queue=queue))
 
@@ -66,9 +69,11 @@ class Transaction:
         return self._portal.run(self._core.commit)
 
     def rollback(self) -> None:
-        """Return once it is durable that none of the messages becomes visible, ever. Again, or after an expiry: nothing happens.
+        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended; those of which
+        nothing was written yet raise `TransactionRolledBack`. Again, or after an expiry: nothing happens.
 
-        Raises `TransactionCommitted` when it is committed, and when that is not known what the table raises: call again.
+        Raises `TransactionCommitted` when it is committed, `AcksDecide` when it may be, as its commit to settle messages has begun, and when
+        that is not known what the table raises: call again.
         """
         self._portal.run(self._core.rollback)
 

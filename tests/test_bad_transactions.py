@@ -57,6 +57,7 @@ SENDS: list[tuple[str, Any, dict[str, Any], type[penstock.PenstockError], str]] 
     ("paid", Message(b"x", tag="a|b"), {}, penstock.InvalidArgument, "a tag must not contain"),
     ("paid", Message(b"x" * (4 * 1024 * 1024 + 1)), {}, penstock.LimitExceeded, "the body is over the limit"),
     ("paid", Message(b"x"), {"queue": 2}, penstock.InvalidArgument, "the topic has no such queue.*expected: 0 to 1; observed: 2"),
+    ("paid", Message(b"x"), {"queue": "1"}, penstock.InvalidArgument, "expected: 0 to 1; observed: '1'"),
     ("paid", Message(b"x"), {"queue": True}, penstock.InvalidArgument, "the topic has no such queue"),
 ]
 
@@ -73,6 +74,7 @@ def test_what_no_transaction_can_send(
 
 
 BEGINNINGS: list[tuple[dict[str, Any], type[penstock.PenstockError], str]] = [
+    ({}, penstock.InvalidArgument, "needs a producer group, or a consumer.*expected: producer_group=… or consumer=…"),
     ({"producer_group": "other"}, penstock.InvalidArgument, r"needs a checker.*object: other.*pass checker=…, or call"),
     ({"producer_group": "a b"}, penstock.InvalidArgument, "bad producer group name.*letters, digits.*a b"),
     ({"producer_group": "%DLQ%x"}, penstock.InvalidArgument, "bad producer group name"),
@@ -151,12 +153,16 @@ def test_a_transaction_bigger_than_the_limits(limit: str, most: int, said: str, 
 
 def test_what_is_ended_takes_nothing_more() -> None:
     with opened() as lake:
-        for end in ("commit", "rollback"):
+        ends = {
+            "commit": (penstock.TransactionCommitted, "the transaction is committed"),
+            "rollback": (penstock.TransactionRolledBack, "the transaction was rolled back"),
+        }
+        for end, (error, said) in ends.items():
             transaction = lake.transaction(producer_group="shop")
             transaction.send("paid", Message(b"x"))
             getattr(transaction, end)()
-            said = "the transaction was ended.*begin another one"
-            refused(partial(transaction.send, "paid", Message(b"x")), penstock.TransactionEnded, said)
+            for call in (partial(transaction.send, "paid", Message(b"x")), partial(transaction.ack, "x")):
+                refused(call, error, f"{said}.*begin another one")
 
 
 def test_a_commit_after_a_rollback_and_a_rollback_after_a_commit() -> None:

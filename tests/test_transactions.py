@@ -161,16 +161,21 @@ def test_what_is_left_undecided_is_left_to_the_checker(caplog: pytest.LogCapture
     ]
 
 
-def test_ctrl_c_leaves_it_to_the_checker_too(lake: penstock.Lake) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_ends_the_program_or_the_task_leaves_it_to_the_checker_too(
+    lake: penstock.Lake, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     transaction = begun(lake)
 
     def work() -> None:
         with transaction:
             transaction.send("paid", Message(b"x"))
-            raise KeyboardInterrupt
+            raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error), caplog.at_level(logging.WARNING, "penstock.transactions"):
         work()
+    left = f"transaction {transaction.id} was left by {error.__name__}, without commit or rollback; its checker will be asked"
+    assert left in caplog.text
     transaction.commit()
     assert bodies(lake) == [b"x"]
 

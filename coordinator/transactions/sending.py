@@ -19,6 +19,7 @@ from ...log.routing import Router
 from ...log.runtime import Runtime
 from ...log.stores.protocol import Put
 from ...log.topics import Topic
+from .errors import TransactionRolledBack
 from .limits import BYTES_MAX, MESSAGES_MAX, PARTS_MAX, TOPICS_MAX
 from .members import MemberCells
 from .naming import job_of, new_transaction
@@ -55,6 +56,8 @@ class Sending:
         self.messages = 0
         self.begun = False
         """Whether a row may be there."""
+        self.given_up = False
+        """Whether the transaction is being rolled back, or is: nothing more of it is begun."""
         self._bytes = 0
 
     def take(self, opened: Topic, count: int, size_bytes: int) -> Sent:
@@ -80,6 +83,7 @@ class Sending:
         return sent
 
     async def stage(self, sent: Sent, messages: Sequence[Message], queue: int | None, ids: MessageIds, started_s: float) -> None:
+        """Return once the messages are durable. Raises `TransactionRolledBack`, with nothing written, when that has begun meanwhile."""
         assert self.id is not None, "given by the first send"
         born_us = 1000 * self._runtime.clock.wall_ms()
         transaction = self.id
@@ -87,6 +91,7 @@ class Sending:
             lambda: half_files(half_rows(messages, queue, sent.router, born_us=born_us, producer=transaction, ids=ids))
         )
         await self._own.joined(self._group, self.member)  # or nobody would find the row
+        self._check_wanted()
         number = len(sent.parts)  # from here to where they are asked for nothing is awaited: parts are named in their order
         parts = [file.part(sent.topic.paths, job_of(self.id), number + at) for at, file in enumerate(files)]
         sent.parts += parts
@@ -94,6 +99,10 @@ class Sending:
         waits += [self._upload(sent, file, part) for file, part in zip(files, parts, strict=True)]
         await _all_of(waits)
         self._own.used(self._group, self.member, started_s)
+
+    def _check_wanted(self) -> None:
+        if self.given_up:
+            raise rolled_back("send in a transaction", self.id)
 
     def _name(
         self, sent: Sent, number: int, files: Sequence[HalfFile], parts: Sequence[Part], started_s: float
@@ -132,6 +141,17 @@ class Sending:
 
     async def _answered(self, work: Any) -> None:  # noqa: ANN401 - any request
         await until_answered(work, self._runtime.clock, timeout_s=TIMEOUT.total_seconds())
+
+
+def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBack:
+    """What becomes of a call that comes too late."""
+    return TransactionRolledBack(
+        "the transaction was rolled back",
+        operation=operation,
+        object=transaction,
+        observed="by its sender",
+        hint=None if operation == "commit" else "begin another one",
+    )
 
 
 async def _all_of(waits: Sequence[Awaitable[object]]) -> None:

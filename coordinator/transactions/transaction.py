@@ -30,7 +30,7 @@ from .errors import (
 from .linking import Link
 from .naming import id_prefix
 from .receipts import TopicReceipt, TransactionReceipt
-from .sending import TIMEOUT, Sending
+from .sending import TIMEOUT, Sending, rolled_back
 from .service import Transactions, side_by_side
 from .settling import Settlement, Settler
 from .state import LINK_S, By, Decision, LinkedAs, TransactionRow, check_open
@@ -41,9 +41,9 @@ log = logging.getLogger("penstock.transactions")
 class Transaction:
     """Messages that become visible together, or never. Made by ``lake.transaction``; on the running event loop.
 
-    Left by an error, a ``with`` block rolls it back. Left without a decision it stays open, for the checker to decide: by then nobody
-    knows whether the local work was done. With a ``settler`` it can settle messages too, and needs no checker: what was not committed when
-    their deliveries end never will be.
+    Left by an error, a ``with`` block rolls it back. Left without a decision, by Ctrl-C, or as its task is cancelled, it stays open for the
+    checker to decide, with a warning: by then nobody knows whether the local work was done. With a ``settler`` it can settle messages too,
+    and needs no checker: what was not committed when their deliveries end never will be, and a block left in any way rolls it back.
     """
 
     def __init__(
@@ -58,6 +58,9 @@ class Transaction:
         if settler is not None:
             self._settlement = Settlement(transactions.cells, transactions.queues, self._runtime.clock, settler)
         self._sending = 0
+        self._sent = asyncio.Event()
+        """No send is under way."""
+        self._sent.set()
         self._failure: BaseException | None = None
         self._ending = asyncio.Lock()
         self._receipt: TransactionReceipt | None = None
@@ -88,7 +91,8 @@ class Transaction:
 
         ``queue`` names the queue of them all; else they take the queues in turn. Raises `MessageTypeMismatch` unless the topic takes
         TRANSACTION messages and these have neither message group nor delivery time, `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and
-        what the store raises. After an error that came later than those of the call itself the transaction can only be rolled back.
+        what the store raises; `TransactionRolledBack` also when it is rolled back meanwhile, `TransactionCommitted` and `TransactionEnded`
+        when it takes nothing more. After an error that came later than those of the call itself the transaction can only be rolled back.
         """
         self._check_usable("send in a transaction")
         if not messages:
@@ -101,16 +105,19 @@ class Transaction:
         sent = self._half.take(opened, len(checked), sum(size_bytes for _, size_bytes in checked))
         ids = MessageIds(id_prefix(self._known_id), self._half.messages - len(checked))
         self._sending += 1
+        self._sent.clear()
         try:
             await self._half.stage(sent, [message for message, _ in checked], queue, ids, started_s)
         except BaseException as error:
-            if not isinstance(error, TransactionEnded):  # else it is as it is, without these
+            if not isinstance(error, TransactionEnded) or self._half.given_up:  # else it is as it is, without these
                 self._failure = self._failure or error
             if isinstance(error, TransactionNotFound):
                 self._transactions.own.abandon(self._group, self._half.member)
             raise
         finally:
             self._sending -= 1
+            if not self._sending:
+                self._sent.set()
         return message_ids(ids, len(checked))
 
     def ack(self, *receipts: MessageView | str) -> None:
@@ -146,9 +153,7 @@ class Transaction:
 
     async def _commit(self) -> TransactionReceipt:
         if self._rolled_back:
-            raise self._ended or TransactionRolledBack(
-                "the transaction was rolled back", operation="commit", object=self.id, observed="by its sender"
-            )
+            raise self._ended or rolled_back("commit", self.id)
         if self._failure is not None:
             raise TransactionFailed(
                 "a send of the transaction failed, so it cannot be committed",
@@ -161,12 +166,12 @@ class Transaction:
             raise InvalidArgument(
                 "sends of the transaction are under way", operation="commit", object=self.id, hint="await them first"
             )
+        sent_s = self._runtime.clock.monotonic_s()
+        self._tried = True
         if self.id is None:
             if self._settlement:
                 await self._settlement.settle_alone()
             return TransactionReceipt(None, {})
-        sent_s = self._runtime.clock.monotonic_s()
-        self._tried = True
         try:
             row = await (self._settlement.commit(self.id) if self._settlement else self._decide(Decision.COMMITTED))
         except TransactionRolledBack as ended:
@@ -250,18 +255,30 @@ class Transaction:
     # --- Rolling back -----------------------------------------------------------------------------------------------------------
 
     async def rollback(self) -> None:
-        """Return once it is durable that none of the messages becomes visible, ever. Again, or after an expiry: nothing happens.
+        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended; those of which
+        nothing was written yet raise `TransactionRolledBack`. Again, or after an expiry: nothing happens.
 
-        Raises `TransactionCommitted` when it is committed, and when that is not known what the table raises: call again.
+        Raises `TransactionCommitted` when it is committed, `AcksDecide` when it may be, as its commit to settle messages has begun, and when
+        that is not known what the table raises: call again.
         """
+        self._half.given_up = True  # from here on nothing more of it is begun
         async with self._ending:
             if self._receipt is not None:
                 raise TransactionCommitted(
                     "the transaction is committed", operation="roll back", object=self.id, observed="by its sender"
                 )
             if not self._rolled_back:
-                await self._roll_back()
+                await self._sends_ended()
+                try:
+                    await self._roll_back()
+                except TransactionCommitted as ended:
+                    self._ended = ended
+                    raise
                 self._rolled_back = True
+
+    async def _sends_ended(self) -> None:
+        """Return once it is known what sends have left: only then all of it can be taken back."""
+        await self._sent.wait()
 
     async def _roll_back(self) -> None:
         if not self._half.begun or self.id is None:
@@ -283,8 +300,13 @@ class Transaction:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     def _check_usable(self, operation: str) -> None:
-        if self._receipt is not None or self._rolled_back or self._tried or self._refused:
-            raise TransactionCommitted("the transaction was ended", operation=operation, object=self.id, hint="begin another one")
+        hint = "begin another one"
+        if self._receipt is not None or isinstance(self._ended, TransactionCommitted):
+            raise TransactionCommitted("the transaction is committed", operation=operation, object=self.id, hint=hint)
+        if self._rolled_back or self._half.given_up:
+            raise self._ended or rolled_back(operation, self.id)
+        if self._tried or self._refused:
+            raise TransactionEnded("the transaction's commit has begun", operation=operation, object=self.id, hint=hint)
         if self._failure is not None:
             raise TransactionFailed(
                 "a send of the transaction failed before",
@@ -295,18 +317,20 @@ class Transaction:
 
     async def leave(self, error: BaseException | None) -> None:
         """End a ``with`` block. A rollback that fails is left to the checker, and what raised goes on."""
-        if self._receipt is not None or self._rolled_back or self.id is None:
+        if self._receipt is not None or self._rolled_back:
             return
         if self._tried:
-            asked = "the cell of the queue whose messages it settles" if self._settlement else "its checker"
-            log.warning("whether transaction %s is committed is not known here; %s will be asked", self.id, asked)
+            if self.id is not None:
+                asked = "the cell of the queue whose messages it settles" if self._settlement else "its checker"
+                log.warning("whether transaction %s is committed is not known here; %s will be asked", self.id, asked)
         elif isinstance(error, Exception) or self._settlement is not None:
             try:
                 await self.rollback()
             except PenstockError as refused:
                 log.warning("transaction %s could not be rolled back; its checker will be asked: %s", self.id, refused)
-        elif error is None:
-            log.warning("transaction %s was left without commit or rollback; its checker will be asked", self.id)
+        elif self.id is not None:
+            how = "" if error is None else f" by {type(error).__name__},"
+            log.warning("transaction %s was left%s without commit or rollback; its checker will be asked", self.id, how)
 
     async def __aenter__(self) -> Self:
         return self
@@ -324,5 +348,5 @@ def _check_queue(queue: int | None, topic: Topic) -> None:
             operation="send in a transaction",
             object=topic.paths.topic,
             expected=f"0 to {topic.settings.queues - 1}",
-            observed=queue,
+            observed=repr(queue),
         )

@@ -6,6 +6,7 @@ from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.transactions import acks, guard, linking, own, service, state, transaction
 from penstock.coordinator.transactions.own import OwnMembers
+from penstock.coordinator.transactions.sending import Sending
 from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import fold, pending
 from penstock.log.fold import Judge
@@ -88,6 +89,14 @@ MUTANTS: dict[str, Mutant] = {
         rule="T5",
         patch=attribute(Transaction, "_withdraw", patches.unwritten),
         scenario="doubts",
+    ),
+    "sends-ended": Mutant(
+        guard="a rollback refuses what is not begun of a send, and waits for what is",
+        rule="T5",
+        patch=both(
+            attribute(Sending, "_check_wanted", lambda _: always(None)), attribute(Transaction, "_sends_ended", patches.impatient)
+        ),
+        scenario="rolled back amid",
     ),
     "remembered": Mutant(
         guard="what others finished stays known for its sender",

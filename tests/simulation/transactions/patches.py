@@ -88,6 +88,13 @@ def unwritten(original: Any) -> Any:
     return withdraw
 
 
+def impatient(_: Any) -> Any:
+    async def sends_ended(self: Transaction) -> None:
+        """Takes sends that are under way for ended."""
+
+    return sends_ended
+
+
 def nobody(_: Any) -> Any:
     async def held_jobs(cells: object, jobs: object) -> frozenset[str]:
         """Leaves no upload alone."""

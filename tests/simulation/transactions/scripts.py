@@ -223,6 +223,22 @@ async def doubts(world: Scripted) -> None:
     await world.operator(told, Decision.COMMITTED)
 
 
+async def rolled_back_amid(world: Scripted) -> None:
+    """A sender rolls back while its first send encodes and joins its group; then an operator commits what is there."""
+    life = world.life("sender")
+    told = world.order(life, book=Book.VOID)
+    gate = world.hold(life.process, "put", "producers/", table=True)
+    sending = asyncio.ensure_future(life.process.run(_tried(send(world, told, told.handle, world.topic, world.rng))))
+    await gate.reached()
+    rolling = asyncio.ensure_future(life.process.run(roll_back(world, told, told.handle)))
+    await asyncio.sleep(1.0)
+    gate.release()
+    await rolling
+    assert told.rolled_back_s is not None
+    await sending
+    await world.operator(told, Decision.COMMITTED)
+
+
 async def half_a_send(world: Scripted) -> None:
     """A sender dies with a row that lists what is not there, and an operator commits it."""
     life = world.life("sender")
@@ -358,6 +374,7 @@ SCRIPTS: Mapping[str, Script] = {
     "late finisher": late_finisher,
     "idle": idle,
     "doubts": doubts,
+    "rolled back amid": rolled_back_amid,
     "half a send": half_a_send,
     "sent meanwhile": sent_meanwhile,
     "failed send": failed_send,
