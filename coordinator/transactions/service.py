@@ -20,7 +20,7 @@ from ...log.table.deletes import delete_all
 from ...log.topics import read_record
 from ..coordination import Coordination
 from .acks import Verdict
-from .errors import HalfMessagesMissing, TransactionNotFound
+from .errors import HalfMessagesMissing
 from .judging import SettlingQueues
 from .linking import Link
 from .members import MemberCells
@@ -38,6 +38,7 @@ from .state import (
     check_decidable,
     check_open,
     is_aged,
+    not_known,
 )
 
 log = logging.getLogger("penstock.transactions")
@@ -66,7 +67,7 @@ class Transactions:
         """A transaction's producer group and its row as it stands. Raises `TransactionNotFound`, `InvalidArgument` for what is no id."""
         cell = await self.cells.read(member_of(transaction))
         if cell is None:
-            raise TransactionNotFound("no transaction of this id is known", object=transaction)
+            raise not_known(transaction)
         return cell.group, cell.row(transaction)
 
     async def members(self, group: str) -> dict[str, MemberCell]:

@@ -146,12 +146,7 @@ class MemberCell:
         """Raises `TransactionNotFound`."""
         found = self.rows.get(id)
         if found is None:
-            raise TransactionNotFound(
-                "no transaction of this id is known",
-                object=id,
-                expected="one that is open, or was finished within a day by others than its sender",
-                hint="it was decided and forgotten, or never had a message; messages of a committed one have its id as producer",
-            )
+            raise not_known(id)
         return found
 
     def to_check(self, now_ms: int) -> list[TransactionRow]:
@@ -340,7 +335,7 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
             operation=operation,
             object=row.id,
             expected="an open transaction",
-            observed=_WHO[row.by],
+            observed=_NOT_SETTLED if row.by is By.ACKS else _WHO[row.by],
             hint="none of its messages becomes visible; undo the local work, or send them in a new transaction",
         )
 
@@ -360,6 +355,16 @@ def check_decidable(row: TransactionRow, by: By, decision: Decision = Decision.R
         )
 
 
+def not_known(id: str) -> TransactionNotFound:
+    """There is no such row, and perhaps not even a cell where it would be."""
+    return TransactionNotFound(
+        "no transaction of this id is known",
+        object=id,
+        expected="one that is open, or was finished within a day by others than its sender",
+        hint="it was decided and forgotten, or never had a message; messages of a committed one have its id as producer",
+    )
+
+
 def is_aged(row: TransactionRow, now_ms: int) -> bool:
     """Whether a transaction is open for longer than any may be."""
     return now_ms - row.created_ms >= AGE_MAX_MS
@@ -375,6 +380,7 @@ def may_be_forgotten(row: TransactionRow, now_ms: int) -> bool:
     return row.is_finished and now_ms - row.finished_ms >= KEPT_MS
 
 
+_NOT_SETTLED = "its messages were settled elsewhere, or handed out again"
 _WHO = {
     By.NOBODY: "nobody decided it",
     By.OWNER: "by its sender",

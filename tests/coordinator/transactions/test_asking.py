@@ -97,10 +97,7 @@ def test_what_is_no_answer_is_none_and_the_log_says_so(caplog: pytest.LogCapture
 def test_one_that_hangs_does_not_know_and_keeps_its_place_until_it_ends(
     end: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    begun = threading.Semaphore(0)
-
     def hanging(_: object) -> TransactionResolution:
-        begun.release()
         end.wait(TIMEOUT_S)
         return COMMIT
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.coordinator.transactions.errors import TransactionExpired
+from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound
 from penstock.coordinator.transactions.finisher import LOOK_S
 from penstock.coordinator.transactions.state import AGE_MAX_MS, KEPT_MS, By, Decision
 from penstock.log.errors import StoreUnavailable
@@ -179,5 +179,16 @@ def test_a_machine_whose_clock_is_five_hours_ahead_rolls_nothing_back() -> None:
         assert checker.asked == []
         await sender.run(transaction.commit())
         assert await stage.bodies() == [b"a"]
+
+    stage.play(script)
+
+
+def test_a_transaction_whose_member_is_not_known_is_not_either_and_the_error_says_what_may_be() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        member = stage.member()
+        with pytest.raises(TransactionNotFound, match=r"expected: one that is open, or.*messages of a committed one have its id"):
+            await member.run(member.transactions.find("ab" * 16))
 
     stage.play(script)

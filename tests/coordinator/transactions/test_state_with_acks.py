@@ -6,7 +6,7 @@ import pytest
 
 from penstock.coordinator.transactions.acks import Acked, Acks
 from penstock.coordinator.transactions.codec import decode_member, encode_member
-from penstock.coordinator.transactions.errors import AcksDecide, TransactionExpired, TransactionRolledBack
+from penstock.coordinator.transactions.errors import AcksDecide, TransactionCommitted, TransactionExpired, TransactionRolledBack
 from penstock.coordinator.transactions.state import AGE_MAX_MS, By, Decision, HalfPart, MemberCell
 from penstock.log.errors import InternalError
 
@@ -69,3 +69,12 @@ def test_finished_by_its_sender_it_leaves_at_once_and_else_it_stays() -> None:
     claimed = committed.with_claim(ID).with_finished(ID, {}, now_ms=7)
     assert claimed.row(ID).is_finished
     assert decode_member(encode_member(claimed), where="here") == claimed
+
+
+def test_whoever_comes_too_late_is_told_what_became_of_its_messages() -> None:
+    committed = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.COMMITTED, By.ACKS, now_ms=6)
+    with pytest.raises(TransactionCommitted, match="observed: by the messages that it settles"):
+        committed.decided(ID, Decision.ROLLED_BACK, By.OWNER, now_ms=7)
+    lost = begun().with_acks(ID, ACKS, now_ms=5).decided(ID, Decision.ROLLED_BACK, By.ACKS, now_ms=6)
+    with pytest.raises(TransactionRolledBack, match="observed: its messages were settled elsewhere, or handed out again"):
+        lost.decided(ID, Decision.COMMITTED, By.OWNER, now_ms=7)
