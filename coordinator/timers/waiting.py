@@ -49,7 +49,7 @@ async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, d
                 "the message was recalled or let go, and the cell does not tell which, nor whether by this call",
                 operation="recall",
                 object=cell.key,
-                hint="recall it again: the error says then which it was",
+                hint="recall it again: as long as its time is not over, the error says which it was",
             )
         if is_recalled:
             raise not_recallable(again=True)
