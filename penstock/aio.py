@@ -139,7 +139,7 @@ class Lake(TimerLake, TransactionLake):
         self._maintaining: asyncio.Task[object] | None = None
         self._timers = Timers(self)
         self._consumers: list[Consumer] = []
-        self._closing_consumers: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     async def _writable(self, operation: str) -> None:
         await super()._writable(operation)
@@ -344,7 +344,7 @@ class Lake(TimerLake, TransactionLake):
     def _subscribed(self, topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
         """What a consumer subscribes to. Raises when none may be opened, or none with these."""
         self._check_open()
-        if self._closing_consumers is not None:
+        if self._ending is not None:
             raise ClosedError("the lake is being closed", object=self.url)
         if self.read_only:
             raise ReadOnlyError(
@@ -364,13 +364,15 @@ class Lake(TimerLake, TransactionLake):
         Raises the first error of a consumer or producer that nobody was told. Whoever closes it meanwhile waits for the same end; closing again
         does nothing. Giving up waiting does not stop it.
         """
-        if self._closing_consumers is None:
-            self._closing_consumers = asyncio.ensure_future(self._close_consumers())
-        elif self._closing_consumers.done():
-            await super().close()  # somebody was told what the consumers said
-            return
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        elif self._ending.done():
+            return  # somebody was told
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
         try:
-            await asyncio.shield(self._closing_consumers)
+            await self._close_consumers()
         finally:
             await super().close()
 

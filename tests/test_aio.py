@@ -139,6 +139,29 @@ def test_a_close_that_is_cancelled_tells_every_receipt() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_who_gives_up_closing_a_lake_waits_for_nothing_more(turns: int) -> None:
+    async def work() -> None:
+        gate = Gate(MemoryStore(), is_entry)
+        lake = aio.connect(store=gate)
+        await lake.create_topic("orders", TopicSettings(queues=1))
+        producer = await lake.producer("orders")
+        gate.closed = True
+        receipt = producer.send(penstock.Message(b"x"))
+        closing = asyncio.ensure_future(lake.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        ended, _ = await asyncio.wait((closing,), timeout=TIMEOUT_S / 3)
+        assert ended
+        assert closing.cancelled()
+        gate.open()
+        await lake.close()
+        assert (await receipt).offset == 0
+
+    run(work())
+
+
 def test_followers_end_with_the_reader_and_with_the_lake() -> None:
     async def main() -> None:
         async with aio.connect("memory://") as lake:
