@@ -26,7 +26,7 @@ _WHO = {
     By.OPERATOR: "an operator",
     By.CHECKS: "too many check-backs",
     By.AGE: "its age",
-    By.ACKS: "the messages that it settles",
+    By.ACKS: "whether its messages could be settled",
 }
 
 

@@ -75,7 +75,7 @@ def test_a_rollback_at_any_moment_of_the_first_send_and_of_a_later_one(amid_s: f
         await until(lambda: transaction.id is not None)
         await stage.let_pass(amid_s)
         await sender.run(transaction.rollback())
-        assert await sender.run(staged(sender)) == [], "it waited for what was on its way"
+        assert await sender.run(staged(sender)) == []
         with suppress(TransactionRolledBack):
             await sending
         await check_gone(stage, transaction)
@@ -85,6 +85,28 @@ def test_a_rollback_at_any_moment_of_the_first_send_and_of_a_later_one(amid_s: f
         await script(1)
 
     stage.play(both)
+
+
+@pytest.mark.parametrize("sent", [0, 1])
+def test_a_rollback_waits_for_uploads_that_are_on_their_way_and_deletes_them(sent: int) -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender = stage.member("sender")
+        transaction = await sender.sent(b"before") if sent else sender.begin()
+        gate = stage.store.hold("before", process="sender", verb="put", key=lambda key: "/staged/jobs/" in key)
+        sending = sender.process.spawn(transaction.send("paid", Message(b"x")))
+        await gate.reached()
+        rolling = sender.process.spawn(transaction.rollback())
+        await stage.let_pass(1.0)
+        assert not rolling.done(), "nobody knows yet what the send leaves"
+        gate.release()
+        await rolling
+        await sending
+        await stage.let_pass(5.0)
+        await check_gone(stage, transaction)
+
+    stage.play(script)
 
 
 def test_a_rollback_before_anything_was_counted_in() -> None:
