@@ -18,7 +18,8 @@ from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 Message = penstock.Message
-SOON = timedelta(milliseconds=1)
+SOON = timedelta(seconds=2)
+"""When a sender has closed its lake, which would be asked itself."""
 
 
 @pytest.fixture
