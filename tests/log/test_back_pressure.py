@@ -15,7 +15,6 @@ from penstock.log.lake import Lake as AsyncLake
 from penstock.log.settings import TopicSettings
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, Gate, bodies, is_entry
-from tests.log.producers import connect
 from tests.waiting import wait_until
 
 Message = penstock.Message
@@ -128,7 +127,9 @@ def test_who_waits_for_room_hears_that_the_producer_was_stopped() -> None:
 
 def test_a_slice_counts_as_what_it_has_and_not_as_what_it_was_cut_from() -> None:
     large = pa.table({"body": [b"x" * 1000] * 10_000, "message_group": ["g"] * 10_000})
-    with connect() as lake, lake.producer("orders", linger=LONG, on_full="raise", memory_bytes=100_000) as producer:
+    gate, lake = stalled()
+    with lake, lake.producer("orders", linger=LONG, on_full="raise", memory_bytes=100_000) as producer:
         for start in (0, 10):
             producer.send_batch(large.slice(start, 10))
         assert 20_000 < producer.statistics().bytes_waiting < 80_000
+        gate.open()

@@ -23,6 +23,11 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 VIEW = MessageView("orders", 3, 41, "m-1", "ann", "paid", ("k1", "k2"), {}, b"body", NOON, NOON, None, "p-1")
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
 def lines(found: Trace, capsys: pytest.CaptureFixture[str]) -> list[str]:
     for part in pictured(found):
         output.draw(part)
