@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..log.backoff import Backoff
+from ..log.backoff import Backoff, pause
 from ..log.errors import ClosedError, PenstockError, RetryError, UnknownOutcome, unforeseen
 from ..log.runtime import Runtime
 from .balance import Queue
@@ -99,7 +99,7 @@ async def run_roles(
     that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed. Faults of the table, and plays that end
     or raise, are reported, and tried again. When it is cancelled the plays are broken off.
     """
-    await _pause(stop, patience_s)
+    await pause(stop, patience_s)
     while not stop.is_set():
         player = _Player(cells, watch, runtime, part, report)
         try:
@@ -110,7 +110,7 @@ async def run_roles(
             return
         except PenstockError as error:
             report("-", error)
-            await _pause(stop, _AGAIN_S)
+            await pause(stop, _AGAIN_S)
         else:
             with suppress(LeaseLost):  # it goes on as another member
                 await player.live(member, stop, lease_s=worker.lease_s)
@@ -186,7 +186,7 @@ class _Player:
                 self._report("-", error)
             else:
                 ownership.wake()
-            await _pause(self._part.news, _LOOK_S)
+            await pause(self._part.news, _LOOK_S)
             self._part.news.clear()
 
 
@@ -228,7 +228,7 @@ class _Playing:
                 self._report(self._topic, error)
             except Exception as error:  # noqa: BLE001 - a bug of one role must not end the others
                 self._report(self._topic, unforeseen(error, operation="play a role"))
-            await _pause(self._stop, backoff.next_s())
+            await pause(self._stop, backoff.next_s())
         if not self._keeper.ended.is_set():
             with suppress(OwnershipLost):
                 await self._keeper.release()
@@ -237,9 +237,3 @@ class _Playing:
 async def _wake_on(stop: asyncio.Event, ownership: Ownership) -> None:
     await stop.wait()
     ownership.wake()
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import TypeAlias
 
+from ..log.backoff import pause
 from ..log.errors import DataDamaged, NewerFormatError, PenstockError
 from ..log.header import Action
 from ..log.lake import Lake
@@ -104,7 +104,7 @@ class Upkeep:
                         running = None
                     if running is None and record is not None:
                         running = _Running(record, self._maintenance(name, record))
-                await _pause(stop, _LOOK_S)
+                await pause(stop, _LOOK_S)
         finally:
             if running is not None:
                 await running.end()
@@ -193,10 +193,4 @@ class _Running:
 async def _rounds(maintenance: Maintenance, stop: asyncio.Event) -> None:
     while not stop.is_set():
         await maintenance.run_once()
-        await _pause(stop, _DELETED_S)
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
-            await stop.wait()
+        await pause(stop, _DELETED_S)

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from .backoff import Backoff
+from .backoff import Backoff, pause
 from .checkpoints import CheckpointWriter
 from .compose import Composed, compose
 from .contention import Contention, Pace, Role
@@ -390,9 +390,7 @@ class Appender:
         if seconds <= 0:
             return
         self._news.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
-                await self._news.wait()
+        await pause(self._news, seconds)
 
     def _now_s(self) -> float:
         return self._clock.monotonic_s()

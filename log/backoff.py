@@ -1,9 +1,10 @@
-"""Waiting before one tries again what failed for a moment."""
+"""Waiting before one looks, or tries what failed for a moment, again."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from .errors import StoreUnavailable
@@ -37,3 +38,10 @@ async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, time
             if clock.monotonic_s() >= end_s:
                 raise
         await asyncio.sleep(backoff.next_s())
+
+
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """So long, or until the event is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
+            await stop.wait()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
+from ...log.backoff import pause
 from ...log.errors import PenstockError, unforeseen
 from ...log.messages import MessageView
 from ...log.runtime import Clock
@@ -80,9 +80,7 @@ class CheckBacks:
                     await self.look(group)
                 except PenstockError as error:
                     log.warning("producer group %s: its transactions cannot be read, and are looked at again: %s", group, error)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._look_s):
-                        await stop.wait()
+                await pause(stop, self._look_s)
         finally:
             for task in self._running.values():
                 task.cancel()

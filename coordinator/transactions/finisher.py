@@ -9,8 +9,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
+from ...log.backoff import pause
 from ...log.errors import PenstockError
 from ...log.runtime import Clock
 from .acks import Verdict
@@ -74,9 +74,7 @@ class Finisher:
                     tidy_s = self._clock.monotonic_s() + TIDY_S
             except PenstockError as error:
                 self._report(group, error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._look_s):
-                    await stop.wait()
+            await pause(stop, self._look_s)
 
     async def once(self, group: str) -> int:
         """All of it once, and nothing is left to anybody else. Returns how many transactions were not finished before."""

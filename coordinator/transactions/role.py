@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
+from ...log.backoff import pause
 from ...log.errors import PenstockError
 from ..coordination import Coordination
 from ..roles import Part, run_roles
@@ -31,9 +31,7 @@ async def run_finisher(
                 break
         except PenstockError as error:
             report("-", error)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_S):
-                await stop.wait()
+        await pause(stop, _LOOK_S)
     else:
         return
     await run_roles(

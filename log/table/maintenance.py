@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from ..backoff import pause
 from ..errors import InternalError, PenstockError, ViewLost
 from ..paths import TopicPaths, parse_padded
 from ..runtime import Runtime
@@ -248,7 +249,8 @@ class Maintenance:
             before = self._statistics.commits
             await self._attempt("publish", self.publish)
             quiet = quiet + 1 if self._statistics.commits == before else 0
-            await _pause(stop, self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval)
+            interval = self.options.publish_interval if quiet < _QUIET_ROUNDS else self.options.quiet_interval
+            await pause(stop, interval.total_seconds())
 
     async def _keep_up_forever(self, stop: asyncio.Event) -> None:
         collected_s = self._runtime.clock.monotonic_s()
@@ -261,7 +263,7 @@ class Maintenance:
             if self._runtime.clock.monotonic_s() - collected_s >= self.options.collect_interval.total_seconds():
                 collected_s = self._runtime.clock.monotonic_s()
                 await self._attempt("collect", self.collect)
-            await _pause(stop, self.options.upkeep_interval)
+            await pause(stop, self.options.upkeep_interval.total_seconds())
 
     async def _keep_up(self, stop: asyncio.Event) -> None:
         for name, step in self.steps().items():
@@ -288,12 +290,6 @@ class Maintenance:
 
 async def _append_nothing(actions: object) -> None:
     """Tables of former lives have no jobs of their own."""
-
-
-async def _pause(stop: asyncio.Event, time: timedelta) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(time.total_seconds()):  # `wait_for` of Python 3.11 may lose a cancellation
-            await stop.wait()
 
 
 def _table_number(folder: str) -> int | None:

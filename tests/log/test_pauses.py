@@ -7,28 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from penstock.coordinator import upkeep
 from penstock.log.appender import Appender
-from penstock.log.table import maintenance
+from penstock.log.backoff import pause
 
 PAUSES: dict[str, Callable[[asyncio.Event], Coroutine[Any, Any, None]]] = {
     "appender": lambda event: Appender._pause(SimpleNamespace(_news=event), 60.0),  # type: ignore[arg-type]
-    "maintenance": lambda event: maintenance._pause(event, timedelta(seconds=60)),
-    "upkeep": lambda event: upkeep._pause(event, 60.0),
+    "maintenance, upkeep and the roles": lambda event: pause(event, 60.0),
 }
 
 
-@pytest.mark.parametrize("pause", PAUSES)
-def test_a_cancellation_that_comes_with_the_event_is_not_lost(pause: str) -> None:
+@pytest.mark.parametrize("who", PAUSES)
+def test_a_cancellation_that_comes_with_the_event_is_not_lost(who: str) -> None:
     async def work() -> None:
         event = asyncio.Event()
-        pausing = asyncio.ensure_future(PAUSES[pause](event))
+        pausing = asyncio.ensure_future(PAUSES[who](event))
         await asyncio.sleep(0)
         event.set()
         pausing.cancel()
@@ -38,11 +35,11 @@ def test_a_cancellation_that_comes_with_the_event_is_not_lost(pause: str) -> Non
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("pause", PAUSES)
-def test_the_event_ends_a_pause_at_once(pause: str) -> None:
+@pytest.mark.parametrize("who", PAUSES)
+def test_the_event_ends_a_pause_at_once(who: str) -> None:
     async def work() -> None:
         event = asyncio.Event()
-        pausing = asyncio.ensure_future(PAUSES[pause](event))
+        pausing = asyncio.ensure_future(PAUSES[who](event))
         await asyncio.sleep(0)
         event.set()
         async with asyncio.timeout(5.0):

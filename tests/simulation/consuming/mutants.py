@@ -17,9 +17,11 @@ from penstock.coordinator import cell as cells
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.keeper import QueueKeeper
+from penstock.coordinator.keys import QUEUES
 from penstock.coordinator.session import Member, Session
 from penstock.coordinator.watch import Watch
 from penstock.coordinator.worker import Worker
+from tests.simulation import cell_patches
 from tests.simulation.consuming import patches
 from tests.simulation.consuming.mutant import Mutant
 from tests.simulation.consuming.spill_mutants import SPILL_MUTANTS
@@ -30,7 +32,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "conditional": Mutant(
         guard="a cell is written on the version that was read",
         rule="C9",
-        patch=attribute(SimTableClient, "put", patches.blind),
+        patch=attribute(SimTableClient, "put", cell_patches.blind(QUEUES)),
         scenario="pauses",
         seeds=(3,),
         calm=False,
@@ -38,7 +40,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
     "read-back": Mutant(
         guard="a write without an answer is read back",
         rule="C7",
-        patch=attribute(Cells, "write", patches.believing),
+        patch=attribute(Cells, "write", cell_patches.believing(QUEUES)),
         scenario="orderly",
         seeds=(11,),
     ),

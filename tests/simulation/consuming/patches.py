@@ -16,48 +16,12 @@ from penstock.consumers.queue_life import QueueLife
 from penstock.consumers.schedule import Schedule
 from penstock.consumers.step import Step
 from penstock.coordinator.cell import QueueCell, State, Tries
-from penstock.coordinator.cells import Cells, Stored
 from penstock.coordinator.commands import caught_up
 from penstock.coordinator.keeper import QueueKeeper
-from penstock.coordinator.keys import QUEUES
 from penstock.coordinator.offsets import OffsetSet
 from penstock.coordinator.session import Member
-from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.watch import Watch
 from penstock.coordinator.worker import Worker
-from penstock.log.errors import StoreUnavailable
-from tests.simulation.table import SimTableClient
-
-
-def blind(original: Any) -> Any:
-    async def put(self: SimTableClient, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
-        if not key.startswith(QUEUES):
-            return await original(self, key, data, expected=expected)
-
-        async def effect(memory: Any) -> CellVersion:
-            stands = memory._cells.get(key)
-            return await memory.put(key, data, expected=stands.version if stands is not None else None)
-
-        return await self._connection.call("put", key, effect, data, conditional=True)
-
-    return put
-
-
-def believing(original: Any) -> Any:
-    async def write(self: Cells, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
-        """Takes a write without an answer for carried out."""
-        if not key.startswith(QUEUES) or on is None:
-            return await original(self, key, data, on=on, deadline_s=deadline_s)
-        write_id = self._runtime.new_id()
-        try:
-            version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=on.version)
-        except StoreUnavailable:
-            return Stored(data, on.version, write_id)
-        except Exception:  # noqa: BLE001  # a conflict: whatever stands there, it goes on with it
-            return await original(self, key, data, on=on, deadline_s=deadline_s)
-        return Stored(data, version, write_id)
-
-    return write
 
 
 def started_first(_: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells import Cells
+from penstock.coordinator.keys import TRANSACTIONS
 from penstock.coordinator.transactions import acks, guard, linking, own, service, state, transaction
 from penstock.coordinator.transactions.own import OwnMembers
 from penstock.coordinator.transactions.sending import Sending
@@ -11,6 +12,7 @@ from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import fold, pending
 from penstock.log.fold import Judge
 from penstock.log.lake import Lake
+from tests.simulation import cell_patches
 from tests.simulation.patches import always, attribute, both, everywhere
 from tests.simulation.sweeping import Mutant
 from tests.simulation.table import SimTableClient
@@ -20,14 +22,14 @@ MUTANTS: dict[str, Mutant] = {
     "conditional": Mutant(
         guard="a member's cell is written on the version that was read",
         rule="T5",
-        patch=attribute(SimTableClient, "put", patches.blind),
+        patch=attribute(SimTableClient, "put", cell_patches.blind(TRANSACTIONS)),
         scenario="rivals",
         calm=False,
     ),
     "read-back": Mutant(
         guard="a write without an answer is read back",
         rule="T5",
-        patch=attribute(Cells, "write", patches.believing),
+        patch=attribute(Cells, "write", cell_patches.believing(TRANSACTIONS)),
         scenario="answers",
     ),
     "decided-once": Mutant(
