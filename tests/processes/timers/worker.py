@@ -37,7 +37,7 @@ async def live(lake_url: str, rng: random.Random) -> None:
     dying: list[threading.Timer] = []
 
     async def step(statistics: TimerStatistics) -> None:
-        if not statistics.waiting:
+        if not statistics.waiting and not await lake.waiting(TOPIC, limit=1):  # what it has not read yet waits, too
             stop.set()
         elif statistics.fired >= fired and not dying:
             dying.append(threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGKILL)))
