@@ -104,6 +104,11 @@ class SimProcess(Host):
         self._note("step_clock", f"{milliseconds} ms")
         self.clock.offset_ms += milliseconds
 
+    @property
+    def awake_s(self) -> float:
+        """When it goes on, if it is paused or suspended; else a time that has passed."""
+        return 0.0 if self.crashed else self._stopped_until_s
+
     async def halt(self) -> None:
         """Wait as a crashed process waits: for ever."""
         await self._loop.create_future()

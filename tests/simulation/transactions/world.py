@@ -146,9 +146,10 @@ class Transacting:
         began_s = self.now_s
         await self.store.settled()
         await self.table.settled()
-        await self._until_empty(began_s, self._unsettled)
+        awake_s = self._awake_s()
+        await self._until_empty(awake_s, self._unsettled)
         await self._stop("p")
-        await self._until_empty(began_s, self.ledger.unfinished)
+        await self._until_empty(awake_s, self.ledger.unfinished)
         self.counts["quiet seconds"] += round(self.now_s - began_s)
         await self._collect_all()
         await self._stop("")
@@ -160,6 +161,10 @@ class Transacting:
         self.counts["simulated seconds"] += round(self.now_s)
         self.counts["cell bytes, at most"] = max(self.counts["cell bytes, at most"], self.ledger.bytes_max)
 
+    def _awake_s(self) -> float:
+        """From when on time counts in which everybody must come to an end: what befell machines may stop them for longer than that."""
+        return max([self.now_s, *(machine.process.awake_s for machine in self.machines if machine.process is not None)])
+
     async def _until_empty(self, began_s: float, look: Callable[[], list[str]]) -> None:
         while left := look():
             if self.now_s - began_s > self.plot.quiet_s:
@@ -170,7 +175,8 @@ class Transacting:
     async def _stop(self, *names: str) -> None:
         """Let the processes leave whose names begin so."""
         for machine in [one for one in self.machines if one.name.startswith(names)]:
-            await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
+            seconds = self._awake_s() - self.now_s + self.plot.quiet_s
+            await self._within(seconds, asyncio.ensure_future(machine.stop()), machine.name)
 
     def _unsettled(self) -> list[str]:
         return [f"{place} was not consumed" for place in self.history.to_consume if place not in self.history.settled]
