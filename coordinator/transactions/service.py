@@ -171,6 +171,13 @@ class Transactions:
         if missing:
             raise _missing(row.id, missing)
 
+    async def gone(self, row: TransactionRow) -> frozenset[str]:
+        """The topics that were deleted since messages were sent to them, perhaps made anew: nothing of those becomes visible any more."""
+        if row.is_finished:
+            return frozenset(one.topic for one in row.destinations if one.linked is not None and one.linked.gone)
+        lives = await asyncio.gather(*map(self._lives, row.destinations))
+        return frozenset(one.topic for one, lives_on in zip(row.destinations, lives, strict=True) if not lives_on)
+
     async def _lives(self, destination: Destination) -> bool:
         """Whether the topic is still the one that messages were sent to, by its settings: they change after its log has ended it."""
         found = await read_record(self.lake.store, TopicPaths.of(destination.topic))

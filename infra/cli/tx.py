@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 import click
 
 from ...aio import Lake
-from ...coordinator.transactions.state import By, Decision, TransactionRow
+from ...coordinator.transactions.state import By, Decision, Destination, TransactionRow
 from ...log import MessageView
 from . import output
+from .endings import OTHER
 from .session import Session, confirm_options, confirmed, group_options
 from .stored import run_async
 
@@ -63,21 +64,20 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
 def describe(session: Session, transaction: str, shows_messages: bool) -> None:
     """Tell what is known of a transaction: who decided it, what it sends where, how often its checker was asked."""
 
-    async def look(lake: Lake) -> tuple[Found, Sequence[MessageView]]:
+    async def look(lake: Lake) -> tuple[Found, frozenset[str], Sequence[MessageView]]:
         found = await lake.transactions.find(transaction)
+        gone = await lake.transactions.gone(found[1])
         shown = shows_messages and not found[1].is_finished
-        return found, await lake.transactions.messages(transaction) if shown else ()
+        return found, gone, await lake.transactions.messages(transaction) if shown else ()
 
-    (group, row), messages = run_async(session, look, read_only=True)
+    (group, row), gone, messages = run_async(session, look, read_only=True)
     if session.as_json:
-        output.emit({**_document(group, row), **({"messages_sent": [_message(one) for one in messages]} if shows_messages else {})})
+        sent = {"messages_sent": [_message(one) for one in messages]} if shows_messages else {}
+        output.emit({**_document(group, row, gone), **sent})
         return
     for name, value in _facts(group, row):
         output.say(f"{name + ':':<13}{output.shown(value)}")
-    rows = [
-        (one.topic, one.messages, *((None, "gone") if one.linked and one.linked.gone else (one.linked and one.linked.entry, None)))
-        for one in row.destinations
-    ]
+    rows = [(one.topic, one.messages, _entry(one), "gone" if one.topic in gone else None) for one in row.destinations]
     output.table(("topic", "messages", "entry", ""), rows)
     if messages:
         output.table(
@@ -94,12 +94,13 @@ def describe(session: Session, transaction: str, shows_messages: bool) -> None:
 @confirm_options
 @group_options
 @click.pass_obj
-def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> None:
+def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
     """Commit an open transaction, as its checker would: its messages become visible.
 
-    Do so when its local work is known to be done, and its checkers cannot say so.
+    Do so when its local work is known to be done, and its checkers cannot say so. Messages to a topic that was deleted since are gone with
+    it; the others become visible, and the exit code is 1.
     """
-    _decide(session, transaction, Decision.COMMITTED, yes=yes, dry_run=dry_run)
+    return _decide(session, transaction, Decision.COMMITTED, yes=yes, dry_run=dry_run)
 
 
 @command.command()
@@ -107,41 +108,65 @@ def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> None
 @confirm_options
 @group_options
 @click.pass_obj
-def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> None:
+def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
     """Roll an open transaction back, as its checker would: none of its messages becomes visible, ever.
 
     One whose commit has begun to settle messages of a consumer group is rolled back by ending their deliveries: they are handed out again.
     Before its commit it is not known which these are, and they stay with their consumer.
     """
-    _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
+    return _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
 
 
-def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> None:
+def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool, dry_run: bool) -> int:
     commits = decision is Decision.COMMITTED
 
-    async def look(lake: Lake) -> Found:
+    async def gone_of(lake: Lake, row: TransactionRow) -> frozenset[str]:
+        return await lake.transactions.gone(row) if commits else frozenset()
+
+    async def look(lake: Lake) -> tuple[Found, frozenset[str]]:
         group, row = await lake.transactions.find(transaction)
-        return group, await lake.transactions.check(transaction, decision, By.OPERATOR) if dry_run else row
+        row = await lake.transactions.check(transaction, decision, By.OPERATOR) if dry_run else row
+        return (group, row), await gone_of(lake, row)
 
-    group, row = run_async(session, look, read_only=True)
-    if row.is_open and not dry_run:
-        what = "Commit" if commits else "Roll back"
-        confirmed(f"{what} {row.messages:,} messages of producer group {group} to {_topics(row)}. Go on?", yes=yes)
-    if not dry_run:
+    async def work(lake: Lake) -> tuple[TransactionRow, frozenset[str]]:
+        await lake.transactions.decide(transaction, decision, By.OPERATOR)
+        row = await lake.transactions.finish(transaction)
+        return row, await gone_of(lake, row)
 
-        async def work(lake: Lake) -> TransactionRow:
-            await lake.transactions.decide(transaction, decision, By.OPERATOR)
-            return await lake.transactions.finish(transaction)
-
-        row = run_async(session, work)
-    if session.as_json:
-        output.emit({**_document(group, row), **({"dry_run": True} if dry_run else {})})
-        return
+    (group, row), gone = run_async(session, look, read_only=True)
     done = ("Would commit" if commits else "Would roll back") if dry_run else ("Committed" if commits else "Rolled back")
-    if dry_run and not row.is_open:
+    if not dry_run:
+        if row.is_open:
+            what = _sentence("Commit" if commits else "Roll back", group, row, gone)
+            confirmed(f"{what} {_gone_sentence(row, gone)}Go on?", yes=yes)
+        row, gone = run_async(session, work)
+    if session.as_json:
+        output.emit({**_document(group, row, gone), **({"dry_run": True} if dry_run else {})})
+    elif dry_run and not row.is_open:
         output.say(f"Transaction {row.id} is {_state(row)}.")
     else:
-        output.say(f"{done} {row.messages:,} messages of producer group {group} to {_topics(row)}.")
+        output.say(_sentence(done, group, row, gone))
+    if gone and not session.as_json:
+        output.note(_gone_sentence(row, gone).rstrip())
+    return OTHER if gone else 0
+
+
+def _sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
+    """What becomes of the messages whose topics are there."""
+    there = [one for one in row.destinations if one.topic not in gone]
+    topics = [one.topic if (entry := _entry(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
+    return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
+
+
+def _gone_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
+    """What becomes of the others."""
+    lost = sum(one.messages for one in row.destinations if one.topic in gone)
+    return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
+
+
+def _entry(destination: Destination) -> int | None:
+    """That made the messages visible, where it is known."""
+    return destination.linked.entry if destination.linked else None
 
 
 async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
@@ -174,7 +199,7 @@ def _facts(group: str, row: TransactionRow) -> list[tuple[str, object]]:
     return facts
 
 
-def _document(group: str, row: TransactionRow) -> dict[str, object]:
+def _document(group: str, row: TransactionRow, gone: frozenset[str] = frozenset()) -> dict[str, object]:
     return {
         "transaction": row.id,
         "producer_group": group,
@@ -189,8 +214,8 @@ def _document(group: str, row: TransactionRow) -> dict[str, object]:
             {
                 "topic": one.topic,
                 "messages": one.messages,
-                "entry": one.linked.entry if one.linked else None,
-                "gone": bool(one.linked and one.linked.gone),
+                "entry": _entry(one),
+                "gone": one.topic in gone or bool(one.linked and one.linked.gone),
             }
             for one in row.destinations
         ],

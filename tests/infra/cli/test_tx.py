@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def test_what_is_open_is_listed_described_and_committed(paying: Penstock, lake: 
     assert seen(paying) == []
     refused = paying("tx", "commit", first, stdin="n\n", code=1)
     assert "Commit 4 messages of producer group pay to paid, booked. Go on?" in refused.err
-    assert paying("tx", "commit", first, "--yes").out == "Committed 4 messages of producer group pay to paid, booked.\n"
+    told = r"Committed 4 messages of producer group pay to paid \(entry \d+\), booked \(entry \d+\)\.\n"
+    assert re.fullmatch(told, paying("tx", "commit", first, "--yes").out)
     assert (len(seen(paying)), len(seen(paying, "booked"))) == (2, 2)
     (again,) = paying("tx", "commit", first, "--yes", "--json").rows  # nothing more happens
     assert (again["state"], again["decided_by"], again["messages"]) == ("committed", "operator", 4)
@@ -68,6 +70,38 @@ def test_what_is_open_is_listed_described_and_committed(paying: Penstock, lake: 
     assert len(seen(paying)) == 2
     assert "transaction is committed" in paying("tx", "rollback", first, "--yes", code=2).err
     assert [row["transaction"] for row in paying("tx", "list", "--all", "--json").rows] == [first, second]
+
+
+def test_a_commit_says_which_topics_are_gone(paying: Penstock, lake: Path) -> None:
+    transaction, lost = abandoned(lake, "paid", "booked"), abandoned(lake, "booked")
+    paying("topic", "delete", "booked", "--yes")
+    paying("topic", "create", "booked", "--type", "transaction", "--queues", "2")  # another life of it
+    gone = "Deleted, and 2 messages with it: booked."
+    told = paying("tx", "commit", transaction, "--dry-run", code=1)
+    assert (told.out, told.err) == ("Would commit 2 messages of producer group pay to paid.\n", f"{gone}\n")
+    (planned,) = paying("tx", "commit", transaction, "--dry-run", "--json", code=1).rows
+    assert [(one["topic"], one["gone"]) for one in planned["topics"]] == [("paid", False), ("booked", True)]
+    assert f"to paid. {gone} Go on?" in paying("tx", "commit", transaction, stdin="n\n", code=1).err
+    assert re.search(r"booked +2 +- +gone", paying("tx", "describe", transaction).out)
+    for _ in range(2):  # what was committed stays so, and is told the same
+        told = paying("tx", "commit", transaction, "--yes", code=1)
+        assert re.fullmatch(r"Committed 2 messages of producer group pay to paid \(entry \d+\)\.\n", told.out)
+        assert told.err == f"{gone}\n"
+    (done,) = paying("tx", "commit", transaction, "--yes", "--json", code=1).rows
+    assert [(one["topic"], one["entry"] is None, one["gone"]) for one in done["topics"]] == [
+        ("paid", False, False),
+        ("booked", True, True),
+    ]
+    told = paying("tx", "commit", lost, "--yes", code=1)
+    assert (told.out, told.err) == ("Committed 0 messages of producer group pay to no topic.\n", f"{gone}\n")
+    assert len(seen(paying)) == 2
+    assert seen(paying, "booked") == []
+
+
+def test_a_rollback_asks_for_no_topic(paying: Penstock, lake: Path) -> None:
+    transaction = abandoned(lake, "booked")
+    paying("topic", "delete", "booked", "--yes")
+    assert paying("tx", "rollback", transaction, "--yes").out == "Rolled back 2 messages of producer group pay to booked.\n"
 
 
 def test_what_is_rolled_back_is_seen_by_nobody(paying: Penstock, lake: Path) -> None:
