@@ -54,7 +54,7 @@ MUTANTS: dict[str, Mutant] = {
             everywhere(pending._closed, always(None)),
             everywhere(fold.follows, always(True)),
         ),
-        scenario="rivals",
+        scenario="linked twice",
     ),
     "parts-there": Mutant(
         guard="others than the sender commit only what is all there",

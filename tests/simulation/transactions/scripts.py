@@ -16,13 +16,14 @@ from penstock.coordinator.transactions.errors import TransactionNotFound
 from penstock.coordinator.transactions.state import By, Decision
 from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log.errors import PenstockError
-from tests.simulation.faults import Call, Fault, ScriptedFaults, Where
+from tests.simulation.faults import Fault, ScriptedFaults, Where
 from tests.simulation.network import Network
 from tests.simulation.plans import HOUR_S
 from tests.simulation.process import Crashed, SimProcess
 from tests.simulation.requests import Gate
 from tests.simulation.transactions import applications, upkeep
 from tests.simulation.transactions.applications import commit, roll_back, send
+from tests.simulation.transactions.losses import Doubtful, Losing, Unnoted
 from tests.simulation.transactions.machine import Life
 from tests.simulation.transactions.plot import CONSUMERS, GROUP, SOURCE, Plot
 from tests.simulation.transactions.records import Book, Fate, Told
@@ -168,6 +169,20 @@ async def late_finisher(world: Scripted) -> None:
     await finishing
 
 
+async def linked_twice(world: Scripted) -> None:
+    """Whoever finishes transactions and whoever was told COMMIT by a checker, in one process, wait to link one for the same entry."""
+    told = await world.committed_unlinked()
+    life = world.life("finisher")
+    gate = world.hold(life.process, "put", f"{world.topic}/log/")
+    before = asyncio.ensure_future(life.process.run(upkeep.fill(life, world.topics(), 1)))
+    await gate.reached()
+    finishing = [asyncio.ensure_future(life.process.run(life.transactions.finish(told.id))) for _ in range(2)]
+    await asyncio.sleep(1.0)
+    gate.release()
+    await asyncio.gather(before, *finishing)
+    assert world.ledger.rows()[told.id].is_finished
+
+
 async def idle(world: Scripted) -> None:
     """A process begins nothing for days, is taken off the list, and then begins again and dies."""
     life = world.life("sender")
@@ -179,33 +194,9 @@ async def idle(world: Scripted) -> None:
     life.process.crash()
 
 
-class _Doubtful:
-    """Lets the first write of a member's cell land late, and loses the next ones."""
-
-    def __init__(self) -> None:
-        self.first = True
-        self.active = True
-
-    def decide(self, call: Call) -> Fault | None:
-        if not self.active or call.verb != "put" or not call.key.startswith("transactions/"):
-            return None
-        first, self.first = self.first, False
-        return Fault.LATE_APPLY if first else Fault.LOST_REQUEST
-
-
-class _Losing:
-    """Loses every request of one kind for a key that contains ``part``."""
-
-    def __init__(self, part: str, verb: str = "put") -> None:
-        self._part, self._verb = part, verb
-
-    def decide(self, call: Call) -> Fault | None:
-        return Fault.LOST_REQUEST if call.verb == self._verb and self._part in call.key else None
-
-
 async def doubts(world: Scripted) -> None:
     """A first send of which nobody knows is rolled back by its sender; then its write lands, and an operator commits what is there."""
-    life, plan = world.life("sender"), _Doubtful()
+    life, plan = world.life("sender"), Doubtful()
     world.table.plan = plan
     told = world.order(life, book=Book.VOID)
     failed = False
@@ -215,7 +206,7 @@ async def doubts(world: Scripted) -> None:
         failed = True
     assert failed, "the send was in doubt"
     plan.active = False
-    world.store.plan = _Losing("/staged/jobs/", "list")  # what was staged stays
+    world.store.plan = Losing("/staged/jobs/", "list")  # what was staged stays
     await life.process.run(roll_back(world, told, told.handle))
     world.store.plan = None
     assert told.rolled_back_s is not None
@@ -243,7 +234,7 @@ async def half_a_send(world: Scripted) -> None:
     """A sender dies with a row that lists what is not there, and an operator commits it."""
     life = world.life("sender")
     told = world.order(life)
-    world.store.plan = _Losing("/staged/jobs/")
+    world.store.plan = Losing("/staged/jobs/")
     sending = life.process.spawn(send(world, told, told.handle, world.topic, world.rng))
     await asyncio.sleep(5.0)
     assert not sending.done()
@@ -263,7 +254,7 @@ async def sent_meanwhile(world: Scripted) -> None:
     )
     world.history.ordered[told.id] = {Fate.COMMITTED}
     await gate.reached()
-    world.store.plan = _Losing("/staged/jobs/")
+    world.store.plan = Losing("/staged/jobs/")
     life.process.spawn(send(world, told, told.handle, world.topic, world.rng))
     await asyncio.sleep(5.0)
     life.process.crash()
@@ -276,7 +267,7 @@ async def failed_send(world: Scripted) -> None:
     """A send fails for good, and its application commits all the same."""
     life = world.life("sender")
     told = await world.sent(life)
-    world.store.plan = _Losing("/staged/jobs/")
+    world.store.plan = Losing("/staged/jobs/")
     await life.process.run(_tried(send(world, told, told.handle, world.topic, world.rng)))
     world.store.plan = None
     told.insisted = True
@@ -286,29 +277,18 @@ async def failed_send(world: Scripted) -> None:
 async def unlisted(world: Scripted) -> None:
     """A sender dies before its producer group knows of it."""
     life = world.life("sender")
-    world.table.plan = _Losing("producers/")
+    world.table.plan = Losing("producers/")
     life.process.spawn(send(world, (told := world.order(life)), told.handle, world.topic, world.rng))
     await asyncio.sleep(5.0)
     life.process.crash()
     world.table.plan = None
 
 
-class _Unnoted:
-    """Ends a process as it notes what a queue's cell has decided."""
-
-    def __init__(self, world: Transacting) -> None:
-        self._world = world
-
-    def decide(self, call: Call) -> Fault | None:
-        settled = any(cell.transactions for cell in self._world.ledger.queues.values())
-        return Fault.CRASH_BEFORE if settled and call.verb == "put" and call.key.startswith("transactions/") else None
-
-
 async def settled_unnoted(world: Scripted) -> None:
     """A consumer dies between the write that settles its messages, and commits, and the note of that."""
     life = world.life("consumer")
     told = await world.consumed(life)
-    world.table.plan = _Unnoted(world)
+    world.table.plan = Unnoted(world)
     with suppress(Crashed):
         await life.process.run(commit(world, told, told.handle, world.rng))
     world.table.plan = None
@@ -372,6 +352,7 @@ async def _tried(work: Any) -> None:
 SCRIPTS: Mapping[str, Script] = {
     "neglect": neglect,
     "late finisher": late_finisher,
+    "linked twice": linked_twice,
     "idle": idle,
     "doubts": doubts,
     "rolled back amid": rolled_back_amid,
