@@ -6,14 +6,15 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from typing import Any, TypeAlias
 
+from ...log.limits import MIB
 from ...log.messages import MessageView
 
 log = logging.getLogger("penstock.transactions")
@@ -22,6 +23,10 @@ ANSWER_S = 15.0
 """So long a checker may take; what it says later counts no more."""
 AT_ONCE_MAX = 16
 """So many questions may be with one checker, those included that it did not answer in time."""
+HELD_BYTES_MAX = 256 * MIB
+"""So large may the messages be that are with one checker, by `size_bytes`; one transaction's may be, however large."""
+_MESSAGE_BYTES, _TEXT_BYTES = 512, 64
+"""What Python takes for a message, and for each key and each name and value of its properties, beside what is in them; more or less."""
 
 
 class TransactionResolution(Enum):
@@ -52,23 +57,72 @@ Checker: TypeAlias = Callable[[CheckedTransaction], object]
 """Answers a `TransactionResolution`; an ordinary function, which runs in a thread, or a coroutine function."""
 
 
+class Answer(StrEnum):
+    """What came of a question."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+    """The checker raised, or answered what is no answer."""
+    LATE = "late"
+    """It took too long."""
+
+
 class Asked:
     """One registered checker, and the questions that are with it. For the event loop's thread."""
 
-    def __init__(self, checker: Checker, *, group: str) -> None:
+    def __init__(
+        self, checker: Checker, *, group: str, on_question: Callable[[str, Answer | None], None] = lambda group, answer: None
+    ) -> None:
+        """``on_question`` hears of every question when it is asked (None), and of what came of it."""
         self._checker = checker
         self._group = group
         self._is_coroutine = is_coroutine_function(checker)
+        self._on_question = on_question
         self._late: set[asyncio.Future[object]] = set()
+        self._held_bytes = 0
+        self._freed = asyncio.Event()
 
     @property
     def late(self) -> int:
         """How many questions it did not answer in time and still ponders."""
         return len(self._late)
 
-    async def ask(self, transaction: CheckedTransaction) -> TransactionResolution:
-        """What it says; UNKNOWN, and a line in the log, if it raises, takes too long, or answers what is no answer."""
+    async def take_room(self, size_bytes: int) -> None:
+        """Return once messages of this size may be with the checker; they are counted from then on. To be asked for by one at a time."""
+        if not self._fits(size_bytes):
+            log.warning(
+                "the checker of producer group %s has messages of %d MiB before it, and is asked no more for now",
+                self._group,
+                self._held_bytes // MIB,
+            )
+        while not self._fits(size_bytes):
+            self._freed.clear()
+            await self._freed.wait()
+        self._held_bytes += size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Messages of this size are with the checker no more."""
+        self._held_bytes -= size_bytes
+        self._freed.set()
+
+    def _fits(self, size_bytes: int) -> bool:
+        return not self._held_bytes or self._held_bytes + size_bytes <= HELD_BYTES_MAX
+
+    async def ask(self, transaction: CheckedTransaction, *, held_bytes: int = 0) -> TransactionResolution:
+        """What it says; UNKNOWN, and a line in the log, if it raises, takes too long, or answers what is no answer.
+
+        ``held_bytes`` are given back once the question has ended, however late.
+        """
+        self._on_question(self._group, None)
         question = self._begin(transaction)
+        question.add_done_callback(lambda _: self.give_back(held_bytes))
+        answer = await self._answer(question, transaction)
+        self._on_question(self._group, answer)
+        return _RESOLUTIONS.get(answer, TransactionResolution.UNKNOWN)
+
+    async def _answer(self, question: asyncio.Future[object], transaction: CheckedTransaction) -> Answer:
         done, _ = await asyncio.wait((question,), timeout=ANSWER_S)
         if not done:
             self._late.add(question)
@@ -76,10 +130,10 @@ class Asked:
             if isinstance(question, asyncio.Task):
                 question.cancel()  # a thread cannot be
             log.error("%s did not answer within %g s: asked again later", self._where(transaction), ANSWER_S)
-            return TransactionResolution.UNKNOWN
+            return Answer.LATE
         if question.cancelled() or (error := question.exception()) is not None:
             log.error("%s raised: asked again later", self._where(transaction), exc_info=None if question.cancelled() else error)
-            return TransactionResolution.UNKNOWN
+            return Answer.FAILED
         return self._understood(question.result(), transaction)
 
     def _begin(self, transaction: CheckedTransaction) -> asyncio.Future[object]:
@@ -100,18 +154,30 @@ class Asked:
         if not question.cancelled():
             question.exception()  # nobody else asks for it
 
-    def _understood(self, answer: object, transaction: CheckedTransaction) -> TransactionResolution:
+    def _understood(self, answer: object, transaction: CheckedTransaction) -> Answer:
         if isinstance(answer, TransactionResolution):
-            return answer
+            return Answer(answer.value)
         if isinstance(answer, Coroutine):
             answer.close()
             log.error("%s answered a coroutine; make it a coroutine function (async def)", self._where(transaction))
         else:
             log.error("%s answered %.200r, which is no TransactionResolution", self._where(transaction), answer)
-        return TransactionResolution.UNKNOWN
+        return Answer.FAILED
 
     def _where(self, transaction: CheckedTransaction) -> str:
         return f"the checker of producer group {self._group}, asked about transaction {transaction.id},"
+
+
+_RESOLUTIONS = {Answer(one.value): one for one in TransactionResolution}
+
+
+def size_bytes(messages: Iterable[MessageView]) -> int:
+    """What messages take in memory, more or less."""
+    found = 0
+    for one in messages:
+        texts = (*one.keys, *one.properties, *one.properties.values())
+        found += _MESSAGE_BYTES + len(one.body) + sum(_TEXT_BYTES + len(text) for text in texts)
+    return found
 
 
 def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[object]:

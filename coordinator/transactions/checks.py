@@ -17,7 +17,7 @@ from ...log.backoff import pause
 from ...log.errors import PenstockError, unforeseen
 from ...log.messages import MessageView
 from ...log.runtime import Clock
-from .asking import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution
+from .asking import AT_ONCE_MAX, Asked, CheckedTransaction, TransactionResolution, size_bytes
 from .errors import AcksDecide, HalfMessagesMissing, TransactionEnded, TransactionNotFound
 from .members import MemberCells
 from .names import ProducerGroups
@@ -71,6 +71,7 @@ class CheckBacks:
         self._look_s = look_s
         self._running: dict[str, asyncio.Task[None]] = {}
         self._is_full = False
+        self._reading = asyncio.Lock()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
         """Check what is due until ``stop`` is set. Then what is being asked is broken off: it is asked again by the next player."""
@@ -133,10 +134,27 @@ class CheckBacks:
             )
             await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKS)
             return
-        messages = await self._messages(group, row)  # first: a store that does not answer is no check
-        await self._count(row)
+        match await self._answer(group, row):
+            case TransactionResolution.COMMIT:
+                await self._carry_out(row, Decision.COMMITTED, By.CHECKER)
+            case TransactionResolution.ROLLBACK:
+                await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKER)
+            case TransactionResolution.UNKNOWN:
+                log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
+
+    async def _answer(self, group: str, row: TransactionRow) -> TransactionResolution | None:
+        """What the checker says, once the question is counted; None when it was not asked. The messages are in memory for no longer."""
+        async with self._reading:  # one at a time: what is read must find room before the next is
+            messages = await self._messages(group, row)  # first: a store that does not answer is no check
+            held_bytes = size_bytes(messages or ())
+            await self._asked.take_room(held_bytes)
+        try:
+            await self._count(row)
+        except BaseException:
+            self._asked.give_back(held_bytes)
+            raise
         if messages is None:
-            return
+            return None
         transaction = CheckedTransaction(
             id=row.id,
             producer_group=group,
@@ -144,13 +162,7 @@ class CheckBacks:
             checks=row.checks + 1,
             messages=tuple(messages),
         )
-        match await self._asked.ask(transaction):
-            case TransactionResolution.COMMIT:
-                await self._carry_out(row, Decision.COMMITTED, By.CHECKER)
-            case TransactionResolution.ROLLBACK:
-                await self._carry_out(row, Decision.ROLLED_BACK, By.CHECKER)
-            case TransactionResolution.UNKNOWN:
-                log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, transaction.checks)
+        return await self._asked.ask(transaction, held_bytes=held_bytes)
 
     async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
         """Those of the transaction; None when they are not all there, as its sender died amid a send or is amid one."""

@@ -9,6 +9,8 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.coordinator.transactions import asking
+from penstock.coordinator.transactions.asking import CheckedTransaction, size_bytes
 from penstock.coordinator.transactions.checks import CHECKS_MAX, LOOK_S, CheckBacks
 from penstock.coordinator.transactions.errors import TransactionExpired, TransactionNotFound, TransactionRolledBack
 from penstock.coordinator.transactions.state import By, Decision
@@ -182,6 +184,60 @@ def test_checks_that_hang_keep_nobody_waiting_for_longer_than_they_may() -> None
         assert len(await stage.bodies()) == 40
         assert len(hanging.asked) == 60
         await end(other, stop, task)
+
+    stage.play(script)
+
+
+def test_messages_that_are_with_a_checker_are_bounded_by_their_size(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three small ones fit, and the large one alone; none is counted as asked before it is."""
+    monkeypatch.setattr(asking, "HELD_BYTES_MAX", 2_000)
+    stage = Stage()
+    held: list[list[int]] = [[]]
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        for number in range(7):
+            await sender.sent(b"%d" % number * (20_000 if number == 3 else 1))
+        sender.process.crash()
+        checks, checker = other.check_backs([COMMIT])
+
+        class Slow:
+            async def __call__(self, given: CheckedTransaction) -> object:
+                held.append([*held[-1], size_bytes(given.messages)])
+                await asyncio.sleep(3)
+                held.append([*held[-1]])
+                held[-1].remove(size_bytes(given.messages))
+                return await checker(given)
+
+        checks._asked._checker = Slow()
+        stop, task = playing(other, checks)
+        await stage.let_pass(60 + 5 * 3 + 2 * LOOK_S)
+        assert [given.checks for _, given in checker.asked] == [1] * 7
+        assert sorted(len(body) for body in await stage.bodies()) == [1] * 6 + [20_000]
+        assert (checks._asked._held_bytes, held[-1]) == (0, [])
+        await end(other, stop, task)
+
+    stage.play(script)
+    assert {len(sizes) for sizes in held if max(sizes, default=0) > 2_000} == {1}
+    assert max(sum(sizes) for sizes in held if max(sizes, default=0) <= 2_000) == 3 * 513
+    assert "is asked no more for now" in caplog.text
+
+
+def test_room_is_given_back_when_somebody_was_quicker_than_the_question() -> None:
+    stage = Stage()
+
+    async def script() -> None:
+        sender, other = stage.member("sender"), stage.member("other")
+        transaction = await sender.sent(b"a")
+        assert transaction.id is not None
+        _, row = await other.run(other.transactions.find(transaction.id))
+        checks, checker = other.check_backs([UNKNOWN])
+        for _ in range(2):  # the second time it reads the messages, and finds that it was asked
+            await other.run(checks._check_safely(GROUP, row))
+            await stage.let_pass(1)
+        assert (len(checker.asked), checks._asked._held_bytes) == (1, 0)
 
     stage.play(script)
 
