@@ -47,14 +47,16 @@ class TargetTables(Protocol):
     def refusal(self, error: Exception) -> str | None: ...
 
 
-def check_done(tables: TargetTables, target: Target, owner: Owner) -> None:
+def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Callable[[], None]) -> None:
     """A sync has merged into the target since it was as far as the batch was built on: by a commit of ours whose answer was lost, or by
-    another driver's, which raises `ReopenError`; `TargetRefused` when nothing tells any more which.
+    another driver's, which raises `ReopenError`; `TargetRefused` when nothing tells any more which. ``check``: whether the lease holds; who
+    stood still between its last look at it and its commit has lost that too.
     """
     written = tables.written(target.name)
     if written is not None and written.owner == owner and written.forgotten:
         raise untold(tables.path(target.name))
     if written is None or written.owner != owner or written.progress != target.progress:
+        check()
         raise ReopenError(
             "the target is further than this driver knows",
             operation="sync",

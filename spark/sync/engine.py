@@ -124,6 +124,11 @@ class Engine:
         return bool(gone)
 
     @property
+    def epoch(self) -> int:
+        """Of the hold on the sync: each is higher than all before."""
+        return self._held.epoch
+
+    @property
     def _held(self) -> SyncLease:
         assert self._lease is not None, "open comes first"
         return self._lease
@@ -186,11 +191,6 @@ class Engine:
     def position(self) -> dict[int, int]:
         """By queue, the next event to be applied."""
         return dict(self._position)
-
-    @property
-    def targets(self) -> dict[str, Target]:
-        """By folder."""
-        return {target.name: target for target in self._targets.values()}
 
     def _chosen(self, ends: Mapping[int, int] | None) -> Ranges:
         self._reached("read", "before")
@@ -270,7 +270,7 @@ class Engine:
         old = self._tables.rows(target, list(moved)) if moved else None
         rows = found.rows(target, truncate, old)
         if not self._tables.merge(target, rows, self._own, truncate=truncate, partial=partial, check=self._held.check):
-            check_done(self._tables, target, self._own)
+            check_done(self._tables, target, self._own, check=self._held.check)
         self._reached("merge", "after", target.name)
 
     def _save(self) -> None:
@@ -343,8 +343,8 @@ class Engine:
         if history:  # what this batch empties had versions before
             truncated = self._truncated.get(source, NEVER)
         target = new_target(source, name, shape, truncated=None if truncated == NEVER else truncated, history=history)
-        self._held.check()
         self._reached("create", "before", name)
+        self._held.check()
         self._tables.create(target, self._own)
         self._reached("create", "after", name)
         made = self._tables.find(name)  # another sync may have made it at the same time
@@ -383,8 +383,8 @@ class Engine:
         check_writable(columns, self._others.get(source, frozenset()), path=self._tables.path(target.name))
         if not columns:
             return False
-        self._held.check()
         self._reached("add columns", "before", target.name)
+        self._held.check()
         try:
             self._tables.add_columns(target, columns)
         except Exception as error:

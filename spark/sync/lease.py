@@ -238,8 +238,14 @@ class SyncLease:
                 operation="sync",
                 object=self._role,
                 observed=None if member is None else member.error,
-                hint="another driver may go on with it; what was committed stands, start this one again",
+                hint="another driver may go on with it; what was committed stands",
             )
+
+    @property
+    def epoch(self) -> int:
+        """Of this hold."""
+        assert self._keeper is not None, "take comes first"
+        return self._keeper.epoch
 
     @property
     def record(self) -> bytes | None:

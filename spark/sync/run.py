@@ -7,16 +7,18 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from ...cdc.targets import Declared
-from ...log.errors import InvalidArgument, NotSupported
-from ..lakes import LakeLike, LakePlace
+from ...coordinator.keeper import OwnershipLost
+from ...coordinator.worker import LeaseLost
+from ...log.errors import InvalidArgument, NotSupported, PenstockError, RetryError, UnknownOutcome
+from ..lakes import LakeLike, LakePlace, lakes
 from .engine import Engine
-from .lease import Stop
+from .lease import Stop, SyncInUse
 from .options import Batch, Options
 from .steps import NO_STEPS, Steps
 from .unmatched import unmatched
@@ -31,6 +33,10 @@ log = logging.getLogger("penstock.spark")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _POLL_S = 0.1
 """Between two looks at the topic, at least."""
+_LOSSES_MAX = 5
+"""One lease after the other that is lost before a batch was applied under it; with the next the run ends."""
+_AGAIN_S = 1.0
+"""After a lease could not be taken again."""
 
 
 def sync(
@@ -73,7 +79,9 @@ def sync(
 
     An event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another driver runs a
     sync of this name and goes on living, `TopicNotFound`, `InvalidArgument`, and what the lake raises; what happens later is raised by
-    `SyncRun.await_termination`.
+    `SyncRun.await_termination`. A run that lost its lease, as its machine stood still or its table did not answer, commits nothing more under
+    it: it takes it again and goes on from what the targets have, with a warning in the log (`penstock.spark`). It ends with `SyncInUse` if
+    another driver has taken over and goes on living, and with `LeaseLost` if that happens 6 times without a batch between.
     """
     place = LakePlace.of(lake, coordination=coordination)
     name = topic.replace("%", "") if name is None else name
@@ -113,9 +121,13 @@ def sync(
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )
-    engine = Engine(spark, options)
-    engine.open()
-    return SyncRun(engine, options, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+
+    def begin() -> Engine:
+        engine = Engine(spark, options)
+        engine.open()
+        return engine
+
+    return SyncRun(begin, options, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
 
 
 def _folder(into: str | os.PathLike[str]) -> str:
@@ -145,14 +157,17 @@ class SyncRun:
     """A sync that runs, in a thread of its own. Leaving its context stops it."""
 
     def __init__(
-        self, engine: Engine, options: Options, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None
+        self, begin: Callable[[], Engine], options: Options, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None
     ) -> None:
-        self._engine, self._options = engine, options
+        self._begin, self._options = begin, options
+        self._engine = begin()
         self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
         self._listener = listener
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._batches = self._events = 0
+        self._batches = self._events = self._losses = 0
+        self._ends: Mapping[int, int] | None = None
+        """Where every queue ended when the run began; None: it does not end by itself."""
         self._last: Batch | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
@@ -197,6 +212,8 @@ class SyncRun:
 
     def _run(self) -> None:
         try:
+            self._engine.look()
+            self._ends = self._engine.ends() if self._pause_s is None else None
             self._apply()
         except BaseException as error:  # noqa: BLE001 - raised by await_termination
             self._error = error
@@ -205,6 +222,46 @@ class SyncRun:
                 self._engine.close()
             except Exception as error:  # noqa: BLE001 - the same; what came first is what matters
                 self._error = self._error or error
+
+    def _apply(self) -> None:
+        """Until there is nothing more to do, under one lease after the other."""
+        while True:
+            try:
+                self._apply_held()
+            except (LeaseLost, OwnershipLost) as lost:
+                self._begin_again(lost)
+            else:
+                return
+
+    def _begin_again(self, lost: PenstockError) -> None:
+        """As a driver that is started anew does. Raises `SyncInUse`, and the loss if there were too many, one after the other."""
+        clock = lakes.open(self._options.place).lake.runtime.clock
+        name, lost_s = self._options.name, clock.monotonic_s()
+        while not self._stop.is_set():
+            self._losses += 1
+            if self._losses > _LOSSES_MAX:
+                raise lost
+            log.warning("sync %s lost its lease, commits nothing more under it, and takes it again: %s", name, lost)
+            try:
+                self._engine.close()
+                self._engine = self._begin()
+            except SyncInUse as held:
+                raise SyncInUse(
+                    "another driver took the sync over, after this one had lost its lease",
+                    operation="sync",
+                    object=held.object,
+                    observed=held.observed,
+                    hint="that one goes on from what the targets have; run one driver of a sync at a time",
+                ) from lost
+            except (RetryError, UnknownOutcome, LeaseLost, OwnershipLost) as error:
+                lost = error
+                self._stop.wait(_AGAIN_S)
+            else:
+                without_s = clock.monotonic_s() - lost_s
+                log.warning(
+                    "sync %s has its lease again after %.1f s; it goes on under epoch %d", name, without_s, self._engine.epoch
+                )
+                return
 
     def _warn(self, batch: Batch) -> None:
         before = self._last.behind if self._last is not None else {}
@@ -215,15 +272,15 @@ class SyncRun:
                 ", ".join(tables),
             )
 
-    def _apply(self) -> None:
-        engine = self._engine
-        engine.look()
-        ends = engine.ends() if self._pause_s is None else None
+    def _apply_held(self) -> None:
+        engine, ends = self._engine, self._ends
         while not self._stop.is_set():
             batch = engine.step(ends)
             if batch is not None:
+                self._losses = 0
+                batch = replace(batch, number=self._batches + 1)
                 self._warn(batch)
-                self._batches, self._events, self._last = self._batches + 1, self._events + batch.events, batch
+                self._batches, self._events, self._last = batch.number, self._events + batch.events, batch
                 if self._listener is not None:
                     self._listener(batch)
                 if batch.lag and (ends is None or any(engine.position[queue] < end for queue, end in ends.items())):
