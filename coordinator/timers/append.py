@@ -69,11 +69,13 @@ class Appending:
         """Open the name, which fences all others; only then look whether there is still something to append."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
-        self._forgotten = guards.may_be_forgotten(before.tail.state, mine, now_ms=self._lake.runtime.clock.wall_ms())
+        used = before.tail.state
         producer = await self._lake.producer(
             name, name=guards.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )
         self._producer = producer
+        # By the time behind the opening: this process may have slept in it for so long that others forgot the name.
+        self._forgotten = guards.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
         after = await self._lake.topic(name)
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
             raise TopicDeleted("the topic was deleted", operation="play timers", object=name)

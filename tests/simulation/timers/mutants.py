@@ -138,6 +138,12 @@ MUTANTS_BY_HAND: dict[str, Mutant] = {
         patch=attribute(guards, "may_be_forgotten", lambda _: always(False)),
         scenario="idle",
     ),
+    "still-open": Mutant(
+        guard="a claim is compared with the cell again when the name is open",
+        rule="T1",
+        patch=attribute(guards, "still_open", lambda _: always(True)),
+        scenario="idle",
+    ),
     "too-soon": Mutant(
         guard="an open claim waits for its time on its successor's clock too",
         rule="T3",

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.log.errors import PenstockError
 from tests.simulation.faults import Fault, ScriptedFaults, Where
+from tests.simulation.requests import Gate
 from tests.simulation.timers.mutants import MUTANTS_BY_HAND
 from tests.simulation.timers.plot import SMALL
 from tests.simulation.timers.records import Outcome
@@ -238,24 +239,54 @@ def test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_read_the_cell_s
 
 
 def test_a_claim_that_another_settled_is_not_appended_by_who_slept_until_the_name_was_forgotten() -> None:
-    stage = Stage(options=SLOW, players=2, quiet_s=86_400.0)
+    stage = Stage(options=SLOW, players=2, quiet_s=DAY_S)
 
     async def script() -> None:
-        await stage.start(0)
-        held = stage.hold(0, "put", ENTRY)  # of opening the name
-        await stage.send("a", "b", due_s=5.0)
-        await held.reached()
+        opening = await _falls_asleep_as_it_opens_the_name(stage)
         await stage.start(1)
         await stage.until("settled by the other", lambda: stage.state().settled.known == 2, within_s=7_300.0)
-        stage.process(1).crash()
-        stage.world.machines[1].rest_s = 33.5 * DAY_S
-        stage.process(0).suspend(33 * DAY_S)
-        held.release()
-        await stage.month()
-        await asyncio.sleep(2 * DAY_S)
+        await _is_gone_for_a_month(stage)
+        await stage.maintain()  # the messages are too old to be kept, so the topic does not tell that they were there
+        opening.release()
+        await asyncio.sleep(1.5 * DAY_S)
         assert await stage.fired() == [b"a", b"b"]
 
     stage.play(script)
+
+
+def test_a_claim_that_another_appended_and_left_open_is_not_appended_by_who_slept_until_the_name_was_forgotten() -> None:
+    stage = Stage(options=SLOW, players=2, quiet_s=DAY_S)
+
+    async def script() -> None:
+        opening = await _falls_asleep_as_it_opens_the_name(stage)
+        await stage.start(1)
+        await asyncio.sleep(20.0)
+        assert await stage.fired() == [b"a", b"b"]
+        assert stage.state().claim is not None
+        assert stage.state().settled.known == 0
+        await _is_gone_for_a_month(stage)
+        opening.release()
+        await asyncio.sleep(1.5 * DAY_S)
+        assert await stage.fired() == [b"a", b"b"]
+
+    stage.play(script)
+
+
+async def _falls_asleep_as_it_opens_the_name(stage: Stage) -> Gate:
+    """A player that has claimed; when it wakes it does not know what became of the opening, and tries again."""
+    await stage.start(0)
+    held = stage.hold(0, "put", ENTRY)
+    await stage.send("a", "b", due_s=5.0)
+    await held.reached()
+    stage.process(0).pause(33 * DAY_S)
+    return held
+
+
+async def _is_gone_for_a_month(stage: Stage) -> None:
+    """The other player, which comes back when the one that sleeps is awake; meanwhile others write to the topic."""
+    stage.world.machines[1].rest_s = 33.5 * DAY_S
+    stage.process(1).crash()
+    await stage.month()
 
 
 def test_a_claim_that_was_appended_before_its_name_was_forgotten_is_found_by_its_ids() -> None:
@@ -296,6 +327,7 @@ def test_a_successor_whose_clock_is_behind_stamps_nothing_early() -> None:
 
 
 BY_HAND = {
+    "still-open": test_a_claim_that_another_settled_is_not_appended_by_who_slept_until_the_name_was_forgotten,
     "touch": test_a_run_that_was_removed_as_an_orphan_is_not_named_by_a_write_that_was_on_its_way,
     "named-soon": test_a_run_that_was_removed_as_an_orphan_is_not_named_by_who_read_the_cell_since,
     "forgotten": test_a_claim_that_was_appended_before_its_name_was_forgotten_is_found_by_its_ids,
