@@ -11,11 +11,11 @@ process could see. Then it ends with `LeaseLost`, and is to be started anew: so 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from os import fsync  # not by the name that tests put something of their own in place of
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -71,7 +71,7 @@ class Stalls:
             while not self._over.wait(_DISK_TICK_S):
                 before_s, cpu_before_s = time.monotonic(), time.process_time()
                 file.write(b".")
-                os.fsync(file.fileno())
+                fsync(file.fileno())
                 stall = stall_between(before_s, time.monotonic(), time.process_time() - cpu_before_s, meant_s=0.0)
                 if stall is not None:
                     self._stalls.append(stall)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stalls import STALL_S, stall_between
+from tests import stalls
+from tests.stalls import STALL_S, Stalls, stall_between
 from tests.tree import ROOT
 
 HALTED = f"""
@@ -22,7 +23,9 @@ def test_halted(tmp_path_factory, made):
     assert len(made) > 1, "the first run fails"
 """
 DISK_HALTED = f"""
-import os, time
+import time
+
+from tests import stalls
 
 def test_disk_halted(made, monkeypatch):
     flushed = []
@@ -31,7 +34,7 @@ def test_disk_halted(made, monkeypatch):
         flushed.append(time.sleep({STALL_S + 1}))
 
     if len(made) == 1:
-        monkeypatch.setattr(os, "fsync", slow)
+        monkeypatch.setattr(stalls, "fsync", slow)
         while not flushed:
             time.sleep(0.1)
         time.sleep(0.5)  # so that who flushed has looked at the clock
@@ -103,6 +106,21 @@ def test_a_test_that_just_fails_is_not(tmp_path: Path) -> None:
     assert run.returncode == 1, run.stdout + run.stderr
     assert "1 failed" in run.stdout
     assert "run again" not in run.stdout
+
+
+def test_what_a_test_makes_of_flushing_is_nothing_to_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it counts in a test that counts flushes, and ends in one that fails them."""
+    watch, flushed = Stalls(), list[object]()
+
+    def flush(descriptor: int) -> None:
+        os.fstat(descriptor)
+        watch.pytest_sessionfinish()
+
+    monkeypatch.setattr(stalls, "_DISK_TICK_S", 0.001)
+    monkeypatch.setattr(stalls, "fsync", flush)
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    watch._watch_disk()
+    assert flushed == []
 
 
 def test_who_was_busy_did_not_stand_still() -> None:
