@@ -112,10 +112,11 @@ def test_a_delayed_message_enters_its_group_s_order_when_it_is_due() -> None:
     with penstock.connect("memory://") as lake:
         lake.create_topic("orders", message_type="DELAY", queues=4)
         now = datetime.now(UTC)
-        with lake.producer("orders") as producer:
-            for body, delay_ms in ((b"third", 600), (b"first", 100), (b"second", 100)):
-                due = now + timedelta(milliseconds=delay_ms)
-                producer.send(Message(body, message_group="ann", delivery_timestamp=due))
+        with lake.producer("orders") as producer:  # as one batch: its order holds also where sending it takes until it is due
+            producer.send_batch(
+                Message(body, message_group="ann", delivery_timestamp=now + timedelta(milliseconds=delay_ms))
+                for body, delay_ms in ((b"third", 600), (b"first", 100), (b"second", 100))
+            )
         wait_until(lambda: len(list(lake.reader("orders").messages())) == 3, "all are delivered", timeout_s=TIMEOUT_S)
         found = list(lake.reader("orders").messages(queue=queue_of("ann", 4)))
         assert [(one.message_group, one.body) for one in found] == [("ann", b"first"), ("ann", b"second"), ("ann", b"third")]

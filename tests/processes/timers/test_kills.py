@@ -36,11 +36,16 @@ def test_each_message_goes_once_and_none_early_in_order(tmp_path: Path) -> None:
     url = str(tmp_path / "lake")
     with penstock.connect(url, maintenance=False) as lake:
         lake.create_topic(TOPIC, message_type="DELAY", queues=2)
-        with lake.producer(TOPIC) as producer:
-            begin = datetime.now(UTC) + timedelta(seconds=FIRST_IN_S)
-            for number in range(MESSAGES):
-                due = begin + timedelta(seconds=SLOT_S * (number * 7 % 25))
-                producer.send(Message(b"%d" % number, message_group=f"customer-{number % GROUPS}", delivery_timestamp=due))
+        begin = datetime.now(UTC) + timedelta(seconds=FIRST_IN_S)
+        with lake.producer(TOPIC) as producer:  # as one batch: its order holds also where all of it is due before it is read
+            producer.send_batch(
+                Message(
+                    b"%d" % number,
+                    message_group=f"customer-{number % GROUPS}",
+                    delivery_timestamp=begin + timedelta(seconds=SLOT_S * (number * 7 % 25)),
+                )
+                for number in range(MESSAGES)
+            )
     machines = [
         subprocess.Popen([sys.executable, "-m", "tests.processes.timers.worker", url, f"{SEED + one}", f"{LIVES}"], cwd=ROOT)
         for one in range(MACHINES)
