@@ -13,23 +13,34 @@ import pytest
 import penstock
 import penstock.aio
 from penstock.consumers import SimpleConsumer
+from penstock.log import Runtime
 from penstock.log.stores import MemoryStore
+from penstock.testing import HandClock
 from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 Message = penstock.Message
-SOON = timedelta(seconds=2)
-"""When a sender has closed its lake, which would be asked itself."""
+LATER = timedelta(minutes=10)
+"""Its sender has closed its lake by then, which would be asked itself."""
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def lake(store: MemoryStore) -> Iterator[penstock.Lake]:
-    with penstock.connect(store=store, maintenance=False) as lake:
+def store(clock: HandClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+def connect(store: MemoryStore, clock: HandClock) -> penstock.Lake:
+    return penstock.connect(store=store, runtime=Runtime(clock=clock), maintenance=False)
+
+
+@pytest.fixture
+def lake(store: MemoryStore, clock: HandClock) -> Iterator[penstock.Lake]:
+    with connect(store, clock) as lake:
         lake.create_topic("orders", message_type="FIFO", queues=2)
         lake.create_topic("paid", message_type="TRANSACTION", queues=2)
         yield lake
@@ -50,7 +61,7 @@ def order(lake: penstock.Lake, *users: str) -> None:
 
 @pytest.mark.parametrize("answer", list(penstock.TransactionResolution))
 def test_another_process_answers_for_a_sender_that_left(
-    lake: penstock.Lake, store: MemoryStore, answer: penstock.TransactionResolution
+    lake: penstock.Lake, store: MemoryStore, clock: HandClock, answer: penstock.TransactionResolution
 ) -> None:
     asked: list[penstock.CheckedTransaction] = []
     heard = threading.Event()
@@ -60,11 +71,12 @@ def test_another_process_answers_for_a_sender_that_left(
         heard.set()
         return answer
 
-    with penstock.connect(store=store, maintenance=False) as sender:
+    with connect(store, clock) as sender:
         transaction = sender.transaction(producer_group="shop", checker=lambda _: None, first_check=timedelta(hours=1))
         transaction.send("paid", Message(b"1", tag="card"))
-        other = sender.transaction(producer_group="shop", first_check=SOON)
+        other = sender.transaction(producer_group="shop", first_check=LATER)
         other.send("paid", Message(b"2"))
+    clock.advance(LATER)
     with lake.check_transactions("shop", check):
         assert heard.wait(TIMEOUT_S)
         if answer is penstock.TransactionResolution.COMMIT:
@@ -76,17 +88,18 @@ def test_another_process_answers_for_a_sender_that_left(
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_lake_closes_while_its_checker_hangs(store: MemoryStore) -> None:
+def test_a_lake_closes_while_its_checker_hangs(store: MemoryStore, clock: HandClock) -> None:
     heard, end = threading.Event(), threading.Event()
 
     def check(_: object) -> None:
         heard.set()
         end.wait(TIMEOUT_S)
 
-    with penstock.connect(store=store, maintenance=False) as sender:
-        transaction = sender.transaction(producer_group="shop", checker=lambda _: None, first_check=SOON)
+    with connect(store, clock) as sender:
+        transaction = sender.transaction(producer_group="shop", checker=lambda _: None, first_check=LATER)
         transaction.send("paid", Message(b"1"))
-    answering = penstock.connect(store=store, maintenance=False)
+    clock.advance(LATER)
+    answering = connect(store, clock)
     try:
         answering.check_transactions("shop", check)
         assert heard.wait(TIMEOUT_S)

@@ -14,8 +14,10 @@ import pytest
 
 import penstock
 from penstock.coordinator import Upkeep
+from penstock.log import Runtime
 from penstock.log.limits import MIB
 from penstock.log.stores import MemoryStore
+from penstock.testing import HandClock
 from tests.lakes import TIMEOUT_S, Gate
 
 Message = penstock.Message
@@ -231,12 +233,14 @@ def test_a_topic_that_is_made_again_takes_no_more_of_a_transaction(lake: penstoc
 
 
 def test_an_open_one_outlives_its_lake() -> None:
-    store, soon = MemoryStore(), timedelta(seconds=2)  # when the first lake is closed, which would be asked itself
-    with penstock.connect(store=store, maintenance=False) as lake:
+    clock, later = HandClock(), timedelta(minutes=10)  # when the first lake is closed, which would be asked itself
+    store, runtime = MemoryStore(clock=clock), Runtime(clock=clock)
+    with penstock.connect(store=store, runtime=runtime, maintenance=False) as lake:
         lake.create_topic("paid", **SETTINGS)
-        transaction = lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN, first_check=soon)
+        transaction = lake.transaction(producer_group="shop", checker=lambda _: UNKNOWN, first_check=later)
         transaction.send("paid", Message(b"x"))
-    with penstock.connect(store=store, maintenance=False) as lake:
+    clock.advance(later)
+    with penstock.connect(store=store, runtime=runtime, maintenance=False) as lake:
         assert bodies(lake) == []
         with lake.check_transactions("shop", lambda _: penstock.TransactionResolution.COMMIT):
             for message in lake.reader("paid").messages(follow=True):
