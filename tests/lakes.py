@@ -15,7 +15,7 @@ from penstock.log.stores.wrapper import Call, StoreWrapper
 
 T = TypeVar("T")
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 """Of waits that a right program never feels."""
 
 

@@ -25,7 +25,7 @@ _BUILT = Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "pens
 VERSITYGW = _BUILT / "versitygw-v1.8.0"
 DYNOXIDE = _BUILT / "dynoxide-3.2.0"
 _STARTS = 3
-_START_S = 20.0
+_START_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 _POLL_S = 0.02
 
 
-def wait_until(condition: Callable[[], T], what: str, *, timeout_s: float = 20.0) -> T:
+def wait_until(condition: Callable[[], T], what: str, *, timeout_s: float = 60.0) -> T:
     """The first true value of ``condition``; after ``timeout_s`` the test fails, saying ``what`` did not happen."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

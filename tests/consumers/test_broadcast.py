@@ -19,6 +19,7 @@ from penstock.consumers.results import ConsumeResult
 from penstock.log import InvalidArgument, Message, MessageView, TopicNotFound, TopicSettings
 from penstock.log.errors import ClosedError, FencedError
 from penstock.log.stores import MemoryStore
+from tests.lakes import TIMEOUT_S
 
 
 async def sent(lake: aio.Lake, first: int, limit: int) -> None:
@@ -49,7 +50,7 @@ class Heard:
     async def until(self, count: int) -> list[int]:
         def wait() -> list[int]:
             with self._changed:
-                assert self._changed.wait_for(lambda: len(self.numbers) >= count, timeout=30), self.numbers
+                assert self._changed.wait_for(lambda: len(self.numbers) >= count, timeout=TIMEOUT_S), self.numbers
                 return list(self.numbers)
 
         return await asyncio.to_thread(wait)
@@ -142,7 +143,7 @@ def test_a_handler_that_hangs_fails_and_its_queue_goes_on(kind: str, caplog: pyt
             consumer = await member(lake, "one", listener, consume_timeout=timedelta(milliseconds=200))
             numbers = await heard.until(9)
             assert [number for number in numbers if number % 2 == 0] == [0, 2, 6, 8]
-            await asyncio.wait_for(consumer.close(), 10)  # it does not wait for the one that hangs
+            await asyncio.wait_for(consumer.close(), TIMEOUT_S)  # it does not wait for the one that hangs
             again = Heard()
             await sent(lake, 10, 12)
             consumer = await member(lake, "one", again)
@@ -172,7 +173,7 @@ def test_too_many_handlers_that_hang_end_the_member() -> None:
             await sent(lake, 0, 2 * HUNG_MAX)
             consumer = await member(lake, "one", hang, consume_timeout=timedelta(milliseconds=1))
             with pytest.raises(ClosedError, match="too many handlers hang"):
-                await asyncio.wait_for(consumer.ended(), 60)
+                await asyncio.wait_for(consumer.ended(), TIMEOUT_S)
             with pytest.raises(ClosedError, match="too many handlers hang"):
                 await consumer.close()
 
@@ -214,7 +215,7 @@ def test_coroutines_and_filters() -> None:
                 return ConsumeResult.SUCCESS
 
             consumer = await member(lake, "one", listen, filter="odd")
-            await asyncio.wait_for(enough.wait(), 30)
+            await asyncio.wait_for(enough.wait(), TIMEOUT_S)
             await consumer.close()
             assert sorted(heard) == [number for number in range(20) if number // 2 % 2]
 

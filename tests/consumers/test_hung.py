@@ -34,7 +34,7 @@ def test_a_consumer_closes_while_the_next_attempt_waits_for_a_handler_that_hangs
             wait_until(lambda: bool(older._held), "the next attempt waits for the handler that hangs")
             closing = threading.Thread(target=consumer.close)
             closing.start()
-            closing.join(10)
+            closing.join(TIMEOUT_S / 2)
             assert not closing.is_alive(), "it waits for a handler that was given up"
     finally:
         end.set()

@@ -28,7 +28,7 @@ def listen(message):
 
 if sys.argv[2] == "push":
     consumer = lake.push_consumer("orders", group="billing", listener=listen)
-    assert heard.wait(30)
+    assert heard.wait(50)
 else:
     consumer = lake.simple_consumer("orders", group="billing")
     assert consumer.receive()

@@ -185,17 +185,17 @@ def test_what_is_taken_from_behind_a_slow_message_waits_for_no_write(
         return FAILURE if message.body == b"a60" and message.delivery_attempt == 1 else SUCCESS
 
     def handle(message: MessageView) -> object:
-        assert not note(message) or others.wait(3)
+        assert not note(message) or others.wait(TIMEOUT_S)
         return answer(message)
 
     async def task(message: MessageView) -> object:
-        assert not note(message) or await asyncio.to_thread(others.wait, 3)
+        assert not note(message) or await asyncio.to_thread(others.wait, TIMEOUT_S)
         return answer(message)
 
     monkeypatch.setattr(Cells, "write", late)
     with consuming(lake, task if coroutine else handle, delivery_order="CONCURRENT", threads=2):
         try:
-            assert others.wait(3), f"{len(seen)} of 100 began"
+            assert others.wait(TIMEOUT_S), f"{len(seen)} of 100 began"
         finally:
             answers.set()
         until_settled(lake)

@@ -81,10 +81,10 @@ def generated(calls: int, clients: int, seed: int) -> list[Call]:
 
 
 def test_long_histories_are_judged_in_time() -> None:
-    started_s = time.monotonic()
+    started_s = time.process_time()
     for seed in range(5):
         assert is_linearizable(generated(600, 8, seed))
-    assert time.monotonic() - started_s < 20
+    assert time.process_time() - started_s < 20
 
 
 def test_one_wrong_answer_in_a_long_history_is_found() -> None:

@@ -26,6 +26,7 @@ from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
 from penstock.coordinator.offsets import OffsetSet
 from tests.cells import change_cell, parked
 from tests.infra.cli.conftest import Penstock
+from tests.lakes import TIMEOUT_S
 from tests.waiting import wait_until
 
 
@@ -285,7 +286,7 @@ def test_watching_tells_what_changes_until_it_is_stopped(command: list[str], sho
             lake.reset_offsets("orders", "billing", "latest")
         wait_until(lambda: _floors(out.readline()) == [4, 1], "the reset shown")
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(TIMEOUT_S) == 130
         assert err.read() == b""
 
 

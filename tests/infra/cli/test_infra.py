@@ -16,6 +16,7 @@ from penstock.infra.deploy.access import Role
 from penstock.infra.deploy.hcl import files
 from penstock.infra.deploy.policies import policy
 from tests.infra.cli.conftest import Penstock
+from tests.lakes import TIMEOUT_S
 
 URL = "s3://lakes/prod?region=eu-west-1"
 
@@ -106,7 +107,7 @@ def test_local_serves_until_it_is_told_to_end(number: signal.Signals) -> None:
         assert used.stdout == "dynamodb://penstock can be used.\n", used.stderr
     finally:
         serving.send_signal(number)
-        ended = serving.wait(timeout=30)
+        ended = serving.wait(timeout=TIMEOUT_S)
         assert serving.stdout is not None
         serving.stdout.close()
     assert ended == 128 + number

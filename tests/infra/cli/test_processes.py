@@ -17,7 +17,7 @@ import pytest
 
 from penstock import Message, connect
 from tests.consumers.heard import Heard
-from tests.lakes import send_all
+from tests.lakes import TIMEOUT_S, send_all
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.processes
@@ -73,7 +73,7 @@ def test_an_import_that_is_stopped_says_what_it_sent(start: Start, lake: Path, n
     wait_until(lambda: stored(lake) == 3, "three messages stored")
     feed(process, b'{"n": 4')  # it is reading half a line
     process.send_signal(number)
-    assert process.wait(20) == code
+    assert process.wait(TIMEOUT_S) == code
     assert process.stdout is not None
     assert process.stderr is not None
     summary = json.loads(process.stdout.read())
@@ -85,27 +85,27 @@ def test_an_import_that_is_stopped_says_what_it_sent(start: Start, lake: Path, n
 def test_tail_shows_what_comes_and_ends_quietly(start: Start, lake: Path) -> None:
     tail = start("tail", "orders", "--json", "--start", "earliest")
     producer = start("produce", "orders")
-    producer.communicate(b'{"n": 1}\n', timeout=30)
+    producer.communicate(b'{"n": 1}\n', timeout=TIMEOUT_S)
     assert tail.stdout is not None
     assert json.loads(tail.stdout.readline())["body"] == '{"n": 1}'
     tail.send_signal(signal.SIGTERM)
-    out, err = tail.communicate(timeout=20)
+    out, err = tail.communicate(timeout=TIMEOUT_S)
     assert (tail.returncode, out, err) == (143, b"", b"")
 
 
 def test_maintenance_publishes_and_ends_in_order(start: Start, lake: Path) -> None:
-    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=30)
+    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=TIMEOUT_S)
     process = start("maintain", "--json")
     assert process.stdout is not None
     step = json.loads(process.stdout.readline())
     assert (step["step"], step["rows"]) == ("publish", 1)
     process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=20)[1] == b""
+    assert process.communicate(timeout=TIMEOUT_S)[1] == b""
     assert process.returncode == 143
 
 
 def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path) -> None:
-    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=30)
+    start("produce", "orders").communicate(b'{"n": 1}\n', timeout=TIMEOUT_S)
     (lake / "topics" / "old.backup").mkdir()
     (lake / "topics" / "old.backup" / "topic.json").write_text("{}")
     process = start("maintain", "--json")
@@ -114,18 +114,18 @@ def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path
     assert (look["topic"], look["step"], look["error"]) == ("old.backup", "look", "foreign_object")
     assert (publish["topic"], publish["step"], publish["rows"]) == ("orders", "publish", 1)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 143
 
 
 def test_an_export_that_is_stopped_leaves_the_file_that_was_there(start: Start, lake: Path, tmp_path: Path) -> None:
-    start("produce", "orders").communicate(b"".join(b'{"n": %d}\n' % n for n in range(50_000)), timeout=60)
+    start("produce", "orders").communicate(b"".join(b'{"n": %d}\n' % n for n in range(50_000)), timeout=TIMEOUT_S)
     file = tmp_path / "out.jsonl"
     file.write_bytes(b"before")
     process = start("read", "orders", "-o", str(file))
     wait_until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")), "the export has begun")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     assert file.read_bytes() == b"before"
     assert not list(tmp_path.glob(".out*"))
@@ -133,27 +133,27 @@ def test_an_export_that_is_stopped_leaves_the_file_that_was_there(start: Start, 
 
 def test_a_reader_that_has_seen_enough_is_no_error(start: Start, lake: Path) -> None:
     lines = b"".join(b'{"n": %d, "text": "%s"}\n' % (n, b"x" * 200) for n in range(2000))
-    out, err = start("produce", "orders").communicate(lines, timeout=30)
+    out, err = start("produce", "orders").communicate(lines, timeout=TIMEOUT_S)
     assert (out.startswith(b"2,000 messages"), err) == (True, b"")
     process = start("read", "orders", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(20) == 128 + signal.SIGPIPE
+    assert process.wait(TIMEOUT_S) == 128 + signal.SIGPIPE
     assert process.stderr.read() == b""
 
 
 def test_parquet_needs_a_file(start: Start) -> None:
     process = start("produce", "orders", "--format", "parquet")
-    assert b"Parquet cannot be read from a pipe" in process.communicate(b"PAR1", timeout=30)[1]
+    assert b"Parquet cannot be read from a pipe" in process.communicate(b"PAR1", timeout=TIMEOUT_S)[1]
     assert process.returncode == 2
 
 
 def test_help_is_quick(start: Start) -> None:
     def cpu_s() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert start("--help").communicate(timeout=30)[0]
+        assert start("--help").communicate(timeout=TIMEOUT_S)[0]
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -216,7 +216,7 @@ def test_a_worker_that_is_stopped_lets_its_command_end_acknowledges_and_starts_n
         wait_until(lambda: not opened.describe_group("g").members, "the worker leaves")
         assert worker.poll() is None, "it waits for the command"
         (tmp_path / "go").touch()
-        assert worker.wait(20) == code
+        assert worker.wait(TIMEOUT_S) == code
         (queue,) = opened.describe_group("g").queues
     begun = len((tmp_path / "begun").read_text().split())
     assert (queue.floor, queue.in_flight, queue.owner) == (begun, 0, "")
@@ -231,7 +231,7 @@ def test_a_second_signal_does_not_wait_and_kills_the_command(start: Start, lake:
     with connect(lake, read_only=True) as opened:
         wait_until(lambda: not opened.describe_group("g").members, "the worker leaves")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 143
+    assert worker.wait(TIMEOUT_S) == 143
     command = int(begun.read_text())
     with pytest.raises(ProcessLookupError):
         wait_until(lambda: os.kill(command, 0), "the command has ended")
@@ -245,7 +245,7 @@ def test_what_could_not_be_printed_is_not_acknowledged_and_comes_again_as_new(st
     assert worker.stdout is not None
     worker.stdout.close()
     produce(lake, 1)
-    assert worker.wait(20) == 141
+    assert worker.wait(TIMEOUT_S) == 141
     assert consumed_next(lake) == (1, 1)
 
 
@@ -255,8 +255,8 @@ def test_a_worker_serves_its_metrics_and_logs_as_json(start: Start, lake: Path) 
     assert worker.stderr is not None
     port = json.loads(worker.stderr.readline())["port"]
     assert read_json(worker)["offset"] == 0
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S) as answer:
         shown = answer.read().decode()
     assert 'rocketmq_consumer_connections{consumer_group="g"} 1.0' in shown
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 143
+    assert worker.wait(TIMEOUT_S) == 143

@@ -13,6 +13,7 @@ from penstock.infra.demo.child import Child
 from penstock.infra.demo.outcome import DemoFailed
 from penstock.infra.demo.reports import Ready, Share
 from tests.infra.demo.shop import lines, write_capture
+from tests.lakes import TIMEOUT_S
 
 pytestmark = pytest.mark.processes
 
@@ -51,7 +52,7 @@ def test_one_that_waits_for_a_word_ends_when_its_parent_does(tmp_path: Path) -> 
         child = await Child.start("producer", asdict(share(tmp_path, str(events))), name="producer-1")
         assert await child.hear() == Ready(5)
         child._to.close()
-        await asyncio.wait_for(child.ended(), 20)
+        await asyncio.wait_for(child.ended(), TIMEOUT_S)
         await child.end()
 
     asyncio.run(run())

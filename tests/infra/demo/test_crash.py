@@ -12,6 +12,7 @@ from penstock.infra.demo.reports import Done, Failed, Ready, Report, Sent, Stuck
 from penstock.log import Lake, MessageType, TopicSettings
 from penstock.log.paths import TopicPaths
 from penstock.log.stores import MemoryStore, StoreStatistics, VerbStatistics
+from tests.lakes import TIMEOUT_S
 
 PATHS = TopicPaths.of("shop")
 
@@ -36,7 +37,7 @@ def test_a_producer_never_hears_of_the_batch_that_reaches_the_sequence_and_finds
         deaf = aio.connect(store=Deafened(store, PATHS, producer="till", sequence=7, heard=heard.put_nowait))
         await send(deaf, "till", range(5))
         sending = asyncio.ensure_future(send(deaf, "till", range(5, 10)))
-        unheard = await asyncio.wait_for(heard.get(), 10)
+        unheard = await asyncio.wait_for(heard.get(), TIMEOUT_S)
         assert (unheard.own_entry, unheard.events, unheard.previous, unheard.last) == (True, 5, 4, 9)
         assert not sending.done()
         await store.get(PATHS.entry(unheard.entry))
@@ -59,10 +60,10 @@ def test_a_batch_that_another_appended_is_not_heard_of_either() -> None:
         heard: asyncio.Future[Unheard] = asyncio.get_running_loop().create_future()
         deaf = Deafened(store, PATHS, producer="till", sequence=2, heard=heard.set_result)
         reads = {entry: asyncio.ensure_future(deaf.get(PATHS.entry(entry))) for entry in range(1, entries + 1)}
-        unheard = await asyncio.wait_for(heard, 10)
+        unheard = await asyncio.wait_for(heard, TIMEOUT_S)
         assert (unheard.own_entry, unheard.events, unheard.previous, unheard.last) == (False, 3, -1, 2)
         held = reads.pop(unheard.entry)
-        await asyncio.wait_for(asyncio.gather(*reads.values()), 10)
+        await asyncio.wait_for(asyncio.gather(*reads.values()), TIMEOUT_S)
         assert not held.done()
 
     asyncio.run(run())

@@ -27,6 +27,7 @@ from penstock.log.errors import MissingDependency
 from penstock.spark.java import find_java
 from tests.infra.demo.shop import before, last_update, lines, write_capture, write_dumps
 from tests.infra.demo.test_check import apply
+from tests.lakes import TIMEOUT_S
 from tests.servers import moto_server, versitygw_server
 from tests.waiting import wait_until
 
@@ -219,7 +220,7 @@ def producing(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil
 def test_its_producers_end_with_it(number: signal.Signals, exit_code: int, tmp_path: Path) -> None:
     with producing(tmp_path) as (running, producers):
         running.send_signal(number)
-        assert running.wait(30) == exit_code
+        assert running.wait(TIMEOUT_S) == exit_code
         assert running.stderr is not None
         assert "Traceback" not in running.stderr.read()
     wait_until(lambda: not any(producer.is_running() for producer in producers), "the producers' end")

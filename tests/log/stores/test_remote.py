@@ -237,7 +237,7 @@ def test_a_forked_child_is_told_to_open_its_own() -> None:
         asyncio.run(awaited(store.get("k")))
         child = multiprocessing.get_context("fork").Process(target=_get_in_child, args=(store,), daemon=True)
         child.start()
-        child.join(20)
+        child.join(60)
         assert child.exitcode == 0
 
 
