@@ -16,7 +16,10 @@ from penstock.consumers import PushOptions, SimpleOptions
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_MAX, INVISIBLE_MIN
 from penstock.coordinator import RetryPolicy
 from penstock.log import TopicLimits, TopicSettings
+from penstock.log.lake import Lake
 from penstock.log.routing import queue_of
+from penstock.testing import HandClock
+from tests.coordinator.timers.test_play import Played
 from tests.lakes import TIMEOUT_S
 from tests.tree import ROOT
 from tests.waiting import wait_until
@@ -99,24 +102,34 @@ def test_an_empty_body_is_a_body() -> None:
 
 @pytest.mark.parametrize("late", [timedelta(seconds=20), timedelta(days=400)])
 def test_a_time_in_the_past_is_delivered_at_once(late: timedelta) -> None:
-    with penstock.connect("memory://") as lake:
-        lake.create_topic("orders", message_type="DELAY", queues=1)
-        due = datetime.now(UTC) - late
-        with lake.producer("orders") as producer:
-            producer.send(Message(b"x", delivery_timestamp=due)).result(TIMEOUT_S)
-        (found,) = wait_until(lambda: list(lake.reader("orders").messages()), "it is delivered", timeout_s=TIMEOUT_S)
+    """In virtual time: within a second, though nothing else happens."""
+
+    async def script(played: Played, lake: Lake) -> None:
+        due = datetime.fromtimestamp(lake.runtime.clock.wall_ms() / 1000, UTC) - late
+        producer = await lake.producer("orders")
+        producer.send(Message(b"x", delivery_timestamp=due))
+        await producer.close()
+        await played.play_for(lake, 5)
+        (found,) = await played.read(lake)
         assert (found.body, found.delivery_timestamp) == (b"x", due)
+        assert timedelta(0) <= found.store_timestamp - found.born_timestamp <= timedelta(seconds=1)
+
+    Played(f"past-{late}").run(script)
 
 
-def test_a_delayed_message_enters_its_group_s_order_when_it_is_due() -> None:
-    with penstock.connect("memory://") as lake:
-        lake.create_topic("orders", message_type="DELAY", queues=4)
-        now = datetime.now(UTC)
-        with lake.producer("orders") as producer:  # as one batch: its order holds also where sending it takes until it is due
-            producer.send_batch(
-                Message(body, message_group="ann", delivery_timestamp=now + timedelta(milliseconds=delay_ms))
-                for body, delay_ms in ((b"third", 600), (b"first", 100), (b"second", 100))
-            )
-        wait_until(lambda: len(list(lake.reader("orders").messages())) == 3, "all are delivered", timeout_s=TIMEOUT_S)
-        found = list(lake.reader("orders").messages(queue=queue_of("ann", 4)))
-        assert [(one.message_group, one.body) for one in found] == [("ann", b"first"), ("ann", b"second"), ("ann", b"third")]
+def test_a_delayed_message_enters_its_group_s_order_when_it_is_due(
+    penstock_memory_lake: penstock.Lake, penstock_clock: HandClock
+) -> None:
+    lake = penstock_memory_lake
+    lake.create_topic("orders", message_type="DELAY", queues=4)
+    with lake.producer("orders") as producer:
+        for body, minutes in ((b"third", 60), (b"first", 10), (b"second", 10)):
+            producer.send(Message(body, message_group="ann", delay=timedelta(minutes=minutes)))
+    reader = lake.reader("orders")
+    assert list(reader.messages()) == []
+    penstock_clock.advance(timedelta(minutes=30))
+    wait_until(lambda: len(list(reader.messages())) == 2, "two are delivered", timeout_s=TIMEOUT_S)
+    penstock_clock.advance(timedelta(minutes=31))
+    wait_until(lambda: len(list(reader.messages())) == 3, "all are delivered", timeout_s=TIMEOUT_S)
+    found = list(reader.messages(queue=queue_of("ann", 4)))
+    assert [(one.message_group, one.body) for one in found] == [("ann", b"first"), ("ann", b"second"), ("ann", b"third")]
