@@ -4,9 +4,6 @@ Where machines are shared, one is halted for seconds now and then, or its disk i
 could not renew it in a file for so long, has lost it, as it should (the simulation tests that), and a test of something else fails. What
 was run again is named at the end of the run. A process that was busy itself did not stand still: a test that kept every other thread from
 running stays failed.
-
-Beside Spark, whose JVMs take every processor for seconds, a sync may be too late with its heartbeat without a pause that a thread of the same
-process could see. Then it ends with `LeaseLost`, and is to be started anew: so its test is.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ STALL_S = 2.0
 _TICK_S = 0.1
 _DISK_TICK_S = 1.0
 _BUSY_SHARE = 0.5
-_LEASE_LOST = "the worker's lease could not be renewed in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +77,12 @@ class Stalls:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         began_s = time.monotonic()
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        longest_s = max((stall.length_s for stall in self._stalls if stall.until_s > began_s), default=0.0)
-        late = item.get_closest_marker("spark") is not None and any(_LEASE_LOST in report.longreprtext for report in reports)
-        if any(report.failed for report in reports) and (longest_s or late):
+        stalls = [stall for stall in self._stalls if stall.until_s > began_s]
+        if stalls and any(report.failed for report in reports):
             item._initrequest()  # type: ignore[attr-defined]
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
-            stood = f"its process or its disk had stood still\n{item.nodeid} ({longest_s:.1f} s)"
-            lost = f"its sync had lost its lease beside Spark\n{item.nodeid}"
-            text = f"run again: {stood if longest_s else lost}"
+            longest_s = max(stall.length_s for stall in stalls)
+            text = f"run again: its process or its disk had stood still\n{item.nodeid} ({longest_s:.1f} s)"
             for report in reports:
                 if report.when == "call":
                     report.user_properties.append((FIGURES, text))

@@ -44,13 +44,6 @@ FAILS = """
 def test_fails(made):
     assert len(made) > 1
 """
-LEASE_LOST = """
-import pytest
-
-@pytest.mark.spark
-def test_late(made):
-    assert len(made) > 1, "the worker's lease could not be renewed in time"
-"""
 FIXTURE = """
 import pytest
 RUNS = []
@@ -90,14 +83,6 @@ def test_a_test_whose_process_was_halted_is_run_again_and_named(tmp_path: Path) 
     assert "1 passed" in run.stdout
     assert "run again: its process or its disk had stood still" in run.stdout
     assert "test_sample.py::test_halted" in run.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("beside_spark", [True, False])
-def test_a_sync_that_lost_its_lease_beside_spark_is_run_again_and_named(tmp_path: Path, beside_spark: bool) -> None:
-    run = run_pytest(tmp_path, LEASE_LOST if beside_spark else LEASE_LOST.replace("spark", "slow"))
-    assert run.returncode == (0 if beside_spark else 1), run.stdout + run.stderr
-    assert ("run again: its sync had lost its lease beside Spark" in run.stdout) is beside_spark
 
 
 @pytest.mark.slow

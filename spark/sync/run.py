@@ -121,13 +121,7 @@ def sync(
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),
         steps=steps,
     )
-
-    def begin() -> Engine:
-        engine = Engine(spark, options)
-        engine.open()
-        return engine
-
-    return SyncRun(begin, options, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
+    return SyncRun(spark, options, trigger=None if isinstance(trigger, str) else trigger, listener=listener)
 
 
 def _folder(into: str | os.PathLike[str]) -> str:
@@ -157,10 +151,16 @@ class SyncRun:
     """A sync that runs, in a thread of its own. Leaving its context stops it."""
 
     def __init__(
-        self, begin: Callable[[], Engine], options: Options, *, trigger: timedelta | None, listener: Callable[[Batch], None] | None
+        self,
+        spark: SparkSession | None,
+        options: Options,
+        *,
+        trigger: timedelta | None = None,
+        listener: Callable[[Batch], None] | None = None,
     ) -> None:
-        self._begin, self._options = begin, options
-        self._engine = begin()
+        """Begin; without a ``trigger`` it ends with what is stored now. Raises what `Engine.open` does."""
+        self._spark, self._options = spark, options
+        self._engine = self._opened()
         self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
         self._listener = listener
         self._stop = threading.Event()
@@ -210,6 +210,11 @@ class SyncRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
+    def _opened(self) -> Engine:
+        engine = Engine(self._spark, self._options)
+        engine.open()
+        return engine
+
     def _run(self) -> None:
         try:
             self._engine.look()
@@ -244,7 +249,7 @@ class SyncRun:
             log.warning("sync %s lost its lease, commits nothing more under it, and takes it again: %s", name, lost)
             try:
                 self._engine.close()
-                self._engine = self._begin()
+                self._engine = self._opened()
             except SyncInUse as held:
                 raise SyncInUse(
                     "another driver took the sync over, after this one had lost its lease",

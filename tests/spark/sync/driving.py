@@ -1,10 +1,10 @@
-"""Drives the engine of a sync in this process, without the thread that a run has."""
+"""Drives a sync in this process to the end of its topic."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.spark.sync.engine import Engine
+from penstock.spark import SyncRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,14 +12,8 @@ if TYPE_CHECKING:
     from penstock.spark.sync.options import Options
 
 
-def drive_to_the_end(spark: SparkSession | None, options: Options) -> Engine:
-    """Until all of the topic is applied, or the engine raises; it is closed either way."""
-    engine = Engine(spark, options)
-    engine.open()
-    try:
-        engine.look()
-        while engine.step() is not None:
-            pass
-    finally:
-        engine.close()
-    return engine
+def drive_to_the_end(spark: SparkSession | None, options: Options) -> SyncRun:
+    """Until all of the topic is applied. Raises what ends it before."""
+    run = SyncRun(spark, options)
+    assert run.await_termination()
+    return run

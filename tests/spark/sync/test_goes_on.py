@@ -166,7 +166,7 @@ def test_a_table_that_cannot_be_reached_when_the_lease_is_to_be_taken_again_is_a
     assert rows(into / "t") == [{"id": 1}]
 
 
-def test_a_run_that_is_stopped_when_it_lost_its_lease_ends_in_order(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_when_it_lost_its_lease_ends_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, [event("c", "t", {"id": 1}, {"id": 1})])
     told = queue.SimpleQueue[SyncRun]()
@@ -175,3 +175,4 @@ def test_a_run_that_is_stopped_when_it_lost_its_lease_ends_in_order(tmp_path: Pa
     told.put(run)
     assert run.await_termination()
     assert (loses.begun, rows(into / "t")) == (1, [])
+    assert caplog.records == []  # it did not take it again for nothing

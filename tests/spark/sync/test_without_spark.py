@@ -20,7 +20,6 @@ from penstock.cdc.types import exact_json
 from penstock.log.errors import NotSupported
 from penstock.spark import SyncRun, sync
 from penstock.spark.lakes import LakePlace
-from penstock.spark.sync.engine import Engine
 from penstock.spark.sync.options import Batch, Options
 from penstock.spark.sync.steps import NO_STEPS, Steps
 from tests.cdc import nasty
@@ -34,7 +33,7 @@ from tests.spark.sync.streams import TOPIC, event, rows, send
 
 def drive(
     lake: str, into: Path, *, steps: Steps = NO_STEPS, batch: int = BATCH, declared: Mapping[str, Mapping[str, str]] | None = None
-) -> Engine:
+) -> SyncRun:
     place = LakePlace.of(lake)
     options = Options(
         place=place,
@@ -141,8 +140,8 @@ def test_a_table_of_somebody_else_stops_that_table(tmp_path: Path) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     write_deltalake(str(into / "t"), pa.table({"id": [1], "n": [1]}))
     send(lake, [event("c", "t", {"id": 2}, {"id": 2, "n": 2}, at=1), event("c", "u", {"id": 2}, {"id": 2}, at=1)])
-    engine = drive(lake, into)
-    assert "written by someone else" in engine.stopped["public.t"][0].reason
+    run = drive(lake, into)
+    assert "written by someone else" in run.stopped["public.t"][0].reason
     assert rows(into / "t") == [{"id": 1, "n": 1}]
     assert rows(into / "u") == [{"id": 2}]
 
