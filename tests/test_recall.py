@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,9 @@ import penstock
 from penstock.log.delays import RecallHandle
 from penstock.log.reader import Reader
 from penstock.log.stores import MemoryStore
+from penstock.testing import HandClock
 from tests.lakes import TIMEOUT_S
+from tests.waiting import wait_until
 
 Message = penstock.Message
 SOON = timedelta(hours=1)
@@ -68,6 +71,46 @@ def test_a_recalled_message_waits_no_more_and_is_recalled_once() -> None:
             lake.recall(handles[1])
         listed = lake.waiting("orders")[1].recall_handle
         assert lake.recall(listed).body == b"2"
+
+
+def test_a_message_that_was_delivered_is_not_recalled_and_the_error_says_so(
+    penstock_memory_lake: penstock.Lake, penstock_clock: HandClock
+) -> None:
+    lake = penstock_memory_lake
+    handles = delayed(lake, SOON, 3 * SOON)
+    penstock_clock.advance(2 * SOON)
+    reader = lake.reader("orders")
+    wait_until(lambda: list(reader.messages()), "the first is delivered", timeout_s=TIMEOUT_S)
+    for _ in range(2):
+        with pytest.raises(penstock.NotRecallable) as caught:
+            lake.recall(handles[0])
+        message = RecallHandle.decode(handles[0]).message_id
+        said = (
+            rf"the message cannot be recalled any more.*object: {message}.*a message that waits.*it was let go, or recalled before"
+        )
+        assert re.search(said, str(caught.value)), str(caught.value)
+    assert [one.body for one in lake.waiting("orders")] == [b"1"], "what waits is as it was"
+    assert [one.body for one in reader.messages()] == [b"0"]
+
+
+def test_a_reset_of_a_group_leaves_what_waits_for_its_time(penstock_memory_lake: penstock.Lake, penstock_clock: HandClock) -> None:
+    lake = penstock_memory_lake
+    lake.create_topic("orders", message_type="DELAY", queues=1)
+    lake.create_group("billing")
+    with lake.producer("orders") as producer:
+        for minutes in (60, 180):
+            producer.send(Message(b"%d" % minutes, delay=timedelta(minutes=minutes)))
+    penstock_clock.advance(2 * SOON)
+    reader = lake.reader("orders")
+    wait_until(lambda: list(reader.messages()), "the first is delivered", timeout_s=TIMEOUT_S)
+    for place, offset in (("latest", 1), ("earliest", 0), ("latest", 1)):
+        assert lake.reset_offsets("orders", "billing", place) == {0: offset}
+        assert [one.body for one in lake.waiting("orders")] == [b"180"]
+    penstock_clock.advance(2 * SOON)
+    wait_until(lambda: len(list(reader.messages())) == 2, "the second is delivered", timeout_s=TIMEOUT_S)
+    assert [one.body for one in reader.messages()] == [b"60", b"180"]
+    (queue,) = lake.describe_group("billing").queues
+    assert queue.floor == 1, "and the group that was reset to the end has it before it"
 
 
 def test_the_same_on_a_running_loop() -> None:

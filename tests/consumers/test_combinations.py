@@ -226,10 +226,11 @@ def test_a_condition_is_not_parsed_anew_with_every_batch_and_is_when_an_operator
         assert parsed[-1] == "SQL92: price > 20"
 
 
-def test_messages_that_a_filter_leaves_out_advance_the_floor(lake: penstock.Lake) -> None:
+@pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
+def test_messages_that_a_filter_leaves_out_advance_the_floor(lake: penstock.Lake, order: str) -> None:
     fill(lake, "abababab", tags="xyyyyyyy")
     heard = Heard()
-    with consuming(lake, heard, filter="x"):
+    with consuming(lake, heard, filter="x", delivery_order=order):
         until_settled(lake)
         send(lake, "cc", tags="xy")
         heard.until_done(2)
