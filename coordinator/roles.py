@@ -78,6 +78,8 @@ class Part:
     """Whether ``topics`` tells all that the lake has; else only these are shared with whoever plays for them too."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when ``topics`` may tell more than it did."""
+    heard: Callable[[GroupRecord], None] = lambda record: None
+    """Given the record of who takes part, whenever it was read: some three times a lease."""
 
 
 async def run_roles(
@@ -168,6 +170,7 @@ class _Player:
         except PenstockError as error:
             self._report("-", error)
             return
+        self._part.heard(around.record)
         for queue, keeper in around.taken.items():
             self._plays[queue] = _Playing(queue[0], keeper, self._part.play, self._report, after=self._plays.get(queue))
         owned = ownership.keepers

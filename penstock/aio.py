@@ -181,7 +181,7 @@ class Lake(TimerLake, TransactionLake):
         """As `penstock.log.Lake.timer_log`; what is sent to a topic is let go by this process too."""
         found = await super().timer_log(name, writable=writable)
         if writable:
-            self._timers.notice(name)
+            self._timers.notice(name, found[0].record.created_ms)
         return found
 
     def _log_step(self, topic: str, step: str, result: object) -> None:
@@ -205,7 +205,7 @@ class Lake(TimerLake, TransactionLake):
         found = await super().topic(name, writable=writable)
         if self._consumers and found.settings.message_type in _APPEAR_LATER:
             if found.settings.message_type is MessageType.DELAY:
-                self._timers.notice(name)
+                self._timers.notice(name, found.record.created_ms)
             self._take_part()
         return found
 

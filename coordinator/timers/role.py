@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from functools import partial
 
 from ...log.errors import PenstockError, TopicDeleted, TopicNotFound
 from ...log.lake import Lake
 from ...log.paths import is_timer_log, topic_of
 from ..cells import Cells
 from ..coordination import Coordination
+from ..groups import GroupRecord
 from ..roles import Part, Players, run_roles
 from .cell import timer_cells
+from .news import YoungTopics
 from .options import TimerOptions
 from .play import play, play_once
 from .player import TimerStatistics, wait_for
@@ -32,7 +35,8 @@ _SOON_S = 900.0
 class Timers:
     """Plays the timers of one lake. Any number of processes may do so at once; one is enough.
 
-    Which topics there are it is told: by who maintains the lake, and by who sends to one of them in this process.
+    Which topics there are it is told: by who maintains the lake, by who sends to one of them or consumes it in this process, and by other
+    processes that do.
     """
 
     def __init__(self, lake: Lake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
@@ -43,6 +47,7 @@ class Timers:
         self._noticed: set[str] = set()
         self._sent_to: dict[str, asyncio.Event] = {}
         """Of each topic that is played here, whether something was sent to it since that began."""
+        self._young = YoungTopics(lake.runtime.clock)
         self._awake: Callable[[], Awaitable[None]] | None = None
         self._news = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
@@ -55,8 +60,12 @@ class Timers:
             self._news.set()
         self._seen = logs
 
-    def notice(self, topic: str) -> None:
-        """Something is sent to this topic."""
+    def notice(self, topic: str, made_ms: int) -> None:
+        """This process sends to this topic, or consumes it; it was made then."""
+        self._young.notice(topic, made_ms)
+        self._take_notice(topic)
+
+    def _take_notice(self, topic: str) -> None:
         if (sent_to := self._sent_to.get(topic)) is not None:
             sent_to.set()
         if topic not in self._seen | self._noticed:
@@ -70,19 +79,30 @@ class Timers:
     async def run(self, coordination: Coordination, stop: asyncio.Event, *, on_error: OnError) -> None:
         """Play the role for a fair share of the topics until ``stop`` is set, from when there is one on."""
         if await self._wanted(stop):
-            self._awake = coordination.worker.awake
-            await self._let_others(coordination, stop, on_error)
-            await run_roles(
-                coordination.cells,
-                coordination.worker,
-                coordination.watch,
-                self._lake.runtime,
-                Part(role=TIMERS, topics=self.topics, play=self.play, news=self._news),
-                stop,
-                ready=coordination.claim,
-                report=on_error,
-                patience_s=0.0,
-            )
+            await asyncio.gather(self._share(coordination, stop, on_error), self._tell(coordination, stop, on_error))
+
+    async def _share(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
+        self._awake = coordination.worker.awake
+        await self._let_others(coordination, stop, on_error)
+        await run_roles(
+            coordination.cells,
+            coordination.worker,
+            coordination.watch,
+            self._lake.runtime,
+            Part(role=TIMERS, topics=self.topics, play=self.play, news=self._news, heard=self._hear),
+            stop,
+            ready=coordination.claim,
+            report=on_error,
+            patience_s=0.0,
+        )
+
+    async def _tell(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
+        players = Players(coordination.cells, self._lake.runtime)
+        await self._young.tell(players, TIMERS, stop, ready=coordination.claim, report=partial(on_error, "-"))
+
+    def _hear(self, record: GroupRecord) -> None:
+        for topic in self._young.heard(record):
+            self._take_notice(topic)
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
         """Let go what is due until ``stop`` is set, or the topic was deleted: then it is to be played again, as it may have been made anew."""

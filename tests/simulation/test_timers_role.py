@@ -10,10 +10,13 @@ import pytest
 from penstock import ConsumeResult, aio
 from penstock.consumers.metrics import MemoryMetrics
 from penstock.consumers.statistics import TIMERS_LATE, TIMING_MESSAGES, timer_samples
-from penstock.coordinator.lease import LEASE_S, MARGIN
+from penstock.coordinator.cells import Cells
+from penstock.coordinator.lease import BEATS_PER_LEASE, LEASE_S, MARGIN
 from penstock.coordinator.roles import Players
+from penstock.coordinator.tables.objectstore import ObjectStoreTable
+from penstock.coordinator.timers.news import YOUNG_S, YoungTopics, told
 from penstock.coordinator.timers.role import TIMERS
-from penstock.log import Message, MessageView, TopicSettings
+from penstock.log import Message, MessageView, PenstockError, RetryError, TopicSettings
 from penstock.log.messages import MessageType
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.counting import CountingStore
@@ -103,6 +106,32 @@ def test_who_comes_to_players_that_live_takes_no_part_at_first() -> None:
     kernel.run(work())
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_topic_that_another_process_made_is_played_within_seconds(ends: bool) -> None:
+    """Though the player, which is the older one, asks once a minute which topics there are; and whether or not the sender lives on."""
+    kernel = Kernel("young topics", shuffle=False)
+
+    async def work() -> None:
+        playing, sending = kernel.process("player"), kernel.process("sender")
+        store = MemoryStore(clock=sending.clock)
+        async with aio.connect(store=store, runtime=playing.runtime) as player:
+            await player.create_topic("others", DELAYED)
+            await player.producer("others")
+            await asyncio.sleep(75)  # it has just looked
+            sender = aio.connect(store=store, runtime=sending.runtime)
+            await sender.create_topic("orders", DELAYED)
+            producer = await sender.producer("orders")
+            await producer.send(Message(b"soon", delay=timedelta(seconds=1)))
+            began_s = kernel.loop.now
+            if ends:
+                await sender.close()
+            assert await _come(player, 1) == [b"soon"]
+            assert kernel.loop.now - began_s < 1 + LEASE_S / BEATS_PER_LEASE + 1
+            await sender.close()
+
+    kernel.run(work())
+
+
 @pytest.mark.parametrize("gap_s", [0, 3])
 def test_a_topic_that_was_deleted_and_made_anew_is_played_at_once(gap_s: float) -> None:
     kernel = Kernel("made anew", shuffle=False)
@@ -180,5 +209,39 @@ def test_who_lets_go_counts_what_waits_and_how_late_it_was() -> None:
             await asyncio.sleep(1)
             assert metrics.value(TIMING_MESSAGES, topic="orders") == 2
             assert 0 <= (metrics.value(TIMERS_LATE, topic="orders") or 0) < 1000
+
+    kernel.run(work())
+
+
+def test_what_could_not_be_told_is_told_again_but_only_as_long_as_it_is_news() -> None:
+    kernel = Kernel("news twice", shuffle=False)
+
+    async def work() -> None:
+        process = kernel.process("one")
+        players = Players(
+            Cells(ObjectStoreTable(MemoryStore(clock=process.clock), runtime=process.runtime), process.runtime), process.runtime
+        )
+        topics, stop = YoungTopics(process.clock), asyncio.Event()
+        failures = [RetryError("no answer"), RetryError("no answer")]
+        reported: list[PenstockError] = []
+        made_ms = process.clock.wall_ms()
+
+        async def ready() -> None:
+            if failures:
+                raise failures.pop()
+
+        telling_on = asyncio.ensure_future(topics.tell(players, TIMERS, stop, ready=ready, report=reported.append))
+        topics.notice("orders", made_ms)
+        await asyncio.sleep(11)
+        assert len(reported) == 2
+        assert told(await players.get(TIMERS), process.clock.wall_ms()) == {"orders": made_ms}
+        failures += [RetryError("no answer")] * 1_000
+        topics.notice("bills", process.clock.wall_ms())
+        await asyncio.sleep(YOUNG_S + 10)
+        told_of = len(reported)
+        await asyncio.sleep(60)
+        assert len(reported) == told_of, "it is no news any more"
+        stop.set()
+        await telling_on
 
     kernel.run(work())
