@@ -35,7 +35,7 @@ MAINTAINERS = 2
 QUEUES = 6
 STEP_BYTES = 6_000
 """Of journals, between two things that are done."""
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 @dataclass
