@@ -38,6 +38,8 @@ class Metric:
     """HISTOGRAM: upper bounds, inclusive, rising."""
     largest: bool = False
     """GAUGE: when several say it of the same labels, the largest counts and not their sum."""
+    watched: bool = False
+    """COUNTER: whoever counts says how far it is when somebody looks (`Metrics.watch`), as of a gauge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Metrics(Protocol):
         ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` for its gauges whenever somebody looks, until what this returns is called."""
+        """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks, until what this returns is called."""
         ...
 
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ..coordinator import TimerStatistics
+from ..coordinator import TimerStatistics, TransactionStatistics
+from ..coordinator.transactions.asking import Answer
+from ..coordinator.transactions.statistics import GroupTransactions
 from ..log.gathering import BatchSent, ProducerStatistics
 from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample
 
 _TOPIC = ("topic", "consumer_group")
 _QUEUE = ("topic", "consumer_group", "queue")
+_PRODUCERS = ("producer_group",)
 _MS, _MESSAGES, _BYTES = "ms", "{message}", "By"
 
 
@@ -25,6 +28,11 @@ def _gauge(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = _Q
 
 def _counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = _TOPIC) -> Metric:
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit)
+
+
+def _watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
+    """A counter of which whoever counts says how far it is when somebody looks."""
+    return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
 
 
 def _histogram(name: str, help: str, buckets: tuple[float, ...], *, labels: tuple[str, ...] = _TOPIC, unit: str = _MS) -> Metric:
@@ -62,6 +70,11 @@ SEND_COST_TIME = _histogram(
     (1, 5, 10, 20, 50, 200, 500, 1_000, 5_000),
     labels=("topic", "invocation_status"),
 )
+HALF_MESSAGES = _gauge("rocketmq_half_messages", "Messages of transactions that nobody has decided", _MESSAGES, labels=("topic",))
+COMMIT_MESSAGES = _watched("rocketmq_commit_messages_total", "Messages of transactions committed", _MESSAGES, labels=("topic",))
+ROLLBACK_MESSAGES = _watched(
+    "rocketmq_rollback_messages_total", "Messages of transactions rolled back", _MESSAGES, labels=("topic",)
+)
 DELIVERY_LATENCY = _histogram(
     "rocketmq_delivery_latency",
     "From stored to here, of the first message of each fetch",
@@ -97,6 +110,32 @@ TIMING_MESSAGES = _gauge("rocketmq_timing_messages", "Delayed messages that wait
 TIMERS_LATE = _gauge(
     "penstock_timers_late", "How late a delayed message of the last ones came, at the most", _MS, labels=("topic",), largest=True
 )
+TIMERS_FIRED = _watched("penstock_timers_fired_total", "Delayed messages that came into their topic", _MESSAGES, labels=("topic",))
+TIMER_CLAIMS = _watched(
+    "penstock_timer_claims_total", "Steps that let delayed messages go, each a write of a cell", labels=("topic",)
+)
+TRANSACTIONS_BEGUN = _watched("penstock_transactions_begun_total", "Transactions with a first message", labels=_PRODUCERS)
+TRANSACTIONS_ENDED = _watched(
+    "penstock_transactions_ended_total",
+    "Transactions decided: committed, rolled_back, or expired by age or for want of an answer",
+    labels=(*_PRODUCERS, "outcome"),
+)
+CHECK_BACKS_ASKED = _watched("penstock_check_backs_asked_total", "Questions to a checker", labels=_PRODUCERS)
+CHECK_BACKS_ANSWERED = _watched(
+    "penstock_check_backs_answered_total",
+    "What came of them: commit, rollback, unknown, failed (raised, or no answer) or late",
+    labels=(*_PRODUCERS, "outcome"),
+)
+OPEN_TRANSACTIONS = _gauge("penstock_open_transactions", "Transactions that nobody has decided", labels=_PRODUCERS)
+OPEN_TRANSACTIONS_AGE = _gauge(
+    "penstock_open_transactions_age_seconds", "Age of the oldest of them", "s", labels=_PRODUCERS, largest=True
+)
+UNFINISHED_TRANSACTIONS = _gauge(
+    "penstock_unfinished_transactions", "Transactions decided, and not visible or taken back everywhere", labels=_PRODUCERS
+)
+HALF_OBJECTS_DELETED = _watched(
+    "penstock_half_objects_deleted_total", "Objects of half messages deleted after a rollback", labels=("topic",)
+)
 FAILED_ATTEMPTS = _counter("penstock_failed_attempts_total", "Attempts that failed: raised, refused or out of time")
 CELL_WRITES = _counter("penstock_cell_writes_total", "Writes of queues' cells, lost ones too")
 TAKE_OVERS = _counter("penstock_take_overs_total", "Queues taken from a worker that died")
@@ -116,6 +155,9 @@ CATALOGUE = (
     THROUGHPUT_IN,
     MESSAGE_SIZE,
     SEND_COST_TIME,
+    HALF_MESSAGES,
+    COMMIT_MESSAGES,
+    ROLLBACK_MESSAGES,
     DELIVERY_LATENCY,
     AWAIT_TIME,
     MESSAGES_OUT,
@@ -132,6 +174,16 @@ CATALOGUE = (
     PRODUCER_WAITING,
     TIMING_MESSAGES,
     TIMERS_LATE,
+    TIMERS_FIRED,
+    TIMER_CLAIMS,
+    TRANSACTIONS_BEGUN,
+    TRANSACTIONS_ENDED,
+    CHECK_BACKS_ASKED,
+    CHECK_BACKS_ANSWERED,
+    OPEN_TRANSACTIONS,
+    OPEN_TRANSACTIONS_AGE,
+    UNFINISHED_TRANSACTIONS,
+    HALF_OBJECTS_DELETED,
     FAILED_ATTEMPTS,
     CELL_WRITES,
     TAKE_OVERS,
@@ -209,10 +261,38 @@ def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Ite
 
 
 def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
-    """The gauges of the topics whose delayed messages this process lets go, as a lake's ``timer_statistics`` names them."""
+    """The metrics of the topics whose delayed messages this process lets go, as a lake's ``timer_statistics`` names them."""
     for topic, statistics in timers.items():
         yield Sample(TIMING_MESSAGES, (topic,), statistics.waiting)
         yield Sample(TIMERS_LATE, (topic,), statistics.late_ms)
+        yield Sample(TIMERS_FIRED, (topic,), statistics.fired)
+        yield Sample(TIMER_CLAIMS, (topic,), statistics.claims)
+
+
+def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
+    """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells of them."""
+    for group, one in statistics.groups.items():
+        yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
+        for outcome in ("committed", "rolled_back", "expired"):
+            yield Sample(TRANSACTIONS_ENDED, (group, outcome), getattr(one, outcome))
+        yield Sample(CHECK_BACKS_ASKED, (group,), one.asked)
+        for answer in Answer:
+            yield Sample(CHECK_BACKS_ANSWERED, (group, answer), one.answers.get(answer, 0))
+        yield from _standing_samples(group, one, statistics.at_ms)
+    for topic, counted in statistics.topics.items():
+        yield Sample(COMMIT_MESSAGES, (topic,), counted.committed_messages)
+        yield Sample(ROLLBACK_MESSAGES, (topic,), counted.rolled_back_messages)
+        yield Sample(HALF_OBJECTS_DELETED, (topic,), counted.deleted_objects)
+
+
+def _standing_samples(group: str, one: GroupTransactions, now_ms: int) -> Iterator[Sample]:
+    if (standing := one.standing) is None:
+        return
+    yield Sample(OPEN_TRANSACTIONS, (group,), standing.open)
+    yield Sample(OPEN_TRANSACTIONS_AGE, (group,), _age_ms(standing.oldest_ms, now_ms) / 1000)
+    yield Sample(UNFINISHED_TRANSACTIONS, (group,), standing.unfinished)
+    for topic, messages in standing.half_messages.items():
+        yield Sample(HALF_MESSAGES, (topic,), messages)
 
 
 def _age_ms(since_ms: int | None, now_ms: int) -> int:

@@ -37,6 +37,7 @@ from .transactions.errors import (
     TransactionRolledBack,
 )
 from .transactions.receipts import TopicReceipt, TransactionReceipt
+from .transactions.statistics import TransactionStatistics
 from .upkeep import Upkeep
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "TransactionReceipt",
     "TransactionResolution",
     "TransactionRolledBack",
+    "TransactionStatistics",
     "Upkeep",
     "WorkerSeen",
     "WorkerState",

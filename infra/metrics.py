@@ -6,8 +6,10 @@ Needs ``penstock[metrics]`` (prometheus-client) or ``penstock[opentelemetry]`` (
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIServer
@@ -19,6 +21,9 @@ from ..log.errors import InvalidArgument, MissingDependency
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
     from prometheus_client.metrics_core import Metric as Family
+
+
+log = logging.getLogger("penstock.metrics")
 
 
 class PrometheusCollector:
@@ -109,6 +114,20 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = "0.0.0.0"
     return MetricsServer(server, thread)
 
 
+@contextmanager
+def served(metrics: MemoryMetrics, port: int | None) -> Iterator[None]:
+    """A block during which ``/metrics`` is served on ``port``; None: it is not. Raises what `serve_prometheus` raises."""
+    if port is None:
+        yield
+        return
+    server = serve_prometheus(metrics, port=port)
+    log.info("metrics are served on port %d", server.port, extra={"fields": {"port": server.port}})
+    try:
+        yield
+    finally:
+        server.close()
+
+
 class OpenTelemetryMetrics:
     """Counts into instruments of OpenTelemetry's metrics API; pass it to consumers in place of `MemoryMetrics`.
 
@@ -125,7 +144,7 @@ class OpenTelemetryMetrics:
         self._meter = meter or metrics.get_meter("penstock")
         self._lock = threading.Lock()
         self._sources: list[Source] = []
-        counters = [metric for metric in CATALOGUE if metric.kind is Kind.COUNTER]
+        counters = [metric for metric in CATALOGUE if metric.kind is Kind.COUNTER and not metric.watched]
         histograms = [metric for metric in CATALOGUE if metric.kind is Kind.HISTOGRAM]
         self._counters = {metric: self._meter.create_counter(metric.name, metric.unit, metric.help) for metric in counters}
         self._histograms = {
@@ -137,6 +156,8 @@ class OpenTelemetryMetrics:
         for metric in CATALOGUE:
             if metric.kind is Kind.GAUGE:
                 self._meter.create_observable_gauge(metric.name, [self._observer(metric)], metric.unit, metric.help)
+            elif metric.watched:
+                self._meter.create_observable_counter(metric.name, [self._observer(metric)], metric.unit, metric.help)
 
     def counter(self, metric: Metric, /, **labels: str) -> Counter:
         label_values(metric, labels, Kind.COUNTER)

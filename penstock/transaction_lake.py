@@ -14,6 +14,7 @@ from penstock.coordinator.transactions.asking import Asked, Checker
 from penstock.coordinator.transactions.checks import CHECKS, CheckBacks
 from penstock.coordinator.transactions.naming import check_producer_group
 from penstock.coordinator.transactions.service import Transactions
+from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import InvalidArgument, LimitExceeded
 from penstock.log.topics import read_only
@@ -111,9 +112,17 @@ class TransactionLake(GroupLake):
                 object=producer_group,
                 hint="close the one that check_transactions gave before",
             )
-        checking = Checking(self, producer_group, Asked(checker, group=producer_group))
+        checking = Checking(self, producer_group, self._asked_by(checker, producer_group))
         self._checkings = (*self._checkings, checking)
         return checking
+
+    def _asked_by(self, checker: Checker, producer_group: str) -> Asked:
+        return Asked(checker, group=producer_group, on_question=self.transactions.counting.question)
+
+    def transaction_statistics(self) -> TransactionStatistics:
+        """What this process has done about transactions, its own and others', and how those stand that it looks after; any thread may ask."""
+        known = self._transactions
+        return TransactionStatistics() if known is None else known.counting.read(self.runtime.clock.wall_ms())
 
     def checks(self, producer_group: str) -> bool:
         """Whether this lake answers what became of a producer group's transactions."""

@@ -8,6 +8,7 @@ from typing import Self
 
 from penstock.coordinator.transactions.asking import Checker
 from penstock.coordinator.transactions.receipts import TransactionReceipt
+from penstock.coordinator.transactions.statistics import TransactionStatistics
 from penstock.coordinator.transactions.transaction import Transaction as AsyncTransaction
 from penstock.log import Message, MessageView
 from penstock.log.portal import Portal
@@ -164,3 +165,7 @@ class TransactionOperations:
             return self._transacting.check_transactions(producer_group, checker)
 
         return Checking(self._portal.run(register), self._portal)
+
+    def transaction_statistics(self) -> TransactionStatistics:
+        """What this process has done about transactions, its own and others', and how those stand that it looks after; any thread may ask."""
+        return self._transacting.transaction_statistics()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from ...log.backoff import pause
 from ...log.errors import PenstockError
@@ -34,6 +34,8 @@ END_AFTER_MS = 600_000
 
 Report = Callable[[str, PenstockError], None]
 """Hears of what failed, and for which transaction or producer group."""
+OnLook = Callable[[str, Sequence[MemberCell] | None], None]
+"""Hears how the cells of a producer group's members stand, and (None) that this process looks at them no more."""
 
 
 class Finisher:
@@ -48,6 +50,7 @@ class Finisher:
         clock: Clock,
         *,
         report: Report = lambda what, error: None,
+        on_look: OnLook = lambda group, cells: None,
         look_s: float = LOOK_S,
     ) -> None:
         self._names = names
@@ -56,6 +59,7 @@ class Finisher:
         self._queues = queues
         self._clock = clock
         self._report = report
+        self._on_look = on_look
         self._look_s = look_s
 
     async def groups(self) -> Collection[str]:
@@ -66,15 +70,18 @@ class Finisher:
         """Finish what is left to finish until ``stop`` is set. What fails is reported, and tried again."""
         before: frozenset[str] = frozenset()
         tidy_s = -math.inf
-        while not stop.is_set():
-            try:
-                before = await self.look(group, spare=before)
-                if self._clock.monotonic_s() >= tidy_s:
-                    await self._transactions.tidy(group)
-                    tidy_s = self._clock.monotonic_s() + TIDY_S
-            except PenstockError as error:
-                self._report(group, error)
-            await pause(stop, self._look_s)
+        try:
+            while not stop.is_set():
+                try:
+                    before = await self.look(group, spare=before)
+                    if self._clock.monotonic_s() >= tidy_s:
+                        await self._transactions.tidy(group)
+                        tidy_s = self._clock.monotonic_s() + TIDY_S
+                except PenstockError as error:
+                    self._report(group, error)
+                await pause(stop, self._look_s)
+        finally:
+            self._on_look(group, None)
 
     async def once(self, group: str) -> int:
         """All of it once, and nothing is left to anybody else. Returns how many transactions were not finished before."""
@@ -87,11 +94,11 @@ class Finisher:
         it was so now.
         """
         await self._transactions.keep_time()  # a machine that is hours ahead must not roll everything back
-        cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
+        read = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
+        cells = [cell for cell in read if cell is not None and cell.group == group]
+        self._on_look(group, cells)
         found: set[str] = set()
         for cell in cells:
-            if cell is None or cell.group != group:
-                continue
             for row in self._to_do(cell):
                 found.add(row.id)
                 if spare is None or row.id in spare:

@@ -24,6 +24,9 @@ NOTE_S = 1.0
 Change = Callable[[MemberCell], MemberCell]
 """What is to become of a cell. It may be called again, also on top of what it made before, and raises what keeps it from being made."""
 
+OnWrite = Callable[[MemberCell | None, MemberCell], None]
+"""Hears of every write of this process, when it is durable: of a cell as it was before (None: there was none), and as it is."""
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -65,9 +68,10 @@ _ABSENT = _Known(None, None)
 class MemberCells:
     """The cells by member, for one process. What is asked for while a write is under way goes into the next one together."""
 
-    def __init__(self, cells: Cells, runtime: Runtime) -> None:
+    def __init__(self, cells: Cells, runtime: Runtime, *, on_write: OnWrite = lambda before, after: None) -> None:
         self._cells = cells
         self._clock = runtime.clock
+        self._on_write = on_write
         self._known: dict[str, _Known] = {}
         self._asked: dict[str, list[_Asked]] = {}
         self._later: dict[str, asyncio.TimerHandle] = {}
@@ -159,6 +163,7 @@ class MemberCells:
                 known, is_fresh = self._remembered(member, changed.stored), True
             else:
                 self._known[member] = _Known(stored, after, len(data))
+                self._on_write(known.cell, after)
                 break
         for one in asked:
             if one.done.done():

@@ -17,7 +17,15 @@ _LOOK_S = 60.0
 def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
     """One that works with what a lake has open."""
     clock = transactions.lake.runtime.clock
-    return Finisher(transactions.groups, transactions.cells, transactions, transactions.queues, clock, report=report)
+    return Finisher(
+        transactions.groups,
+        transactions.cells,
+        transactions,
+        transactions.queues,
+        clock,
+        report=report,
+        on_look=transactions.counting.looked,
+    )
 
 
 async def run_finisher(

@@ -40,6 +40,7 @@ from .state import (
     is_aged,
     not_known,
 )
+from .statistics import Counting
 
 log = logging.getLogger("penstock.transactions")
 
@@ -52,7 +53,8 @@ class Transactions:
 
     def __init__(self, lake: Lake, coordination: Coordination) -> None:
         self.lake = lake
-        self.cells = MemberCells(coordination.cells, lake.runtime)
+        self.counting = Counting()
+        self.cells = MemberCells(coordination.cells, lake.runtime, on_write=self.counting.written)
         self.groups = ProducerGroups(coordination.cells, lake.runtime)
         self.queues = SettlingQueues(coordination.cells, self.cells, lake.runtime)
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
@@ -215,7 +217,7 @@ class Transactions:
         """Delete what a transaction that was rolled back staged for these topics: nothing will ever link it."""
         for topic in topics:
             staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
-            await delete_all(self.lake.store, staged)
+            self.counting.deleted(topic, await delete_all(self.lake.store, staged))
 
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 

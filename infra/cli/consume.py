@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,9 +17,8 @@ import click
 from ...consumers import MemoryMetrics, PushOptions, QueueStatistics
 from ...consumers.executor import is_coroutine_function
 from ...consumers.results import Declined, judge
-from ...consumers.statistics import timer_samples
 from ...log import MessageView, PenstockError
-from ..metrics import serve_prometheus
+from ..metrics import served
 from .gate import Gate
 from .handlers import Commands, Printing, imported
 from .log_options import log_options
@@ -126,8 +125,7 @@ def command(
         handle = Printing(topic, as_json=session.as_json)
     work = _Work(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
-    with _served(metrics, metrics_port), session.connect() as lake:
-        metrics.watch(lambda: timer_samples(lake.timer_statistics()))
+    with served(metrics, metrics_port), session.connect() as lake:
         consumer = lake.push_consumer(
             topic,
             group=group,
@@ -262,17 +260,3 @@ def _has_work(one: QueueStatistics) -> bool:
 def _threads(threads: int, most: int | None) -> int:
     """More than there may be messages would wait in vain."""
     return threads if most is None else min(threads, most)
-
-
-def _served(metrics: MemoryMetrics, port: int | None) -> AbstractContextManager[object]:
-    return nullcontext() if port is None else _closing(metrics, port)
-
-
-@contextmanager
-def _closing(metrics: MemoryMetrics, port: int) -> Iterator[None]:
-    server = serve_prometheus(metrics, port=port)
-    log.info("metrics are served on port %d", server.port, extra={"fields": {"port": server.port}})
-    try:
-        yield
-    finally:
-        server.close()

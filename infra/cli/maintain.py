@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from ...aio import Lake
+from ...consumers import MemoryMetrics, Metrics
 from ...coordinator.upkeep import OnStep
 from ...log import PenstockError
 from ...log.table.maintenance import MaintenanceOptions
+from ..metrics import served
 from . import output
 from .endings import exit_code
 from .session import Session, group_options
@@ -34,10 +36,13 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
     show_default="3.6s",
     help="Between commits to a topic's Delta table.",
 )
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus there.")
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @group_options
 @click.pass_obj
-def command(session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, verbose: bool) -> int:
+def command(
+    session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, metrics_port: int | None, verbose: bool
+) -> int:
     """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
     expired, trim the log, collect what nothing needs. Of all topics, also let delayed messages go, and finish transactions of senders
     that died.
@@ -46,6 +51,8 @@ def command(session: Session, topics: tuple[str, ...], once: bool, publish_inter
     of one that died are taken over. What consumer groups have blocked, parked or waiting is spared by retention for 14 days. The step under
     way is ended in order.
     """
+    if once and metrics_port is not None:
+        raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")
     errors: list[PenstockError] = []
 
     def report(topic: str, step: str, result: object) -> None:
@@ -57,9 +64,9 @@ def command(session: Session, topics: tuple[str, ...], once: bool, publish_inter
     if once:
         run_async(session, lambda lake: maintain_once(lake, topics, report))
         return exit_code(errors)
-    stopper = _Stopper()
-    with session.signals.held(stopper.stop):
-        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval))
+    stopper, metrics = _Stopper(), MemoryMetrics()
+    with served(metrics, metrics_port), session.signals.held(stopper.stop):
+        run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics))
     return 0
 
 
@@ -83,8 +90,10 @@ class _Stopper:
             self._set()
 
 
-async def _until(stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta) -> None:
-    await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval)
+async def _until(
+    stopper: _Stopper, lake: Lake, topics: Sequence[str], report: OnStep, publish_interval: timedelta, metrics: Metrics
+) -> None:
+    await maintain_forever(lake, topics, report, stopper.attach(), publish_interval=publish_interval, metrics=metrics)
 
 
 def _figures(result: object) -> dict[str, object]:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from functools import partial
 
 from ...aio import Lake
+from ...consumers import Metrics
+from ...consumers.statistics import timer_samples, transaction_samples
 from ...coordinator.roles import Part, run_roles
 from ...coordinator.timers.role import Timers
 from ...coordinator.transactions.role import finisher_of, run_finisher
@@ -46,10 +48,12 @@ async def _finish_once(lake: Lake, report: OnStep) -> None:
 
 
 async def maintain_forever(
-    lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta
+    lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta, metrics: Metrics
 ) -> None:
     """Play the roles that keep a lake up until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
     timers = Timers(lake)
+    metrics.watch(lambda: timer_samples(dict(timers.statistics)))
+    metrics.watch(lambda: transaction_samples(lake.transaction_statistics()))
     upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(publish_interval=publish_interval), timers)
 
     async def named() -> Sequence[str]:

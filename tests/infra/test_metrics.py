@@ -35,12 +35,14 @@ from penstock.consumers.statistics import (
     producer_samples,
     sends_counted,
     timer_samples,
+    transaction_samples,
 )
-from penstock.coordinator import DeadLetterPolicy, TimerStatistics
+from penstock.coordinator import DeadLetterPolicy, TimerStatistics, TransactionStatistics
+from penstock.coordinator.transactions.statistics import GroupTransactions, OpenTransactions, TopicTransactions
 from penstock.infra.metrics import MetricsServer, OpenTelemetryMetrics, serve_prometheus
 from penstock.log import BatchSent, ProducerStatistics
 from penstock.log.errors import InternalError, InvalidArgument, MissingDependency
-from tests.lakes import send_all
+from tests.lakes import TIMEOUT_S, send_all
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
@@ -64,7 +66,17 @@ def count_everything(metrics: Metrics, topic: str = "orders") -> None:
     said = ConsumerStatistics(group=GROUP, queues=(one,), topic_queues=((topic, 4),))
     metrics.watch(lambda: consumer_samples(said, now_ms=3_500))
     metrics.watch(lambda: producer_samples([(topic, SENDING)]))
-    metrics.watch(lambda: timer_samples({topic: TimerStatistics(waiting=7, late_ms=40)}))
+    metrics.watch(lambda: timer_samples({topic: TimerStatistics(fired=9, waiting=7, late_ms=40)}))
+    standing = OpenTransactions(open=2, oldest_ms=500, half_messages={topic: 6})
+    metrics.watch(
+        lambda: transaction_samples(
+            TransactionStatistics(
+                at_ms=3_000,
+                groups={GROUP: GroupTransactions(begun=5, committed=2, standing=standing)},
+                topics={topic: TopicTransactions(committed_messages=4)},
+            )
+        )
+    )
 
 
 @pytest.fixture
@@ -81,7 +93,7 @@ def server(metrics: MemoryMetrics) -> Iterator[MetricsServer]:
 
 def scrape(server: MetricsServer) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """All series of the page, as Prometheus's parser reads them; fails on a series that stands twice."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=TIMEOUT_S) as answer:
         text = answer.read().decode()
     rows = [row for family in text_string_to_metric_families(text) for row in family.samples]
     found = {(row.name, frozenset(row.labels.items())): row.value for row in rows}
@@ -105,6 +117,9 @@ def test_a_scrape_has_every_metric_of_the_catalogue_under_its_name(server: Metri
     assert found[series("rocketmq_consumer_lag_latency", **orders, queue="2")] == 2_500
     assert found[series("penstock_topic_queues", **orders)] == 4
     assert found[series("rocketmq_producer_connections", topic="orders")] == 1
+    assert found[series("penstock_timers_fired_total", topic="orders")] == 9
+    assert found[series("penstock_transactions_ended_total", producer_group=GROUP, outcome="committed")] == 2
+    assert found[series("penstock_open_transactions_age_seconds", producer_group=GROUP)] == 2.5
 
 
 def test_buckets_are_cumulative(server: MetricsServer, metrics: MemoryMetrics) -> None:
@@ -183,6 +198,8 @@ def test_opentelemetry_has_every_metric_of_the_catalogue(telemetry: tuple[OpenTe
     ((labels, point),) = found["rocketmq_consumer_lag_messages"]
     assert labels == {"topic": "orders", "consumer_group": GROUP, "queue": "2"}
     assert point.value == 40  # type: ignore[attr-defined]
+    ((labels, point),) = found["penstock_transactions_begun_total"]
+    assert (labels, point.value) == ({"producer_group": GROUP}, 5)  # type: ignore[attr-defined]
     statuses = {labels["invocation_status"]: point for labels, point in found["rocketmq_process_time"]}
     assert set(statuses) == {"success", "failure"}
     assert tuple(statuses["success"].explicit_bounds) == PROCESS_TIME.buckets  # type: ignore[attr-defined]
@@ -247,7 +264,7 @@ def test_what_a_consumer_does_is_seen(server: MetricsServer, metrics: MemoryMetr
         labels = {"topic": "orders", "consumer_group": GROUP}
         with lake.push_consumer("orders", group=GROUP, listener=listen, metrics=metrics):
             for _ in range(10):
-                assert left.acquire(timeout=20)
+                assert left.acquire(timeout=TIMEOUT_S)
             wait_until(lambda: metrics.value(SENT_TO_DLQ, **labels) == 1, "the dead letter")
             found = scrape(server)
             assert found[series("penstock_owned_queues", **labels)] == found[series("penstock_topic_queues", **labels)] == 2

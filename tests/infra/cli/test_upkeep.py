@@ -43,6 +43,10 @@ def test_maintaining_once_publishes_and_says_so(orders: Penstock) -> None:
     assert "nothing to do" in orders("maintain", "orders", "--once").out
 
 
+def test_who_ends_at_once_serves_no_metrics(orders: Penstock) -> None:
+    assert "leave --once out" in orders("maintain", "--once", "--metrics-port", "0", code=2).err
+
+
 def test_a_deleted_topic_is_emptied(orders: Penstock, lake: Path) -> None:
     orders("maintain", "--once")
     orders("topic", "delete", "orders", "--yes")

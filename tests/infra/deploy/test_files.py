@@ -91,16 +91,22 @@ def test_an_example_is_called_as_the_command_takes_it(name: str) -> None:
     found.make_context(command, list(words), parent=context)  # raises for what it does not take
 
 
-def test_the_worker_is_found_and_has_time_to_end() -> None:
+@pytest.mark.parametrize("name", ["billing-worker", "penstock-maintain"])
+def test_metrics_are_found(name: str) -> None:
+    template = deployments()[name]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (port,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--metrics-port")]
+    assert template["metadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": port}
+    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
+    assert f"EXPOSE {port}" in (FOLDER / "Dockerfile").read_text()
+
+
+def test_the_worker_has_time_to_end() -> None:
     worker = deployments()["billing-worker"]["spec"]["template"]
     (container,) = worker["spec"]["containers"]
-    (port,) = [word.partition("=")[2] for word in container["args"] if word.startswith("--metrics-port")]
-    assert port == worker["metadata"]["annotations"]["prometheus.io/port"]
-    assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
     assert container["readinessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
     assert worker["spec"]["terminationGracePeriodSeconds"] >= 60
     assert "lifecycle" not in container  # SIGTERM alone drains
-    assert f"EXPOSE {port}" in (FOLDER / "Dockerfile").read_text()
 
 
 def test_names_in_the_examples_lead_somewhere() -> None:
