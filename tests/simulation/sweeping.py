@@ -17,10 +17,12 @@ from typing import Protocol
 
 from penstock.log.errors import PenstockError
 from tests.simulation.campaign import Run, map_runs, met, replay_command
-from tests.simulation.faults import Fault, FaultPlan, ScriptedFaults, Where, possible
+from tests.simulation.faults import Call, Fault, possible
 from tests.simulation.kernel import Kernel
 from tests.simulation.patches import Patch
 from tests.simulation.requests import SimService
+from tests.simulation.singles import OneFault, Single, Story
+from tests.simulation.singles import table as table_of_singles
 from tests.simulation.small import small_log
 
 TEETH_STEPS = 40_000
@@ -64,8 +66,10 @@ class Campaign:
     mutants: Mapping[str, Mutant]
     must_happen: Sequence[str]
     """What a sweep must have met at least once; else it proves less than it seems to."""
-    small_work: Callable[..., Played]
-    """For single faults: of a seed and, by service, the plan of its faults."""
+    stories: Mapping[str, Story]
+    """For single faults."""
+    step_of: Callable[[str, Call], str]
+    """What a request to a service is for."""
     services: Callable[[Played], Mapping[str, SimService[object]]]
     """Whose calls single faults befall."""
     spared: frozenset[str] = frozenset()
@@ -118,31 +122,40 @@ class Campaign:
                 break
         return runs
 
-    def exhaustive(self, *, seed: int = 1, workers: int = 1, every: int = 1) -> list[Run]:
-        """Every fault at every call by a small workload, or each ``every``-th of those: one run each."""
-        with small_log():
-            world = self.small_work(seed)
-            wrong = world.run()
-        assert not wrong, f"it goes wrong without faults: {wrong}"
-        scripts = [
-            (service, call.process, call.process_number, fault.name)
+    def singles_of(self, story: str) -> list[Single]:
+        """Every fault at every request of a story, which is played without any."""
+        told = self.stories[story]
+        run, world = self.judged(story, "alone", "", told.make)
+        assert not run.wrong, f"{story}: it goes wrong without faults: {run.wrong}"
+        singles = [
+            Single(story, service, self.step_of(service, call), call.process, call.process_number, fault)
             for service, of_service in self.services(world).items()
             for call in of_service.calls
-            if call.process not in self.spared
+            if call.process.partition("#")[0] not in self.spared and told.befallen(world, service, call)
             for fault in Fault
             if possible(fault, call)
         ]
-        return map_runs(partial(_exhaustive_one, self.world, seed), scripts[::every], workers)
+        steps = {single.step for single in singles}
+        missed = [what for what in told.meets if not run.counts[what] and what not in steps]
+        assert not missed, f"{story}: it does not meet {missed}:\n{self.table(run.counts)}\n{sorted(steps)}"
+        return singles
 
-    def single_fault(self, seed: int, service: str, process: str, number: int, fault: str) -> tuple[Run, Played]:
-        """The small workload with one fault, at one call of one process to one of the services."""
+    def exhaustive(self, singles: Sequence[Single], *, workers: int = 1) -> list[Run]:
+        """One run each."""
+        return map_runs(partial(_exhaustive_one, self.world), list(singles), workers)
+
+    def single_fault(self, single: Single) -> tuple[Run, Played]:
+        """A story with one fault, at one call of one process to one of the services."""
+        story, service, _, process, number, fault = single
 
         def make() -> Played:
-            plan: FaultPlan = ScriptedFaults([(Where(process=process, occurrence=number), Fault[fault])])
-            return self.small_work(seed, **{service: plan})
+            return self.stories[story].make(**{service: OneFault(process, number, fault)})
 
-        again = replay_command(seed, world=self.world, service=service, process=process, call=number, fault=fault)
-        return self.judged(f"{fault} at call {number} of {process} to the {service}", seed, again, make)
+        options = {"story": f"'{story}'", "service": service, "process": process, "call": number, "fault": fault.name}
+        again = replay_command(0, world=self.world, **options)
+        run, world = self.judged(f"{fault.name} at call {number} of {process} to the {service}", story, again, make)
+        met_it = run.wrong or run.counts[f"fault: {fault.value}"]
+        return run if met_it else replace(run, wrong=("no request met the fault",)), world
 
     def never_happened(self, runs: Iterable[Run], *, but: Sequence[str] = ()) -> list[str]:
         """What a sweep of these runs should have met, and did not."""
@@ -175,8 +188,8 @@ def _teeth_one(world: str, mutant: str, seed: int) -> Run:
     return run
 
 
-def _exhaustive_one(world: str, seed: int, script: tuple[str, str, int, str]) -> Run:
-    return campaign_of(world).single_fault(seed, *script)[0]
+def _exhaustive_one(world: str, single: Single) -> Run:
+    return campaign_of(world).single_fault(single)[0]
 
 
 # --- The command line ---------------------------------------------------------------------------------------------------------------
@@ -197,12 +210,14 @@ def main(world: str, arguments: list[str]) -> int:
     made["teeth"].add_argument("--mutant", choices=sorted(campaign.mutants), action="append")
     made["teeth"].add_argument("--enough", type=int, default=5, help="so many detections of a mutant end it (0: play all seeds)")
     made["exhaustive"].add_argument("--every", type=int, default=1, help="only each so many-th of them")
+    made["exhaustive"].add_argument("--story", choices=list(campaign.stories), action="append", help="only these")
     replay = made["replay"]
     replay.add_argument("--seed", type=int, required=True)
     replay.add_argument("--scenario", choices=sorted(campaign.scenarios))
     replay.add_argument("--mutant", choices=sorted(campaign.mutants))
     replay.add_argument("--trace", type=int, default=200, help="how many of the last events to print")
     single = replay.add_argument_group("a single fault of `exhaustive`")
+    single.add_argument("--story", choices=list(campaign.stories))
     single.add_argument("--service", default="store")
     single.add_argument("--process")
     single.add_argument("--call", type=int, help="of this process, from 1")
@@ -247,15 +262,22 @@ def _teeth(campaign: Campaign, options: argparse.Namespace) -> int:
 
 
 def _exhaustive(campaign: Campaign, options: argparse.Namespace) -> int:
-    runs = campaign.exhaustive(workers=options.workers, every=options.every)
-    wrong = _print_wrong(runs)
-    print(f"{len(runs)} single faults, {wrong} wrong")
-    return 1 if wrong else 0
+    played: list[tuple[Single, bool]] = []
+    for story in options.story or campaign.stories:
+        started = time.perf_counter()
+        singles = campaign.singles_of(story)[:: options.every]
+        runs = campaign.exhaustive(singles, workers=options.workers)
+        wrong = _print_wrong(runs)
+        print(f"{story}: {len(runs)} single faults, {wrong} wrong, {time.perf_counter() - started:.0f} s", flush=True)
+        played += zip(singles, (bool(run.wrong) for run in runs), strict=True)
+    print(table_of_singles(played))
+    return 1 if any(is_wrong for _, is_wrong in played) else 0
 
 
 def _replay(campaign: Campaign, options: argparse.Namespace) -> int:
     if options.fault:
-        run, world = campaign.single_fault(options.seed, options.service, options.process, options.call, options.fault)
+        single = Single(options.story, options.service, "", options.process, options.call, Fault[options.fault])
+        run, world = campaign.single_fault(single)
     else:
         scenario = options.scenario or campaign.of_seed(options.seed)
         again = replay_command(options.seed, world=campaign.world)

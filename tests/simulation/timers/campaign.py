@@ -8,7 +8,8 @@ from tests.simulation.faults import Fault
 from tests.simulation.requests import SimService
 from tests.simulation.sweeping import Campaign, Played
 from tests.simulation.timers.mutants import MUTANTS
-from tests.simulation.timers.scenarios import SCENARIOS, small_work
+from tests.simulation.timers.scenarios import SCENARIOS
+from tests.simulation.timers.stories import STORIES, step_of
 from tests.simulation.timers.world import Timing
 
 MUST_HAPPEN = (
@@ -30,7 +31,8 @@ CAMPAIGN = Campaign(
     in_turn=("rivals", "recalls", "runs", "clocks", "lives", "rivals", "weeks", "runs", "idle", "strays"),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
-    small_work=small_work,
+    stories=STORIES,
+    step_of=step_of,
     services=_services,
     spared=frozenset({"founder"}),
 )

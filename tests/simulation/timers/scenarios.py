@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from tests.simulation.faults import Fault, FaultPlan, RandomFaults
+from tests.simulation.faults import Fault, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.plans import DAY_S, HOUR_S, Choosing, rng_of
 from tests.simulation.table import CELLS_ON_S3_MS, DYNAMODB_MS, SQLITE_MS, TABLE_NETWORK
@@ -189,28 +189,6 @@ def calm(seed: int | str, *, rate: float = 0.0) -> Timing:
     """Nothing goes wrong, and all is let go in time."""
     plot = Plot(players=1, deploys_every_s=20.0, recalls_every_s=3.0, offset_ms=0, drift=0.0, faults_end_s=1.0, late_s=1.5)
     return _make(seed, rate, plot)
-
-
-def small_work(seed: int | str, *, store: FaultPlan | None = None) -> Timing:
-    """For single faults: two players, a few claims, a run, a merge, a recall, a deploy; cells in the store, so that there is one service."""
-    plot = Plot(
-        messages=14,
-        send_for_s=5.0,
-        burst=(1, 3),
-        ahead_s=(0.5, 12.0),
-        slots_s=1.0,
-        players=2,
-        options=replace(SMALL, claim_rows=3, flush_rows=3),
-        recalls_every_s=2.0,
-        lists_every_s=4.0,
-        deploys_every_s=5.0,
-        pause_s=(7.0, 9.0),
-        faults_end_s=12.0,
-        offset_ms=0,
-        drift=0.0,
-    )
-    network = replace(STORE_NETWORK, very_slow=0.0, pause_s=plot.pause_s, late_s=(0.5, 10.0))
-    return Timing(seed, plot, store_plan=store, store_network=network)
 
 
 SCENARIOS: Mapping[str, Callable[..., Timing]] = {

@@ -207,7 +207,7 @@ async def finish(life: Life) -> None:
     rng, finisher = world.kernel.rng(f"finisher/{life.process.name}"), upkeep.finisher_of(life)
     while not life.leaving.is_set():
         every_s = (30.0, 1_800.0) if world.quiet else world.plot.finish_every_s
-        await life.pause(log_uniform(rng, *every_s) if not world.collecting else 12 * 3600.0)
+        await life.pause(log_uniform(rng, *every_s) if not world.collecting else world.plot.rest_every_s)
         try:
             await upkeep.finish_once(life, finisher)
         except PenstockError as error:
@@ -219,7 +219,7 @@ async def collect(life: Life) -> None:
     world = life.world
     rng = world.kernel.rng(f"collector/{life.process.name}")
     while not life.leaving.is_set():
-        await life.pause(log_uniform(rng, *world.plot.collect_every_s) if not world.collecting else 12 * 3600.0)
+        await life.pause(log_uniform(rng, *world.plot.collect_every_s) if not world.collecting else world.plot.rest_every_s)
         for topic in world.topics():
             try:
                 await upkeep.collect_once(life, topic)

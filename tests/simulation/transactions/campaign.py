@@ -9,8 +9,9 @@ from tests.simulation.faults import Fault
 from tests.simulation.requests import SimService
 from tests.simulation.sweeping import Campaign, Played
 from tests.simulation.transactions.mutants import MUTANTS
-from tests.simulation.transactions.scenarios import SCENARIOS, small_work
+from tests.simulation.transactions.scenarios import SCENARIOS
 from tests.simulation.transactions.scripts import SCRIPTS, Scripted
+from tests.simulation.transactions.stories import STORIES, step_of
 from tests.simulation.transactions.world import Transacting
 
 MUST_HAPPEN = (
@@ -33,7 +34,8 @@ CAMPAIGN = Campaign(
     in_turn=tuple(SCENARIOS),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
-    small_work=small_work,
+    stories=STORIES,
+    step_of=step_of,
     services=_services,
     spared=frozenset({"founder", "filler", "auditor"}),
 )

@@ -58,5 +58,9 @@ class Plot:
     drift: float = 0.02
     lease_s: float = 5.0
     faults_end_s: float = 400.0
+    rest_every_s: float = 12 * 3600.0
+    """Between two rounds of finishers and collectors, when all is decided and days pass."""
+    rest_entries: int = 10
+    """That say nothing, of each of these days."""
     quiet_s: float = 12 * 3600.0
     """So long everything may take to be decided and linked without faults."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from tests.simulation.faults import FaultPlan, RandomFaults
+from tests.simulation.faults import RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import HOUR_S, rng_of
@@ -162,22 +162,3 @@ SCENARIOS: Mapping[str, Callable[..., Transacting]] = {
     "steps": steps,
     "answers": answers,
 }
-
-
-def small_work(seed: int, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Transacting:
-    """One sender with three transactions, one finisher, one collector: for one fault at a time."""
-    plot = Plot(
-        senders=1,
-        transactions=3,
-        forgets=0.3,
-        backs_out=0.3,
-        first_check_s=5.0,
-        unsure=0.0,
-        finishers=1,
-        finish_every_s=(5.0, 20.0),
-        think_s=(0.5, 3.0),
-        offset_ms=0,
-        drift=0.0,
-        faults_end_s=60.0,
-    )
-    return Transacting(seed, plot, store_plan=store, table_plan=table)

@@ -46,11 +46,3 @@ def test_the_sweep_met_what_it_is_for(runs: list[Run], record_property: Callable
 
 def test_a_seed_is_the_same_run_again() -> None:
     assert CAMPAIGN.play("late finisher", 6).digest == CAMPAIGN.play("late finisher", 6).digest
-
-
-def test_single_faults_are_survived() -> None:
-    """Each so many-th of them; `make exhaustive ARGS="--world transactions"` plays all."""
-    found = CAMPAIGN.exhaustive(every=4_000)
-    assert len(found) > 2
-    wrong = [run.report() for run in found if run.wrong]
-    assert not wrong, "\n".join(wrong)

@@ -67,6 +67,8 @@ class Transacting:
         """Faults have ended."""
         self.collecting = False
         """All is decided, and days pass until nothing is left."""
+        self.calls_decided: dict[str, int] = {}
+        """So many requests were made until then, by service."""
 
     @property
     def now_s(self) -> float:
@@ -183,6 +185,7 @@ class Transacting:
 
     async def _collect_all(self) -> None:
         self.collecting = True
+        self.calls_decided = {"store": len(self.store.calls), "table": len(self.table.calls)}
         await self._stop("s", "operator")
         if not any(machine.name.startswith("c") for machine in self.machines):
             self.start("c", applications.collect)
@@ -230,6 +233,11 @@ class Transacting:
     async def apart(self, name: str, work: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
         """Something that meets no faults."""
         plans, self.store.plan, self.table.plan = (self.store.plan, self.table.plan), None, None
+        await self.alone(name, work)
+        self.store.plan, self.table.plan = plans
+
+    async def alone(self, name: str, work: Callable[[Life], Coroutine[Any, Any, None]]) -> None:
+        """A process of its own, and all of its life."""
         process = self.kernel.process(name)
 
         async def whole() -> None:
@@ -238,7 +246,6 @@ class Transacting:
             await self.close(life)
 
         await process.run(whole())
-        self.store.plan, self.table.plan = plans
 
     async def _found(self, life: Life) -> None:
         for name in self.topics():
@@ -255,7 +262,7 @@ class Transacting:
         return TopicSettings(message_type=MessageType.TRANSACTION, queues=self.plot.queues, retention=None)
 
     async def _fill(self, life: Life) -> None:
-        await upkeep.fill(life, self.topics(), 10)
+        await upkeep.fill(life, self.topics(), self.plot.rest_entries)
 
     async def _audit(self, life: Life) -> None:
         for name in self.topics():
