@@ -150,10 +150,12 @@ def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
 
 
 def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: ANN401 - Signals.interruptible
+    epoch = None
     for report in job.reports():
         match report.pop("report"):
             case "batch":
-                _show_batch(session, report)
+                _show_batch(session, report, after=epoch)
+                epoch = report["epoch"]
             case "error":
                 error = pickle.loads(base64.b64decode(report["error"]))  # noqa: S301 - our own process wrote it
                 assert isinstance(error, PenstockError)
@@ -163,10 +165,16 @@ def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: AN
     raise click.ClickException(f"The sync's process ended before its work.\n{job.tail()}")
 
 
-def _show_batch(session: Session, batch: Mapping[str, Any]) -> None:
+def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None) -> None:
+    """``after``: the epoch of the batch before it."""
     if session.as_json:
         output.emit({"kind": "batch", **batch})
         return
+    if after not in {None, batch["epoch"]}:
+        click.echo(
+            f"the sync had lost its lease (was the machine halted, or the coordination table away?) and goes on under epoch {batch['epoch']}",
+            err=True,
+        )
     rate = batch["events"] / batch["seconds"] if batch["seconds"] else 0.0
     tables = ", ".join(f"{name} {count:,}" for name, count in batch["merged"].items()) or "nothing to write"
     click.echo(f"batch {batch['number']}: {batch['events']:,} events ({rate:,.0f}/s): {tables}; {batch['lag']:,} to come", err=True)

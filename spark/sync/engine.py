@@ -170,7 +170,7 @@ class Engine:
             (first, *_) = broken.values()
             raise PoisonEvent.at(first, self._options.topic)
         lag = sum(limit - self._position[queue] for queue, limit in self.ends().items())
-        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress))
+        return Batch(self._batches, events, clock.monotonic_s() - begun_s, merged, lag, behind(self._progress), self.epoch)
 
     def ends(self) -> dict[int, int]:
         """Where every queue ends, as of the last `look`."""

@@ -69,3 +69,5 @@ class Batch:
     behind: Mapping[str, int] = field(default_factory=dict)
     """By target, its last events that lie behind what their queues told before, by the source's positions: those of rows that are there change
     nothing. They come again after a connector's restart; if they do not end, the source has moved to another server."""
+    epoch: int = 0
+    """Of the lease under which it was applied. A higher one than the batch before it had: the run had lost its lease, and took it again."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 
 from penstock.infra.cli.endings import exit_code
+from penstock.infra.cli.session import Session, Signals
+from penstock.infra.cli.sync import _show_batch
 from penstock.infra.cli.sync_failed import as_ours
 from penstock.log.errors import InternalError, PenstockError
+from penstock.spark.sync.options import Batch
 from tests.infra.cli.conftest import Penstock
 from tests.servers import S3Server
 from tests.spark.sync.streams import TOPIC, event, rows, send
@@ -53,6 +57,17 @@ def test_events_that_lie_behind_are_told_of(penstock: Penstock, lake: Path, tmp_
     assert behind in penstock("sync", TOPIC, "--into", tmp_path / "targets", *OPTIONS).err
     assert behind in penstock("sync", TOPIC, "--status").err
     assert penstock("sync", TOPIC, "--status", "--json").rows[0]["behind"] == {"bills": 1}
+
+
+def test_a_lease_that_was_lost_between_two_batches_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once; how it is lost, and that its batches say so, see the tests of the sync itself."""
+    session, before = Session(Signals()), None
+    for number, epoch in enumerate((4, 4, 6, 6), 1):
+        _show_batch(session, asdict(Batch(number, 1, 0.1, epoch=epoch)), after=before)
+        before = epoch
+    told = capsys.readouterr().err.splitlines()
+    assert ["lost its lease" in line for line in told] == [False, False, True, False, False]
+    assert told[2].endswith("goes on under epoch 6")
 
 
 def test_names_that_no_event_has_are_told(penstock: Penstock, lake: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from penstock.spark import SyncRun, sync
 from penstock.spark.lakes import LakePlace, OpenLake
 from penstock.spark.sync import engine
 from penstock.spark.sync.lease import SyncInUse, SyncLease, take_lease
+from penstock.spark.sync.options import Batch
 from tests.spark.sync.crashes import BATCH, POINTS, stream
 from tests.spark.sync.judging import Check, stored
 from tests.spark.sync.losing import Loses, lose_lease
@@ -39,7 +40,7 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
 ) -> None:
     lake, into = str(tmp_path / "lake"), tmp_path / "targets"
     send(lake, stream(14))
-    loses, numbers = Loses(lake, into, POINTS), list[int]()
+    loses, batches = Loses(lake, into, POINTS), list[Batch]()
     with caplog.at_level(logging.WARNING, logger="penstock.spark"):
         run = sync(
             None,
@@ -48,12 +49,14 @@ def test_a_run_that_loses_its_lease_at_any_step_goes_on_and_counts_its_batches(
             into=into,
             max_events_per_batch=BATCH,
             steps=loses,
-            listener=lambda batch: numbers.append(batch.number),
+            listener=batches.append,
         )
         assert run.await_termination()
     assert set(loses.lost) == set(POINTS)
     Check(into, stored(lake))(complete=True)
-    assert numbers == list(range(1, run.status.batches + 1))
+    assert [batch.number for batch in batches] == list(range(1, run.status.batches + 1))
+    epochs = [batch.epoch for batch in batches]
+    assert (epochs, epochs[-1]) == (sorted(epochs), len(POINTS) + 1)
     told = [record.getMessage() for record in caplog.records]
     assert sum("lost its lease" in line for line in told) == len(POINTS)
     assert any(line.endswith(f"it goes on under epoch {len(POINTS) + 1}") for line in told)
