@@ -111,9 +111,10 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
-        ``message_type`` is NORMAL, FIFO, DELAY or TRANSACTION; one queue gives a global order, idle queues cost nothing. Messages older than
-        ``retention``, delayed ones counted from when they were due, are dropped, and beyond ``retention_bytes`` of table files a queue. Raises
-        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or TRANSACTION; one
+        queue gives a global order, idle queues cost nothing. Messages older than ``retention``, delayed ones counted from when they were due, are
+        dropped, and beyond ``retention_bytes`` of table files a queue. Raises `TopicExists` when it exists with other settings,
+        `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import TypeVar
 
 import pytest
 
@@ -15,14 +16,18 @@ from penstock import Message
 from penstock.consumers import PushOptions, SimpleOptions
 from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_MAX, INVISIBLE_MIN
 from penstock.coordinator import RetryPolicy
-from penstock.log import TopicLimits, TopicSettings
+from penstock.log import StoreUnavailable, TopicLimits, TopicSettings
 from penstock.log.lake import Lake
 from penstock.log.routing import queue_of
+from penstock.log.stores import MemoryStore
+from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.testing import HandClock
 from tests.coordinator.timers.test_play import Played
 from tests.lakes import TIMEOUT_S
 from tests.tree import ROOT
 from tests.waiting import wait_until
+
+T = TypeVar("T")
 
 PAGE = ROOT / "docs" / "semantics.md"
 SECTIONS = [f"2.{number}" for number in range(1, 21)]
@@ -133,3 +138,28 @@ def test_a_delayed_message_enters_its_group_s_order_when_it_is_due(
     wait_until(lambda: len(list(reader.messages())) == 3, "all are delivered", timeout_s=TIMEOUT_S)
     found = list(reader.messages(queue=queue_of("ann", 4)))
     assert [(one.message_group, one.body) for one in found] == [("ann", b"first"), ("ann", b"second"), ("ann", b"third")]
+
+
+class Unanswered(StoreWrapper):
+    """Carries out the first upload of half messages, and does not say so."""
+
+    uploads = 0
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        done = await run()
+        if call.verb == "put" and "/staged/jobs/" in call.key:
+            self.uploads += 1
+            if self.uploads == 1:
+                raise StoreUnavailable("no answer", operation=call.verb, object=call.key)
+        return done
+
+
+def test_a_send_of_a_transaction_is_tried_again_and_stored_once() -> None:
+    store = Unanswered(MemoryStore())
+    with penstock.connect(store=store, maintenance=False) as lake:
+        lake.create_topic("paid", message_type="TRANSACTION")
+        with lake.transaction(producer_group="shop", checker=lambda _: None) as transaction:
+            transaction.send("paid", Message(b"x"))
+            assert store.uploads == 2
+            transaction.commit()
+        assert [one.body for one in lake.reader("paid").messages()] == [b"x"]
