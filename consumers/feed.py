@@ -25,6 +25,7 @@ from ..log.topics import Topic
 from .feed_behind import Backlog, CatchUp
 from .feed_window import Window
 from .rows import check_dense
+from .unpublished import Offsets, Unpublished
 
 CACHE_BYTES = 64 * MIB
 _PICK_GAP = 1024
@@ -43,6 +44,7 @@ class Feed:
         self._cache_bytes = cache_bytes
         self._live = Window(topic, cache_bytes)
         self._backlog: Backlog | None = None
+        self._unpublished = Unpublished(topic)
         self._opening = asyncio.Lock()
         self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so one need not read ahead, which costs memory
         self._rows = Rows(topic, asyncio.Event())
@@ -141,14 +143,15 @@ class Feed:
     async def pick(self, queue: int, offsets: Sequence[int]) -> pa.RecordBatch:
         """The rows of these few offsets of a queue, in rising order, read from the store anew. Raises what `fetch` raises."""
         wanted = np.unique(np.asarray(offsets, np.int64))
-        found: list[pa.RecordBatch] = []
-        for near in np.split(wanted, np.flatnonzero(np.diff(wanted) > _PICK_GAP) + 1) if len(wanted) else ():
+        found = await self._unpublished_rows(queue, wanted)
+        here = [rows.column("offset").to_numpy() for rows in found]
+        for near in _runs(np.setdiff1d(wanted, np.concatenate(here)) if here else wanted):
             reading = self._reader.read(queue=queue, start=int(near[0]), end=int(near[-1]) + 1, damaged="skip")
             async with aclosing(reading) as source:
                 async for rows in source:
                     at = np.flatnonzero(np.isin(rows.column("offset").to_numpy(), near))
                     found.append(rows.take(pa.array(at)))
-        picked = pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
+        picked = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
         for missing in np.setdiff1d(wanted, picked.column("offset").to_numpy()).tolist():
             async with aclosing(self.scan(queue, missing, missing + 1)) as source:
                 await anext(source, None)  # says what is the matter with it
@@ -249,6 +252,14 @@ class Feed:
             )
         return rows
 
+    async def _unpublished_rows(self, queue: int, wanted: Offsets) -> list[pa.RecordBatch]:
+        """The rows of these offsets that are found behind the table; it is looked at anew only if there may be any."""
+        behind = wanted[wanted.searchsorted(self._table.end(queue)) :]
+        if len(behind):
+            self._table = await self._rows.refresh()
+            behind = behind[behind.searchsorted(self._table.end(queue)) :]
+        return await self._unpublished.pick(self._table.published, queue, behind) if len(behind) else []
+
     async def _at_tail(self, queue: int) -> None:
         """The queue needs nothing but live rows any more."""
         if self._backlog is not None:
@@ -336,3 +347,8 @@ class Feed:
             object=self._topic.paths.topic,
             hint="open it anew if it was created again",
         )
+
+
+def _runs(offsets: Offsets) -> list[Offsets]:
+    """These in runs between which so much lies that it is better not read."""
+    return np.split(offsets, np.flatnonzero(np.diff(offsets) > _PICK_GAP) + 1) if len(offsets) else []

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from .arrivals import Arrivals
 from .errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
-from .fold import Folded
+from .fold import Folded, Void
 from .rows import LostRange, entry_pieces
 from .salvage import fold_known
 from .stores.protocol import ObjectMissing
@@ -129,7 +129,8 @@ class Rows:
             arrivals.begin(view.state)
             await fold_known(view, self._store, self._paths, view.state.entry + 1)
             for folded, data in await arrivals.entries():
-                if folded.number > snapshot.published and folded.state.incarnation == self._topic.record.incarnation:
+                is_new = folded.number > snapshot.published and folded.state.incarnation == self._topic.record.incarnation
+                if is_new and _is_wanted(folded, span):
                     async with aclosing(self._entry(folded, data, span, after=arrivals.before.entry)) as rows:
                         async for batch in rows:
                             yield batch
@@ -282,6 +283,17 @@ class Rows:
         return TopicDeleted(
             "the topic was deleted", operation="read", object=self._paths.topic, hint="open it anew if it was created again"
         )
+
+
+def _is_wanted(folded: Folded, span: Span) -> bool:
+    """Whether an entry has rows that are still to be read: without any, decoding it is spared."""
+    return any(
+        verdict[queue] + count > span.position[queue] and (span.limits is None or verdict[queue] < span.limits[queue])
+        for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
+        if not isinstance(verdict, Void)
+        for queue, count in batch.rows.items()
+        if queue in span.position
+    )
 
 
 _NOT_IN_TABLE = "the table does not have all its rows"
