@@ -37,7 +37,7 @@ CACHE_MESSAGES = 200
 REPEATS_MAX = 2 * CACHE_MESSAGES
 """What is cached may be in flight, and as much may be done and on its way to the cell."""
 ATTEMPTS = 4
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 NEARLY = 1_000
 """Messages that may be left when the end begins."""
 DECK = {"kill": 4, "stop": 2, "restart": 2, "kill producer": 1, "reset": 1, "release": 1, "skip": 1}

@@ -22,7 +22,7 @@ SEEDS = {"local": 2, "versitygw": 3}
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", PLACES)
 def test_workers_killed_stopped_and_restarted_settle_every_message_in_order(kind: str, tmp_path: Path) -> None:
     print(f"replay: python -m tests.processes.consuming.chaos --short --seed {SEEDS[kind]} --store {kind}")
@@ -38,7 +38,7 @@ def test_workers_killed_stopped_and_restarted_settle_every_message_in_order(kind
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_rolling_restarts_repeat_nothing(tmp_path: Path) -> None:
     print("replay: python -m tests.processes.consuming.chaos --short --seed 4 --store local --only restart --lease 5")
     with place("local", tmp_path) as ground:

@@ -26,12 +26,12 @@ GROUPS = 5
 FIRST_IN_S = 3.0
 SLOT_S = 0.2
 """Several are due at one time."""
-PATIENCE_S = 120
+PATIENCE_S = 400
 
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_each_message_goes_once_and_none_early_in_order(tmp_path: Path) -> None:
     url = str(tmp_path / "lake")
     with penstock.connect(url, maintenance=False) as lake:
