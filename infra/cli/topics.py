@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
+from ...aio import Lake
 from ...log import ForeignObject, MessageType, TopicDescription, TopicLimits, TopicSettings
-from ...log.paths import timer_log_name
 from . import output
 from .endings import show
-from .session import Session, command_options, confirm_options, confirmed
+from .pending import Pending, pending_document, pending_facts, pending_of
+from .session import Session, command_options, confirm_options, confirmed, group_options
 from .stored import run_async, stored, stored_topic
 from .values import FOREVER, Duration, Retention, Size
 
@@ -97,18 +98,24 @@ def list_topics(session: Session) -> None:
 @command.command()
 @click.argument("topic")
 @click.option("--all-queues", is_flag=True, help=f"Show every queue, also where there are more than {_QUEUES_SHOWN}.")
-@command_options
+@group_options
 @click.pass_obj
 def describe(session: Session, topic: str, all_queues: bool) -> None:
-    """Settings, offsets of every queue, and the hottest queues and message groups of what was stored last."""
-    with session.connect(read_only=True) as lake:
-        found = lake.describe_topic(topic)
+    """Settings, offsets of every queue, and the hottest queues and message groups of what was stored last; of topics of type DELAY what waits,
+    of type TRANSACTION what is not visible yet.
+    """
+
+    async def look(lake: Lake) -> tuple[TopicDescription, Pending]:
+        described = await lake.describe_topic(topic)
+        return described, await pending_of(lake, topic, described.settings.message_type)
+
+    found, pending = run_async(session, look, read_only=True)
     if session.as_json:
         document = {"topic": topic, "messages": found.messages, **output.fields(found), "settings": _settings(found.settings)}
         del document["name"]
-        output.emit(document)
+        output.emit({**document, **pending_document(topic, pending)})
     else:
-        _show(found, all_queues=all_queues)
+        _show(found, pending, all_queues=all_queues)
 
 
 @command.command()
@@ -213,7 +220,7 @@ def _plain(value: object) -> str:
     return "any" if value is None else str(value)
 
 
-def _show(found: TopicDescription, *, all_queues: bool) -> None:
+def _show(found: TopicDescription, pending: Pending, *, all_queues: bool) -> None:
     settings = found.settings
     facts = [
         ("type", str(settings.message_type)),
@@ -225,8 +232,7 @@ def _show(found: TopicDescription, *, all_queues: bool) -> None:
         ("log entries", found.entries),
         ("last stored", found.last_stored),
     ]
-    if settings.message_type is MessageType.DELAY:
-        facts.append(("timer log", f"{timer_log_name(found.name)}; penstock timer list {found.name} shows what waits"))
+    facts += pending_facts(found.name, pending)
     output.table((found.name, ""), [(name, output.shown(value)) for name, value in facts])
     few = all_queues or len(found.queues) <= _QUEUES_SHOWN
     queues = found.queues if few else found.hottest_queues

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.coordinator.timers import counting
 from penstock.infra.cli.values import parse_instant
 from tests.infra.cli.conftest import Penstock
 
@@ -45,6 +47,31 @@ def test_what_waits_is_listed_and_called_back(delaying: Penstock) -> None:
     assert "it was recalled before" in refused.err
     assert "1 before it were recalled, 0 behind it not tried" in refused.err
     assert delaying("timer", "list", "orders").err == "Nothing waits.\n"
+
+
+def test_a_topic_s_description_says_how_much_waits_and_what_is_next(delaying: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waiting() -> dict[str, object]:
+        (row,) = delaying("topic", "describe", "orders", "--json").rows
+        found: dict[str, object] = row["waiting"]
+        return found
+
+    assert waiting() == {"messages": 0, "exact": True, "next_due": None}
+    send(delaying, 1, 2, 3)
+    send(delaying, 4, by=("--level", "5"))
+    rows = delaying("timer", "list", "orders", "--json").rows
+    due = rows[0]["delivery_timestamp"]
+    assert waiting() == {"messages": 4, "exact": True, "next_due": due}
+    delaying("timer", "recall", rows[3]["recall_handle"])
+    send(delaying, 5, by=("--delay", "0s"))
+    delaying("maintain", "orders", "--once")  # one goes
+    assert waiting() == {"messages": 3, "exact": True, "next_due": due}
+    told = delaying("topic", "describe", "orders").out
+    assert f"3; the next is due {due[:19]}" in told
+    assert "penstock timer list orders shows what waits" in told
+    monkeypatch.setattr(counting, "READ_ROWS_MAX", 2)  # too many to be looked through
+    assert waiting() == {"messages": 3, "exact": False, "next_due": None}
+    assert "at most 3\n" in re.sub(" +\n", "\n", delaying("topic", "describe", "orders").out)
+    assert "waiting" not in delaying("topic", "describe", "%TIMER%orders", "--json").rows[0]
 
 
 def test_a_time_for_all_or_each_records_own(delaying: Penstock) -> None:

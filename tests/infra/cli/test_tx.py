@@ -61,8 +61,8 @@ def test_what_is_open_is_listed_described_and_committed(paying: Penstock, lake: 
     assert seen(paying) == []
     refused = paying("tx", "commit", first, stdin="n\n", code=1)
     assert "Commit 4 messages of producer group pay to paid, booked. Go on?" in refused.err
-    told = r"Committed 4 messages of producer group pay to paid \(entry \d+\), booked \(entry \d+\)\.\n"
-    assert re.fullmatch(told, paying("tx", "commit", first, "--yes").out)
+    sentence = r"Committed 4 messages of producer group pay to paid \(entry \d+\), booked \(entry \d+\)\.\n"
+    assert re.fullmatch(sentence, paying("tx", "commit", first, "--yes").out)
     assert (len(seen(paying)), len(seen(paying, "booked"))) == (2, 2)
     (again,) = paying("tx", "commit", first, "--yes", "--json").rows  # nothing more happens
     assert (again["state"], again["decided_by"], again["messages"]) == ("committed", "operator", 4)
@@ -70,6 +70,23 @@ def test_what_is_open_is_listed_described_and_committed(paying: Penstock, lake: 
     assert len(seen(paying)) == 2
     assert "transaction is committed" in paying("tx", "rollback", first, "--yes", code=2).err
     assert [row["transaction"] for row in paying("tx", "list", "--all", "--json").rows] == [first, second]
+
+
+def test_a_topic_s_description_says_what_is_not_visible_yet(paying: Penstock, lake: Path) -> None:
+    def transactions(topic: str) -> dict[str, object]:
+        (row,) = paying("topic", "describe", topic, "--json").rows
+        found: dict[str, object] = row["transactions"]
+        return found
+
+    nothing = {"open": 0, "messages": 0, "oldest": None, "not_finished": 0}
+    assert transactions("paid") == nothing
+    first, _ = abandoned(lake), abandoned(lake, "paid", "booked", group="ship")
+    begun = [row["begun"] for row in paying("tx", "list", "--json").rows]
+    assert transactions("paid") == {"open": 2, "messages": 4, "oldest": begun[0], "not_finished": 0}
+    assert transactions("booked") == {"open": 1, "messages": 2, "oldest": begun[1], "not_finished": 0}
+    assert "2 with 4 messages, the oldest begun 2" in paying("topic", "describe", "paid").out
+    paying("tx", "commit", first, "--yes")
+    assert transactions("paid") == {"open": 1, "messages": 2, "oldest": begun[1], "not_finished": 0}
 
 
 def test_a_commit_says_which_topics_are_gone(paying: Penstock, lake: Path) -> None:

@@ -1,0 +1,48 @@
+"""How much waits in a topic's timers, and what is next: at a small cost, however much it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...log.delays import QUEUE
+from ...log.errors import TopicNotFound
+from ...log.lake import Lake
+from ...log.reader import Reader
+from ..cells import Cells
+from .memtable import due_times
+from .waiting import standing, waiting
+
+READ_ROWS_MAX = 1_000
+"""So many rows are read to be counted one by one, or to find the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingCount:
+    """What waits for a topic's delivery times."""
+
+    messages: int = 0
+    exact: bool = True
+    """Otherwise those count, too, that were recalled and whose time is over."""
+    next_due_us: int | None = None
+    """When the first of them is due, since the epoch; None: nothing waits, or too much was sent lately to be looked through."""
+
+
+async def count_waiting(lake: Lake, cells: Cells, topic: str) -> WaitingCount:
+    """Count what waits for a topic of type DELAY. More than `READ_ROWS_MAX` are counted by what the cell says: how many were sent, let go, and
+    recalled. Raises `TopicNotFound` and `DataDamaged`.
+    """
+    try:
+        _, log = await lake.timer_log(topic)
+    except TopicNotFound:
+        await lake.topic(topic)  # raises when the topic itself has gone
+        return WaitingCount()  # its timer log is made by the first message
+    state = await standing(cells, lake.runtime.clock, topic, log.record.incarnation)
+    sent = (await Reader(log).offsets())[QUEUE][1]
+    lately = sent - state.gathered
+    if lately > READ_ROWS_MAX:
+        return WaitingCount(messages=max(0, sent - state.next_sequence - len(state.recalled)), exact=False)
+    exact = lately + sum(run.rows for run in state.runs) <= READ_ROWS_MAX
+    rows = await waiting(lake, cells, topic, limit=None if exact else 1)
+    next_due_us = int(due_times(rows)[0]) if rows.num_rows else None
+    messages = rows.num_rows if exact else max(rows.num_rows, sent - state.next_sequence - len(state.recalled))
+    return WaitingCount(messages=messages, exact=exact, next_due_us=next_due_us)
