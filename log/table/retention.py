@@ -34,21 +34,27 @@ def expired(
 ) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
-    A file goes when its newest row is older than ``policy.age``, or as long as the queue holds more than ``policy.size_bytes``: it
-    keeps at most that, but always its newest file. Nothing goes that holds an offset at or above ``guard``, nor anything behind it, but
-    for what is older than ``guarded``.
+    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``, or as long as the queue holds
+    more than ``policy.size_bytes``: it keeps at most that, but always its newest file. Nothing goes that holds an offset at or above
+    ``guard``, nor anything behind it, but for what is older than ``guarded``.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
     guarded_ms = guarded // timedelta(milliseconds=1)
     for count, file in enumerate(files):
-        too_old = oldest_ms is not None and file.store_last_ms < oldest_ms
+        stored_ms = _stored_until_ms(file)
+        too_old = oldest_ms is not None and stored_ms < oldest_ms
         too_much = surplus > 0 and count < len(files) - 1
-        is_guarded = guard is not None and file.limit_offset > guard and now_ms - file.store_last_ms < guarded_ms
+        is_guarded = guard is not None and file.limit_offset > guard and now_ms - stored_ms < guarded_ms
         if is_guarded or not (too_old or too_much):
             return files[:count]
         surplus -= file.size_bytes
     return files
+
+
+def _stored_until_ms(file: TableFile) -> int:
+    """Until when its rows came, at the latest: behind a silence of weeks store times lag (they move by one an entry), commits do not."""
+    return max(file.store_last_ms, file.modified_ms)
 
 
 async def retain_once(

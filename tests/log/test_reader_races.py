@@ -259,3 +259,17 @@ async def compact_queue(log: LogWriter, queue: int) -> None:
     await log.store.put_large(delta.root + file.path, data)
     commit = Commit("OPTIMIZE", adds=(file,), removes=tuple(snapshot.files[queue]), data_change=False)
     assert await delta.commit(commit, on=snapshot, started_s=delta.now_s)
+
+
+@pytest.mark.parametrize(("silence_days", "expected"), [(2.5, [1]), (7, [1]), (30, [])])
+def test_reading_by_time_finds_what_was_written_behind_a_silence_of_up_to_a_week(silence_days: float, expected: list[int]) -> None:
+    async def main() -> None:
+        log = await topic()
+        await log.send({0: 1})
+        log.clock.advance(hours=24 * silence_days)
+        an_hour_ago = datetime.fromtimestamp(log.clock.wall_ms() / 1000, UTC) - timedelta(hours=1)
+        await log.send({0: 1})
+        async with lake_of(log) as lake:
+            assert await offsets(await lake.reader("orders"), queue=0, start=an_hour_ago) == expected
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_files_expire_when_their_newest_row_is_too_old() -> None:
     assert len(expired(files(1, 1, 1), policy, now_ms=3 * DAY_MS + 6)) == 1
     assert len(expired(files(1, 1, 1), policy, now_ms=99 * DAY_MS)) == 3
     assert len(expired(files(1, 1, 1), Policy(None, None), now_ms=99 * DAY_MS)) == 0
+
+
+def test_a_file_does_not_expire_sooner_than_it_was_made() -> None:
+    late = [replace(file, modified_ms=5 * DAY_MS) for file in files(1)]
+    policy = Policy(timedelta(days=3), None)
+    assert len(expired(late, policy, now_ms=8 * DAY_MS)) == 0
+    assert len(expired(late, policy, now_ms=8 * DAY_MS + 1)) == 1
+    guarded = Policy(timedelta(days=3), 0)
+    assert len(expired([*late, *files(1)], guarded, now_ms=19 * DAY_MS - 1, guard=0)) == 0
+    assert len(expired([*late, *files(1)], guarded, now_ms=19 * DAY_MS, guard=0)) == 2
 
 
 def test_files_expire_beyond_the_size_but_never_the_newest() -> None:
