@@ -27,6 +27,7 @@ from penstock import CheckedTransaction, ConsumeResult, Message, MessageView, Tr
 GROUP = "cashiers"
 TOPIC = "payments"
 FIRST_CHECK = timedelta(seconds=1)
+PATIENCE = timedelta(minutes=4)
 
 
 class Books:
@@ -111,7 +112,10 @@ def main(lake_url: str) -> None:
             lake.push_consumer(TOPIC, group="mailer", listener=listen, delivery_order="CONCURRENT"),
             changed,
         ):
-            changed.wait_for(lambda: len(answers) == 2 and len(heard) >= len(books.paid()))
+            if not changed.wait_for(
+                lambda: len(answers) == 2 and len(heard) >= len(books.paid()), timeout=PATIENCE.total_seconds()
+            ):
+                raise SystemExit(f"within {PATIENCE} asked about {sorted(answers)} and heard of {sorted(heard)}")
         visible = sorted(message.json()["payment"] for message in lake.reader(TOPIC).messages())
         if not visible == sorted(heard) == books.paid() == ["p1", "p2"]:
             raise SystemExit(f"in the books: {books.paid()}, visible: {visible}, heard: {heard}")

@@ -18,6 +18,7 @@ EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not path.
 """Those of Spark run in its tests, in their session."""
 SAID = {
     "database_sync": "rows equal to the source",
+    "exactly_once": "12 orders billed once each",
     "order_matching": "all first come, first served",
     "order_timeout": "orders cancelled after 0:00:01",
     "payment": "2 payments in the books and visible; asked about those who died: p2: COMMIT, p3: ROLLBACK",
