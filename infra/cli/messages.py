@@ -19,6 +19,7 @@ _ROW_GROUP_BYTES = 64 * 2**20
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
 """At least and at most so wide; a later batch may need more than the first did."""
 _BODY_CELLS_MIN = 20
+_BODY_START_BYTES = 60
 
 
 class Sink(Protocol):
@@ -30,13 +31,21 @@ class Sink(Protocol):
 
 
 def document(message: MessageView) -> dict[str, object]:
-    """A message as JSON says it; ``body_base64`` tells whether the body is text or base64."""
-    fields = message.stored()
+    """A message as JSON says it."""
+    return {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
+
+
+def body_fields(body: bytes) -> dict[str, object]:
+    """A body as JSON says it; ``body_base64`` tells whether it is text or base64."""
     try:
-        body, packed = message.body.decode(), False
+        return {"body": body.decode(), "body_base64": False}
     except UnicodeDecodeError:
-        body, packed = base64.b64encode(message.body).decode(), True
-    return {**fields, "keys": list(message.keys), "body": body, "body_base64": packed}
+        return {"body": base64.b64encode(body).decode(), "body_base64": True}
+
+
+def body_start(body: bytes) -> str:
+    """The first of it, as a cell of a table shows it."""
+    return output.printable(body[:_BODY_START_BYTES].decode(errors="replace"))
 
 
 def delivery(message: MessageView) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -10,6 +9,7 @@ import click
 
 from ...log import MessageNotFound, PenstockError, WaitingMessage
 from . import output
+from .messages import body_fields, body_start
 from .session import Session, command_options
 from .values import Instant
 
@@ -89,20 +89,15 @@ def _handles(topic: str, ids: Sequence[str], waiting: Sequence[WaitingMessage]) 
 
 
 def _document(message: WaitingMessage) -> dict[str, object]:
-    try:
-        body, packed = message.body.decode(), False
-    except UnicodeDecodeError:
-        body, packed = base64.b64encode(message.body).decode(), True
-    return {**message._asdict(), "keys": list(message.keys), "body": body, "body_base64": packed}
+    return {**message._asdict(), "keys": list(message.keys), **body_fields(message.body)}
 
 
 def _row(message: WaitingMessage) -> tuple[object, ...]:
-    body = output.printable(message.body[:60].decode(errors="replace"))
     return (
         message.delivery_timestamp,
         message.message_id,
         message.message_group,
         message.tag,
         message.queue,
-        body,
+        body_start(message.body),
     )

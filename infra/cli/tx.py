@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,6 +13,7 @@ from ...coordinator.transactions.state import By, Decision, Destination, Transac
 from ...log import MessageView
 from . import output
 from .endings import OTHER
+from .messages import body_fields, body_start
 from .session import Session, confirm_options, confirmed, group_options
 from .stored import run_async
 
@@ -82,10 +82,7 @@ def describe(session: Session, transaction: str, shows_messages: bool) -> None:
     if messages:
         output.table(
             ("topic", "queue", "message id", "tag", "body"),
-            [
-                (one.topic, one.queue, one.message_id, one.tag, output.printable(one.body[:60].decode(errors="replace")))
-                for one in messages
-            ],
+            [(one.topic, one.queue, one.message_id, one.tag, body_start(one.body)) for one in messages],
         )
 
 
@@ -231,10 +228,6 @@ def _document(group: str, row: TransactionRow, gone: frozenset[str] = frozenset(
 
 
 def _message(message: MessageView) -> dict[str, object]:
-    try:
-        body, packed = message.body.decode(), False
-    except UnicodeDecodeError:
-        body, packed = base64.b64encode(message.body).decode(), True
     return {
         "topic": message.topic,
         "queue": message.queue,
@@ -242,8 +235,7 @@ def _message(message: MessageView) -> dict[str, object]:
         "tag": message.tag,
         "keys": list(message.keys),
         "properties": dict(message.properties),
-        "body": body,
-        "body_base64": packed,
+        **body_fields(message.body),
     }
 
 
