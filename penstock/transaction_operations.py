@@ -133,6 +133,9 @@ class TransactionOperations:
         process, the group's checkers are asked, first after ``first_check`` (60 s); a transaction that is open for 4 hours is rolled back.
         ``checker`` is `check_transactions` in the same call, for the first transaction of a group in this lake; later ones go by that checker.
 
+        An exception that leaves the ``with`` block rolls back, also one that says that it is not known whether the local work was done. Catch
+        that one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+
         With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from topic
         to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back. The
         producer group is then the consumer's by default.
