@@ -19,10 +19,11 @@ PAGE = ROOT / "docs" / "testing.md"
 
 
 @pytest.mark.s3
+@pytest.mark.timeout(600)
 def test_the_pages_examples_pass(pytester: pytest.Pytester) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     pytester.makepyfile(**{f"test_example_{number}": block for number, block in enumerate(blocks)})
-    result = pytester.runpytest_subprocess(*OPTIONS, timeout=100)
+    result = pytester.runpytest_subprocess(*OPTIONS, timeout=500)
     result.assert_outcomes(passed=sum(block.count("\ndef test_") for block in blocks))
 
 
