@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
 from ..coordinator.offsets import OffsetSet
 from ..log.errors import InternalError, OffsetOutOfRange
-
-Codes = npt.NDArray[np.int32]
-
-
-def lane_codes(batch: pa.RecordBatch) -> tuple[Codes, list[str | None]]:
-    """For every row, the position of its message group in the list that comes second; None in it stands for rows without a group."""
-    column = batch.column("message_group")
-    if column.null_count == len(column):
-        return np.zeros(len(column), np.int32), [None] if len(column) else []
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
 
 
 def group_hash(group: str | None) -> int:

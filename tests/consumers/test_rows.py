@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.rows import check_dense, cut, group_hash, lane_codes
+from penstock.consumers.rows import check_dense, cut, group_hash
 from penstock.log.errors import InternalError
 from penstock.log.messages import MESSAGE_SCHEMA
 from tests.consumers.feeds import ANY, opened, topic_log
@@ -30,14 +29,6 @@ def batch_of(
     }
     columns["body"] = [b"x" * size for size in sizes or [0] * count]
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in MESSAGE_SCHEMA], schema=MESSAGE_SCHEMA)
-
-
-@given(st.lists(st.one_of(st.none(), st.sampled_from(["a", "b", "ü", "c" * 60]))), st.integers(0, 3))
-def test_lane_codes_name_every_rows_group(groups: list[str | None], skipped: int) -> None:
-    codes, names = lane_codes(batch_of(groups).slice(skipped))
-    assert codes.dtype == np.int32
-    assert [names[code] for code in codes.tolist()] == groups[skipped:]
-    assert len(set(names)) == len(names)
 
 
 def test_group_hashes() -> None:
