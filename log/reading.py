@@ -20,6 +20,7 @@ from .errors import DataDamaged, OffsetOutOfRange, TopicDeleted, ViewLost
 from .fold import Folded, Void
 from .rows import LostRange, entry_pieces
 from .salvage import fold_known
+from .state import State
 from .stores.protocol import ObjectMissing
 from .table.delta import DeltaLog
 from .table.scan import GROUPS_AHEAD, files_between, scan_queue
@@ -113,7 +114,7 @@ class Rows:
             return
         tail = self._topic.tail
         view = View(self._store, self._paths, self._topic.runtime, cache=tail.cache)
-        await view.open(at_most=max(snapshot.published, tail.state.created_entry))
+        await view.open(at_most=max(snapshot.published, tail.state.created_entry), suits=self._is_early(snapshot, span))
         arrivals = Arrivals(self._store, self._paths, view)
         while True:
             await self._account(arrivals, span)
@@ -134,6 +135,15 @@ class Rows:
                     async with aclosing(self._entry(folded, data, span, after=arrivals.before.entry)) as rows:
                         async for batch in rows:
                             yield batch
+
+    def _is_early(self, snapshot: Snapshot, span: Span) -> Callable[[State], bool] | None:
+        """Whether all that is wanted comes behind a state: reading may begin there. None where no state behind the table's can be so early."""
+        wanted, incarnation = {queue: span.position[queue] for queue in span.queues}, self._topic.record.incarnation
+        if all(at <= snapshot.end(queue) for queue, at in wanted.items()):
+            return None
+        return lambda state: (
+            state.incarnation == incarnation and all(state.next_offsets[queue] <= at for queue, at in wanted.items())
+        )
 
     async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
         """The table now that the log was trimmed, which has what the log has not any more. Raises `DataDamaged` if it does not."""

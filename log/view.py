@@ -89,17 +89,18 @@ class View:
         self.on_fold: Callable[[Folded, bytes], None] | None = None
         self.on_jump: Callable[[State], None] | None = None
 
-    async def open(self, *, at_most: int | None = None) -> None:
-        """Start from the newest good checkpoint, or from the newest whose number is ``at_most``.
+    async def open(self, *, at_most: int | None = None, suits: Callable[[State], bool] | None = None) -> None:
+        """Start from the newest good checkpoint, or from the newest whose number is ``at_most``; with ``suits`` from the last one behind that
+        whose state suits, if any does: what suits up to some entry must not suit behind it.
 
         Raises `ViewLost` when ``at_most`` lies below the floor, `DataDamaged` when no checkpoint above the floor can be read.
         """
-        state, sent_s = await self._start(at_most)
+        state, sent_s = await self._start(at_most, suits)
         if state.entry >= self.state.entry:  # else another task of this process has moved on meanwhile
             self.state = state
         self._proof_s = max(self._proof_s, sent_s)
 
-    async def _start(self, at_most: int | None) -> tuple[State, float]:
+    async def _start(self, at_most: int | None, suits: Callable[[State], bool] | None) -> tuple[State, float]:
         """The state to start from, and when the floor was asked for that it lies above."""
         while True:
             sent_s = self._clock.monotonic_s()
@@ -107,29 +108,28 @@ class View:
             if at_most is not None and at_most < floor:
                 raise ViewLost("the log has been trimmed past this entry", object=self._paths.log, expected=at_most, observed=floor)
             try:
-                return await self._newest_checkpoint(floor, at_most), sent_s
+                return await self._newest_checkpoint(floor, at_most, suits), sent_s
             except DataDamaged:
                 if await read_floor(self._store, self._paths) == floor:
                     raise  # else what was listed has been trimmed before it was read
 
-    async def _newest_checkpoint(self, floor: int, at_most: int | None) -> State:
+    async def _newest_checkpoint(self, floor: int, at_most: int | None, suits: Callable[[State], bool] | None) -> State:
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(floor - 1) if floor else None)
         numbers = [number for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None]
+        if at_most is not None and suits is not None:
+            later = await self._last_that(suits, sorted(number for number in numbers if number > at_most))
+            if later is not None:
+                return later
         worst: DataDamaged | None = None
         for number in sorted(numbers, reverse=True):
             if at_most is not None and number > at_most:
                 continue
-            key = self._paths.checkpoint(number)
             try:
-                state = decode_checkpoint((await self._store.get(key)).data, where=key)
+                return await self._checkpoint(number)
             except DataDamaged as error:
                 worst = error
-                continue
             except ObjectMissing:
                 continue
-            if state.entry == number:
-                return state
-            worst = DataDamaged("the checkpoint is of another entry", object=key, expected=number, observed=state.entry)
         if floor == 0:
             return State()
         raise DataDamaged(
@@ -140,6 +140,30 @@ class View:
             observed=worst.message if worst else "none",
             hint=f"put it back as it was, if there is a copy; a repair needs one too. The table has every row up to entry {floor}",
         ) from worst
+
+    async def _last_that(self, suits: Callable[[State], bool], numbers: list[int]) -> State | None:
+        """By halves: the state of the last checkpoint that suits. One that cannot be read counts as if it did not."""
+        last, low, high = None, 0, len(numbers)
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                state = await self._checkpoint(numbers[middle])
+            except (DataDamaged, ObjectMissing):
+                high = middle
+                continue
+            if suits(state):
+                last, low = state, middle + 1
+            else:
+                high = middle
+        return last
+
+    async def _checkpoint(self, number: int) -> State:
+        """Raises `ObjectMissing` and `DataDamaged`."""
+        key = self._paths.checkpoint(number)
+        state = decode_checkpoint((await self._store.get(key)).data, where=key)
+        if state.entry != number:
+            raise DataDamaged("the checkpoint is of another entry", object=key, expected=number, observed=state.entry)
+        return state
 
     async def step(self) -> bool:
         """Fold the next entry if there is one. Raises `ViewLost`, or `DataDamaged` when there is no way around a damaged entry."""
