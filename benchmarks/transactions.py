@@ -141,7 +141,7 @@ def _figures(place: Place, runs: list[Outcome], count: int) -> Iterator[Figure]:
             name=f"begin to visible, {where}, against a plain send with {name}, p50",
             unit="×",
             values=[percentile(run.whole_ms, 0.5) / percentile(run.plain_ms[name], 0.5) for run in runs],
-            target=_RATIO if name == "default linger" else None,
+            target=_RATIO,
             requests=by_verb(runs[0].requests, count),
             per="a transaction",
             note=f"p50 {statistics.median(percentile(run.whole_ms, 0.5) for run in runs):.0f} ms"
