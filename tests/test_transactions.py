@@ -286,10 +286,13 @@ def test_dead_letters_of_a_topic_of_transactions_and_their_way_back(lake: pensto
 def _followed(lake: penstock.Lake, topic: str) -> Iterator[penstock.MessageView]:
     waited = threading.Event()
     for _ in range(int(TIMEOUT_S / 0.05)):
-        if topic in lake.topics():
-            yield from lake.reader(topic).messages(follow=True)
+        try:
+            reader = lake.reader(topic)
+        except penstock.TopicNotFound:  # which may be listed by then: it is being made
+            waited.wait(0.05)
+        else:
+            yield from reader.messages(follow=True)
             return
-        waited.wait(0.05)
     raise AssertionError(f"no {topic}")
 
 
