@@ -124,14 +124,15 @@ class World:
             await _link("orders", lake, "spark/nightly")
 
     async def _delay(self, left: Lake, right: Lake) -> None:
-        """As to any topic; what waits for minutes, one of it too large for an entry; what waits for days; and what is called back."""
+        """As to any topic; what waits for minutes and what is called back, some of it too large for an entry; and what waits for days."""
         await _send_all_kinds("later", left, right)
         producer = await left.producer("later", options=_AT_ONCE)
         await producer.send(_message("later", 0, bytes(9 * MIB)))
         await producer.send(Message(b"remind", delay=timedelta(days=6)))
-        receipt = await producer.send(Message(b"remind", delay=timedelta(days=7)))  # once both have gone nobody needs their run
+        large = bytes(9 * MIB)
+        receipt = await producer.send(Message(large, delay=timedelta(days=7)))  # once both have gone nobody needs their run
         assert receipt.recall_handle is not None
-        assert (await right.recall(receipt.recall_handle)).body == b"remind"
+        assert (await right.recall(receipt.recall_handle)).body == large
 
     def capture(self) -> None:
         """What a capture keeps is written by threads of its own, without the loop: on the bucket itself, where nothing waits."""
