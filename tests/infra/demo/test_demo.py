@@ -31,7 +31,7 @@ from tests.lakes import TIMEOUT_S
 from tests.servers import moto_server, versitygw_server
 from tests.waiting import wait_until
 
-RUN_S = 300.0
+RUN_S = 900.0
 """On a machine that is busy with other things: two starts of Spark, and some thirty commits."""
 PROGRAM = "import sys; from penstock.infra.cli import main; main(sys.argv[1:])"
 
