@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 _PLACES = ("/usr/lib/postgresql", "/usr/pgsql-18", "/usr/pgsql-17", "/opt/homebrew/opt", "/usr/local/opt")
 _NEEDED = ("postgres", "initdb")
 _USERS = ("postgres", "nobody")
-_START_S = 60.0
+_START_S = 180.0
 
 
 def find_postgres() -> Path:

@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier as ProcessBarrier
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 Barrier: TypeAlias = "threading.Barrier | ProcessBarrier"
-WAIT_S = 60
+WAIT_S = 100
 
 
 class Closable(Protocol):
