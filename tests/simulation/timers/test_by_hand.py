@@ -245,6 +245,7 @@ def test_a_claim_that_another_settled_is_not_appended_by_who_slept_until_the_nam
         opening = await _falls_asleep_as_it_opens_the_name(stage)
         await stage.start(1)
         await stage.until("settled by the other", lambda: stage.state().settled.known == 2, within_s=7_300.0)
+        await stage.maintain()
         await _is_gone_for_a_month(stage)
         await stage.maintain()  # the messages are too old to be kept, so the topic does not tell that they were there
         opening.release()
