@@ -33,5 +33,5 @@ def parse_filter(text: str | None) -> Filter:
     the empty text and None: all. Raises `InvalidArgument`, and `LimitExceeded` for an expression that is too long or nested too deeply.
     """
     if isinstance(text, str) and text.lstrip().startswith(SQL92):
-        return SqlFilter.parse(text.lstrip().removeprefix(SQL92))
+        return SqlFilter.parse(text.lstrip().removeprefix(SQL92).lstrip())  # columns are counted in what the error shows
     return TagFilter.parse(text)

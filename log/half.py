@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from .batching import BatchRows, MessageIds, message_id, rows_of_messages
-from .errors import DataDamaged, InvalidArgument, MessageTypeMismatch
+from .errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatch
 from .files import digest, read_rows
 from .header import Part
 from .messages import Message, MessageType, check_message, frozen
@@ -70,7 +70,11 @@ def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tupl
             observed=MessageType.FIFO,
             hint="leave message_group out; what must stay in order can name its queue: send(…, queue=…)",
         )
-    check_message(message, MessageType.NORMAL, settings.limits)
+    try:
+        check_message(message, MessageType.NORMAL, settings.limits)
+    except CallError as error:
+        error.operation, error.object = "send in a transaction", topic
+        raise
     message = frozen(message)
     labels = sum(map(len, message.keys)) + sum(len(name) + len(value) for name, value in message.properties.items())
     return message, MESSAGE_OVERHEAD_BYTES + len(message.body) + labels

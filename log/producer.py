@@ -20,7 +20,7 @@ from .appender import Appender
 from .arrow_checks import check_arrow, check_rising
 from .batching import BatchRows, MessageIds, Places, rows_of_arrow, rows_of_messages
 from .delays import Delays
-from .errors import ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
+from .errors import CallError, ClosedError, InvalidArgument, PenstockError, StoreUnavailable, UnknownOutcome, unforeseen
 from .gathering import MESSAGE_OVERHEAD_BYTES, Buffer, Gathering, ProducerOptions, ProducerStatistics, Sequences, linger_s, tell
 from .header import Batch, Epoch
 from .limits import HANDED_BYTES_MAX
@@ -215,7 +215,11 @@ class Producer:
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
         """The message as it is now, and what it costs in memory. Raises unless it may be sent."""
-        check_message(message, self._settings.message_type, self._settings.limits)
+        try:
+            check_message(message, self._settings.message_type, self._settings.limits)
+        except CallError as error:
+            error.object = self.topic
+            raise
         message = frozen(message)
         if self._delays is not None:
             if queue is not None:

@@ -112,7 +112,8 @@ class TimerLake(LogLake):
                 operation="recall",
                 object=meant.message_id,
                 expected="a message that waits",
-                observed="it was let go, or recalled before",
+                observed="it was delivered, is on its way, or was recalled before",
+                hint="`penstock trace` tells what became of it",
             )
         rows = await waiting(self, cells, meant.topic, from_us=meant.due_us, until_us=meant.due_us + 1)
         return rows.filter(pa.array([offset == meant.offset for offset in rows["offset"].to_pylist()], pa.bool_()))

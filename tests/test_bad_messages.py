@@ -90,8 +90,9 @@ def test_a_bad_message_is_refused_and_nothing_of_it_is_sent() -> None:
             for number, (message, error, said) in enumerate(BAD_MESSAGES):
                 producer.send(Message(b"%d" % number, message_group="g"))
                 for send in (producer.send, lambda message: producer.send_batch([Message(b"no", message_group="g"), message])):
-                    with pytest.raises(error, match=said):
+                    with pytest.raises(error, match=said) as caught:
                         send(message)
+                    assert caught.value.object in ("orders", "message 1")
         assert bodies(lake) == [b"%d" % number for number in range(len(BAD_MESSAGES))]
 
 

@@ -74,7 +74,8 @@ def not_recallable(*, again: bool) -> NotRecallable:
         "the message cannot be recalled any more",
         operation="recall",
         expected="a message that waits",
-        observed="it was recalled before" if again else "it was let go, or recalled before its time",
+        observed="it was recalled before" if again else "it was delivered, is on its way, or was recalled and its time has passed",
+        hint="`penstock trace` tells what became of it",
     )
 
 

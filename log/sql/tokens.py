@@ -26,13 +26,14 @@ _OTHERS = {
     "&&": "write AND",
     "!": "write NOT",
     '"': "texts stand between single quotes",
-    "'": "the quote is not closed; one inside a text is written twice",
-    "/*": "the comment is not closed",
+    "'": "a quote inside a text is written twice",
+    "/*": "a comment ends with */",
     "*": "there is no arithmetic",
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
 }
-"""What other languages write."""
+"""What other languages write, or what was begun."""
+_OPEN = {"'": "a text is not closed", "/*": "a comment is not closed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ def tokens(expression: str) -> Iterator[Token]:
     while at < len(expression):
         found = _TOKEN.match(expression, at)
         if found is None:
-            hint = next((hint for text, hint in _OTHERS.items() if expression.startswith(text, at)), None)
-            raise refusal("the expression has what the language has not", expression, at, hint=hint)
+            other = next((text for text in _OTHERS if expression.startswith(text, at)), "")
+            raise refusal(_OPEN.get(other, "unknown character"), expression, at, hint=_OTHERS.get(other))
         kind, text = str(found.lastgroup), found.group()
         if kind == "word" and text.upper() in KEYWORDS:
             yield Token("keyword", text.upper(), at)

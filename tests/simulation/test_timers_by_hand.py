@@ -197,7 +197,7 @@ def test_what_is_recalled_from_a_run_does_not_come() -> None:
         async with scene.lake() as lake:
             assert (await standing_of(lake)).recalled == frozenset()
             for due in (dues[3], dues[5]):  # the one let go, the other recalled: of neither anything is kept
-                with pytest.raises(NotRecallable, match="it was let go, or recalled before its time"):
+                with pytest.raises(NotRecallable, match="it was delivered, is on its way, or was recalled"):
                     await recall(timer_cells(lake), lake.runtime.clock, "orders", life, due)
 
     scene.play(script)

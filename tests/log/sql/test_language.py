@@ -147,8 +147,8 @@ def test_a_long_chain_of_terms() -> None:
         ("a NOT LIKE 'x%'", "column 3: NOT LIKE.*CONTAINS, STARTSWITH and ENDSWITH"),
         ("a = NOW()", r"column 8: \(\).*there are no functions: NOW would be a property"),
         ("now 'x'", r"expected: an operator, AND, OR, or the end; observed: column 5: 'x'\)$"),
-        ("a = 'x", "column 5: 'x.*quote is not closed"),
-        ("a = 'it's'", "column 10: '.*quote is not closed"),
+        ("a = 'x", "a text is not closed.*column 5: 'x"),
+        ("a = 'it's'", "a text is not closed.*column 10: '"),
         ('a = "x"', "column 5.*single quotes"),
         ("a != 3", "column 3: != 3.*unequal is <>"),
         ("a == 3", "column 3: == 3.*equal is ="),
@@ -180,7 +180,7 @@ def test_a_long_chain_of_terms() -> None:
         ("a > 1e999", "out of range"),
         ("", "column 1: the end"),
         ("a is 3", "expected: NULL; observed: column 6: 3"),
-        ("a = 'x' /* never", "column 9.*comment is not closed"),
+        ("a = 'x' /* never", "a comment is not closed.*column 9"),
         ("straße = 1", "column 5"),
     ],
 )
@@ -188,6 +188,11 @@ def test_errors_say_what_is_wrong_and_at_which_column(expression: str, said: str
     with pytest.raises(InvalidArgument, match=said) as error:
         SqlFilter.parse(expression)
     assert error.value.object == expression
+
+
+def test_behind_the_prefix_columns_are_counted_in_what_the_error_shows() -> None:
+    with pytest.raises(InvalidArgument, match=r"unknown character.*object: price ~ 3; observed: column 7: ~ 3"):
+        parse_filter("SQL92:  price ~ 3")
 
 
 @pytest.mark.parametrize("deep", ["NOT " * 100 + "a", "(" * 100 + "a" + ")" * 100, "a" + " IS NULL" * 100, "a = " * 100 + "a"])
@@ -229,5 +234,5 @@ def test_a_filter_is_tags_or_what_stands_behind_sql92() -> None:
     assert parse_filter(" SQL92: a > 5") == SqlFilter.parse("a>5")
     assert parse_filter("paid || made") == parse_filter("made||paid")
     assert parse_filter("SQL92") == parse_filter(" SQL92 ")  # a tag
-    with pytest.raises(CallError, match="column 5"):
+    with pytest.raises(CallError, match="column 4"):
         parse_filter("SQL92: a =")
