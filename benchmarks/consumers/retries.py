@@ -24,6 +24,8 @@ _PER_S = 500
 _AFTER_S = 120.0
 """The first of them; by then all have failed."""
 _SENT_TOGETHER = 5_000
+"""In one entry; where nobody publishes the log they are read again from it, and entries are small."""
+_UNPUBLISHED_TOGETHER = 20
 
 
 @dataclass
@@ -42,39 +44,45 @@ class Run:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    for count in (20_000, 50_000, 100_000) if not options.small else (2_000,):
-        run = _Retries(count).run()
+    published = [(count, True) for count in (20_000, 50_000, 100_000)]
+    for count, is_published in [*published, (20_000, False)] if not options.small else [(2_000, True)]:
+        run = _Retries(count, published=is_published).run()
         note = f"one queue, CONCURRENT, {count:,} messages that fail once, {_PER_S} of them due each second; cells in DynamoDB"
+        waiting = f"{count:,} waiting"
+        if not is_published:
+            waiting += ", log not published"
+            note += f"; {_UNPUBLISHED_TOGETHER} messages in an entry"
         for share in (0.5, 0.95, 1.0):
             late_ms = percentile(run.late_ms, share) if share < 1 else max(run.late_ms)
             yield Figure(
-                name=f"{count:,} waiting: retry after its time, {'most' if share == 1 else f'p{100 * share:g}'}",
+                name=f"{waiting}: retry after its time, {'most' if share == 1 else f'p{100 * share:g}'}",
                 unit="ms",
                 values=[late_ms],
                 target=1000.0 if share == 0.95 else None,
                 note=note,
             )
-        yield Figure(name=f"{count:,} waiting: cell, at most", unit="bytes", values=[run.cell_bytes], target=CELL_BYTES_MAX)
-        yield Figure(name=f"{count:,} waiting: messages in memory that wait, at most", unit="messages", values=[run.in_memory])
-        yield Figure(name=f"{count:,} waiting: all attempted within", unit="s", values=[run.failed_within_s])
+        yield Figure(name=f"{waiting}: cell, at most", unit="bytes", values=[run.cell_bytes], target=CELL_BYTES_MAX)
+        yield Figure(name=f"{waiting}: messages in memory that wait, at most", unit="messages", values=[run.in_memory])
+        yield Figure(name=f"{waiting}: all attempted within", unit="s", values=[run.failed_within_s])
         requests = run.store.requests / count
-        yield Figure(name=f"{count:,} waiting: requests to the store for each message", unit="requests", values=[requests])
+        yield Figure(name=f"{waiting}: requests to the store for each message", unit="requests", values=[requests])
         yield Figure(
-            name=f"{count:,} waiting: requests to the cells' table for each message",
+            name=f"{waiting}: requests to the cells' table for each message",
             unit="requests",
             values=[run.cell_requests / count],
         )
         yield Figure(
-            name=f"{count:,} waiting: processor, of both attempts, for each message",
+            name=f"{waiting}: processor, of both attempts, for each message",
             unit="ms",
             values=[1000 * run.processor_s / count],
         )
 
 
 class _Retries:
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, published: bool = True) -> None:
         self._world = WorkersWorld(1, DYNAMODB, queues=1)
         self._count = count
+        self._published = published
         self._due_s: dict[int, float] = {}
         self._all_failed, self._all_again = asyncio.Event(), asyncio.Event()
         self._start_s = 0.0
@@ -87,7 +95,8 @@ class _Retries:
         world, found = self._world, self._found
         client = await world.create_topic()
         await client.process.run(self._send(client))
-        await client.process.run(_publish(client))
+        if self._published:
+            await client.process.run(_publish(client))
         options = PushOptions(threads=64)
         worker = world.worker("worker", self._handle, order="CONCURRENT", options=options)
         began, table_began, processor_s = world.requests(), world.cell_requests.total(), time.process_time()
@@ -105,8 +114,9 @@ class _Retries:
 
     async def _send(self, client: Client) -> None:
         producer = await client.lake.producer(TOPIC)
-        for start in range(0, self._count, _SENT_TOGETHER):
-            numbers = range(start, min(self._count, start + _SENT_TOGETHER))
+        together = _SENT_TOGETHER if self._published else _UNPUBLISHED_TOGETHER
+        for start in range(0, self._count, together):
+            numbers = range(start, min(self._count, start + together))
             receipts = [producer.send(Message(b"%d" % number, f"group-{number}")) for number in numbers]
             for receipt in receipts:
                 await receipt
