@@ -134,7 +134,7 @@ def end_of(life: Life) -> int:
     program = [sys.executable, "-m", "tests.spark.sync.driver", life.encoded()]
     with subprocess.Popen(program, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE) as process:
         try:
-            _, told = process.communicate(timeout=300)
+            _, told = process.communicate(timeout=480)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
