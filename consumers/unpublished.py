@@ -27,8 +27,8 @@ from ..log.view import View
 
 Offsets = npt.NDArray[np.int64]
 
-ENTRIES_MAX = 16_384
-"""At some 2 KiB each. Of more, the first are forgotten: to them the reader has the shortest way."""
+ENTRIES_MAX = 8_192
+"""At some 2 KiB each, 4 KiB with batches in 16 queues. Of more, the first are forgotten: to them the reader has the shortest way."""
 _TOGETHER = 16
 _TOGETHER_BYTES = 16 * MIB
 """Entries that are fetched and decoded side by side; a larger one is left to the reader, which takes it file by file."""
