@@ -11,8 +11,6 @@ from .step import Step
 
 _READ_AHEAD_MS = 60_000
 """What is due that soon is read before, as far as it may be kept in memory: else it would be late by the time that takes."""
-_ENOUGH = 3 / 4
-"""While so much of what may be kept is there and due before, nothing is read ahead: not a few at a time, as each reading asks the store."""
 
 
 class Tracked:
@@ -49,14 +47,8 @@ class Tracked:
         wanted = {offset for offset in (*self.suspects, *self._overdue, *due) if offset not in self.messages}
         room = self._retained - len(self.messages) - len(wanted)
         if room > 0 and len(soon) > len(due):
-            ahead = [one for one in sorted(soon)[: len(due) + room] if one[0] > now_ms and self._is_waiting(*one)]
-            if ahead and (wanted or self._count_ready(ahead[0][0]) < self._retained * _ENOUGH):
-                wanted.update(offset for _, offset in ahead)
+            wanted.update(offset for due, offset in sorted(soon)[: len(due) + room] if self._is_waiting(due, offset))
         return sorted(wanted)
-
-    def _count_ready(self, until_ms: int) -> int:
-        """How many that are due then are in memory, or a few more."""
-        return sum(due_ms <= until_ms and offset in self.messages for due_ms, offset in self._due)
 
     def next_due_ms(self) -> list[int]:
         """When the next of those that wait is due; empty when none does."""

@@ -56,22 +56,6 @@ def test_what_is_due_soon_is_read_before_as_far_as_it_may_be_kept() -> None:
     assert Schedule(settings, cell, limits=Limits(retained=3)).missing(40_000) == [0, 1, 2, 3], "what is due is read in any case"
 
 
-def test_nothing_is_read_ahead_while_enough_is_there_that_is_due_before() -> None:
-    """Room that comes free one by one is filled by a quarter at a time: each reading asks the store."""
-    cell = QueueCell().with_all_tries({n: Tries(State.WAITING, 1, 1, 1_000 * (n + 1)) for n in range(9)})
-    settings = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
-    message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
-    schedule = Schedule(settings, cell, limits=Limits(retained=4))
-    schedule.recalled([message._replace(offset=offset) for offset in (0, 1, 2)], 0, 0)
-    assert schedule.missing(0) == []
-    schedule.plan(1_000, cell)
-    assert schedule.missing(1_000) == [3, 4]
-
-    schedule = Schedule(settings, cell, limits=Limits(retained=4))
-    schedule.recalled([message._replace(offset=offset) for offset in (6, 7, 8)], 0, 0)
-    assert schedule.missing(0) == [0], "those that are there are due later"
-
-
 def test_a_batch_that_is_run_again_is_started_when_that_is_durable() -> None:
     """Another batch that ends in the same step must not take it along."""
     messages = [MessageView("orders", 0, n, f"m{n}", None, None, (), {}, b"", EPOCH, EPOCH, None, "p") for n in range(4)]
