@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -37,11 +38,16 @@ class Checking:
         self._asked = asked
         self._stop = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._ended)
 
     @property
     def closed(self) -> bool:
         """Whether nothing is asked of it any more."""
         return self._stop.is_set()
+
+    def goes_by(self, checker: Checker) -> bool:
+        """Whether this is the checker that is asked."""
+        return self._asked.goes_by(checker)
 
     async def close(self) -> None:
         """Answer nothing any more; what is being asked is left to others."""
@@ -70,6 +76,13 @@ class Checking:
             report=lambda what, error: log.warning("the checks of producer group %s are tried again: %s", group, error),
             patience_s=0.0,
         )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # A process that ends without closing its lake takes the threads away that work is done in: no bug of ours, and a line is enough.
+        bug = error if threading.main_thread().is_alive() else None
+        log.error("this process answers for producer group %s no more: %r", self.producer_group, error, exc_info=bug)
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,7 +139,10 @@ class TransactionLake(GroupLake):
 
     def checks(self, producer_group: str) -> bool:
         """Whether this lake answers what became of a producer group's transactions."""
-        return any(one.producer_group == producer_group for one in self._checkings)
+        return self._checking(producer_group) is not None
+
+    def _checking(self, producer_group: str) -> Checking | None:
+        return next((one for one in self._checkings if one.producer_group == producer_group), None)
 
     def forget_checking(self, checking: Checking) -> None:
         """It was closed."""
@@ -144,8 +160,8 @@ class TransactionLake(GroupLake):
 
         What ``tx.send`` takes is durable and invisible until ``tx.commit()`` makes all of it visible, in one entry of each topic, or
         ``tx.rollback()`` gives it up. If neither happens, whatever becomes of this process, the group's checkers are asked, first after
-        ``first_check``; a transaction that is open for 4 hours is rolled back. ``checker`` is `check_transactions` in the same call, for the
-        first transaction of a group in this lake; later ones go by that checker.
+        ``first_check``, or up to 5 s later, as it is looked every 5 s; a transaction that is open for 4 hours is rolled back. ``checker`` is
+        `check_transactions` in the same call, for the first transaction of a group in this lake; later ones name the same one, or none.
 
         An exception that leaves the block rolls back, also one that says that it is not known whether the local work was done. Catch that one
         inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
@@ -154,8 +170,8 @@ class TransactionLake(GroupLake):
         no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
         consumer's by default.
 
-        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not above zero and
-        at most an hour, `LimitExceeded`, `ReadOnlyError`.
+        Raises `InvalidArgument` when there is no checker or another one, for a consumer of another lake, or for a ``first_check`` that is not
+        above zero, `LimitExceeded` for one of more than an hour, `ReadOnlyError`.
         """
         self._check_open()
         if self.read_only:
@@ -176,14 +192,23 @@ class TransactionLake(GroupLake):
             raise LimitExceeded(
                 "first_check is too late", operation="transaction", expected=f"at most {FIRST_CHECK_MAX}", observed=first_check
             )
-        if checker is not None and not self.checks(producer_group):
-            self.check_transactions(producer_group, checker)
-        if not self.checks(producer_group):
+        checking = self._checking(producer_group)
+        if checking is None and checker is not None:
+            checking = self.check_transactions(producer_group, checker)
+        if checking is None:
             raise InvalidArgument(
                 "a transaction needs a checker, which is asked what became of it when its sender cannot say",
                 operation="transaction",
                 object=producer_group,
                 hint="pass checker=…, or call lake.check_transactions(producer_group, checker) before",
+            )
+        if checker is not None and not checking.goes_by(checker):
+            raise InvalidArgument(
+                "this lake has another checker for the producer group",
+                operation="transaction",
+                object=producer_group,
+                expected="the same function or method for all transactions of a group",
+                hint="leave checker out, or define it once: a lambda or an inner function is another one each time",
             )
         return Transaction(self.transactions, producer_group, first_check=first_check)
 

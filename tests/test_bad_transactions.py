@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock import transaction_lake
 from penstock.coordinator.transactions import limits, sending
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
@@ -126,6 +130,40 @@ def test_a_group_has_one_checker_in_a_lake() -> None:
         refused(lambda: lake.transaction(producer_group="other"), penstock.InvalidArgument, "needs a checker")
 
 
+def test_transactions_of_a_group_name_the_same_checker_or_none() -> None:
+    class Books:
+        def check(self, _: penstock.CheckedTransaction) -> penstock.TransactionResolution:
+            return UNKNOWN
+
+    books = Books()
+    with opened() as lake:
+        for checker in (books.check, books.check, None):
+            lake.transaction(producer_group="other", checker=checker)
+        for another in (Books().check, lambda _: UNKNOWN):
+            begin = partial(lake.transaction, producer_group="other", checker=another)
+            refused(
+                begin, penstock.InvalidArgument, "another checker.*object: other.*the same function.*an inner function is another"
+            )
+
+
+def test_checks_that_end_by_a_bug_say_so_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    async def begin_and_forget() -> None:
+        lake = penstock.aio.connect("memory://", maintenance=False)
+        checking = lake.check_transactions("shop", lambda _: UNKNOWN)
+        await asyncio.wait((checking._task,))
+
+    monkeypatch.setattr(transaction_lake, "run_roles", broken)
+    asyncio.run(begin_and_forget())
+    gc.collect()  # a task whose error nobody asked for complains when it goes
+    said = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
+    assert said == [
+        "this process answers for producer group shop no more: RuntimeError('cannot schedule new futures after shutdown')"
+    ]
+
+
 def test_nothing_to_send() -> None:
     with opened() as lake, lake.transaction(producer_group="shop") as transaction:
         refused(lambda: transaction.send("paid"), penstock.InvalidArgument, "nothing to send.*object: paid")
@@ -135,7 +173,7 @@ def test_nothing_to_send() -> None:
     ("limit", "most", "said"),
     [
         ("MESSAGES_MAX", 2, "too many messages.*expected: at most 2; observed: 3.*in another one"),
-        ("BYTES_MAX", 500, "too many bytes.*at most 500; observed: [56]"),
+        ("BYTES_MAX", 500, r"too many bytes.*at most 500 bytes; observed: [56]\d\d bytes"),
         ("TOPICS_MAX", 0, "too many topics.*at most 0; observed: 1"),
         ("PARTS_MAX", 2, "too many sends to one topic.*at most 2; observed: 3"),
     ],

@@ -84,6 +84,10 @@ class Asked:
         self._held_bytes = 0
         self._freed = asyncio.Event()
 
+    def goes_by(self, checker: Checker) -> bool:
+        """Whether this is the checker that is asked."""
+        return bool(self._checker == checker)  # not `is`: each look at a method gives another object
+
     @property
     def late(self) -> int:
         """How many questions it did not answer in time and still ponders."""

@@ -69,7 +69,7 @@ class Sending:
                 "the topic was deleted and created again since the transaction's first message to it", operation="send", object=name
             )
         _at_most("messages", self.messages + count, MESSAGES_MAX)
-        _at_most("bytes", self._bytes + size_bytes, BYTES_MAX)
+        _at_most("bytes", self._bytes + size_bytes, BYTES_MAX, unit=" bytes")
         _at_most("topics", len(self.topics) + (sent is None), TOPICS_MAX)
         _at_most("sends to one topic", 1 + (0 if sent is None else len(sent.parts)), PARTS_MAX)
         if sent is None:
@@ -162,12 +162,12 @@ async def _all_of(waits: Sequence[Awaitable[object]]) -> None:
             raise one
 
 
-def _at_most(what: str, observed: int, limit: int) -> None:
+def _at_most(what: str, observed: int, limit: int, *, unit: str = "") -> None:
     if observed > limit:
         raise LimitExceeded(
             f"the transaction has too many {what}",
             operation="send in a transaction",
-            expected=f"at most {limit}",
-            observed=observed,
+            expected=f"at most {limit}{unit}",
+            observed=f"{observed}{unit}",
             hint="end it, and send the rest in another one",
         )
