@@ -54,7 +54,7 @@ def changeable(function: F) -> F:
     type=_TYPE,
     default="NORMAL",
     show_default=True,
-    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither.",
+    help="FIFO messages have a message group, DELAY ones a delivery time, NORMAL ones neither; TRANSACTION ones are sent in transactions.",
 )
 @click.option("--queues", type=int, default=16, show_default=True, help="Fixed for good; 1 gives a global order.")
 @changeable
@@ -64,7 +64,8 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
     """Create a topic. Fine when it exists with the same settings.
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
-    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC.
+    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take what programs send in
+    transactions, and nothing else: it is visible once its transaction is committed (see penstock tx).
     """
     changes = _changes(TopicLimits(), settings)
     with session.connect() as lake:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import click
 
 from ...aio import Lake
+from ...coordinator.transactions.naming import check_producer_group
 from ...coordinator.transactions.state import By, Decision, Destination, TransactionRow
-from ...log import MessageView
+from ...log import InvalidArgument, MessageView
 from . import output
 from .endings import OTHER
 from .messages import body_fields, body_start
@@ -42,7 +43,10 @@ def command() -> None:
 @group_options
 @click.pass_obj
 def list_transactions(session: Session, groups: tuple[str, ...], everything: bool) -> None:
-    """List the transactions that are not done with, of these producer groups or of all, the oldest first."""
+    """List the transactions that are not done with, of these producer groups or of all, the oldest first.
+
+    A producer group is known from its first transaction on, for good; one that never had any is an error.
+    """
     found = [
         one for one in run_async(session, lambda lake: _rows(lake, groups), read_only=True) if everything or not one[1].is_finished
     ]
@@ -168,7 +172,18 @@ def _entry(destination: Destination) -> int | None:
 
 async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
     service = lake.transactions
-    names = groups or sorted(await service.groups.groups())
+    for group in groups:
+        check_producer_group(group)
+    known = await service.groups.groups()
+    for group in groups:
+        if group not in known:
+            raise InvalidArgument(
+                "no transaction was ever begun in this producer group",
+                operation="tx list",
+                object=group,
+                hint="`penstock tx list` lists those of all producer groups; a topic is not one",
+            )
+    names = groups or sorted(known)
     rows = await asyncio.gather(*(service.rows(group) for group in names))
     found = [(group, row) for group, some in zip(names, rows, strict=True) for row in some]
     return sorted(found, key=lambda one: (one[1].created_ms, one[1].id))

@@ -1,7 +1,8 @@
-"""The examples of docs/cli.md run, and print what the page says; ``…`` stands for anything, alone on a line for any lines."""
+"""The examples of docs/cli.md run, its programs too, and print what the page says; ``…`` stands for anything, alone on a line for any lines."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -21,6 +22,7 @@ PAGE = ROOT / "docs" / "cli.md"
 class Example:
     command: str
     expected: list[str]
+    is_program: bool = False
 
     @property
     def code(self) -> int:
@@ -35,7 +37,10 @@ class Example:
 
 def examples() -> list[Example]:
     found = []
-    for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+    for language, block in re.findall(r"^```(console|python)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        if language == "python":
+            found.append(Example(block, [], is_program=True))
+            continue
         for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, *expected = example.splitlines()
             found.append(Example(command, expected))
@@ -47,16 +52,21 @@ def test_examples_run_and_print_what_the_page_says(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
     for example in examples():
+        if example.is_program:
+            exec(compile(example.command, PAGE.name, "exec"), {})
+            continue
         before, found, call = example.command.partition("penstock ")
         if before.startswith("export "):
-            monkeypatch.setenv(*example.command.removeprefix("export ").split("=", 1))
+            name, value = example.command.removeprefix("export ").split("=", 1)
+            said = subprocess.run(["bash", "-c", f"printf %s {value}"], check=True, capture_output=True, text=True).stdout
+            monkeypatch.setenv(name, said)
             continue
         shell = example.command if not found else before.rstrip("| ")
         printed = subprocess.run(["bash", "-c", shell], check=True, capture_output=True).stdout
         if not found:
             continue
         words, _, file = call.partition("  #")[0].partition(" > ")
-        result = CliRunner().invoke(main, shlex.split(words), input=printed)
+        result = CliRunner().invoke(main, shlex.split(os.path.expandvars(words)), input=printed)
         assert result.exit_code == example.code, f"{example.command}\n{result.output}"
         if file:
             Path(file).write_text(result.stdout)
