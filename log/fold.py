@@ -281,7 +281,7 @@ def may_forget(entry: int, closed_entry: int) -> bool:
 
 
 def store_time(before_ms: int, append_time_ms: int) -> int:
-    """The store timestamp of an entry: its appender's clock, but never back, and at most a week ahead of the entry before."""
+    """The store timestamp of an entry: its appender's clock, but never back, and at most a day ahead of the entry before."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
     return max(before_ms, latest_ms)
 

@@ -23,8 +23,8 @@ UNNAMED_ROW_ENTRIES = 64
 that a batch cannot be accepted again once the row that would refuse it is gone."""
 NAMED_ROW_MS = 30 * 24 * 3600 * 1000
 """A name unseen for this long, in store time, leaves the state."""
-STORE_TIME_STEP_MAX_MS = 7 * 24 * 3600 * 1000
-"""One entry moves the store timestamp by at most a week: one bad clock cannot push it out for good, nor age named producers out of the state."""
+STORE_TIME_STEP_MAX_MS = 24 * 3600 * 1000
+"""One entry moves the store timestamp by at most a day: one bad clock cannot push it out for good, nor age named producers out of the state."""
 CHECKPOINT_ENTRIES = 64
 VIEW_AGE_MAX_S = 300.0
 """For this long what was read of the tail is proof that the next key has not been trimmed; far below TRIM_GRACE_MS."""

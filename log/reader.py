@@ -58,7 +58,7 @@ class Reader:
         """Messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
 
         ``queue=None`` reads all queues: what is in the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
-        exclusive; a time means the first message whose store timestamp is at or after it (behind a silence of more than a week these lag:
+        exclusive; a time means the first message whose store timestamp is at or after it (behind a silence of more than a day these lag:
         docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as
         ``paid || refunded``, ``where`` a condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
 

@@ -45,9 +45,9 @@ class Checking:
         """Whether nothing is asked of it any more."""
         return self._stop.is_set()
 
-    def goes_by(self, checker: Checker) -> bool:
-        """Whether this is the checker that is asked."""
-        return self._asked.goes_by(checker)
+    def ask_instead(self, checker: Checker) -> None:
+        """Ask another checker from now on."""
+        self._asked.ask_instead(checker)
 
     async def close(self) -> None:
         """Answer nothing any more; what is being asked is left to others."""
@@ -116,8 +116,7 @@ class TransactionLake(GroupLake):
         self._check_open()
         if self.read_only:
             raise read_only("check_transactions")
-        if not callable(checker):
-            raise InvalidArgument("the checker must be callable", operation="check_transactions", observed=type(checker).__name__)
+        _check_callable(checker, "check_transactions")
         if self.checks(producer_group):
             raise InvalidArgument(
                 "this lake has a checker for the producer group",
@@ -161,7 +160,8 @@ class TransactionLake(GroupLake):
         What ``tx.send`` takes is durable and invisible until ``tx.commit()`` makes all of it visible, in one entry of each topic, or
         ``tx.rollback()`` gives it up. If neither happens, whatever becomes of this process, the group's checkers are asked, first after
         ``first_check``, or up to 5 s later, as it is looked every 5 s; a transaction that is open for 4 hours is rolled back. ``checker`` is
-        `check_transactions` in the same call, for the first transaction of a group in this lake; later ones name the same one, or none.
+        `check_transactions` in the same call, for the first transaction of a group in this lake; later ones need none. All transactions of a
+        group in a lake go by one checker: the one that was given last.
 
         An exception that leaves the block rolls back, also one that says that it is not known whether the local work was done. Catch that one
         inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
@@ -170,7 +170,7 @@ class TransactionLake(GroupLake):
         no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
         consumer's by default.
 
-        Raises `InvalidArgument` when there is no checker or another one, for a consumer of another lake, or for a ``first_check`` that is not
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not
         above zero, `LimitExceeded` for one of more than an hour, `ReadOnlyError`.
         """
         self._check_open()
@@ -193,22 +193,17 @@ class TransactionLake(GroupLake):
                 "first_check is too late", operation="transaction", expected=f"at most {FIRST_CHECK_MAX}", observed=first_check
             )
         checking = self._checking(producer_group)
-        if checking is None and checker is not None:
-            checking = self.check_transactions(producer_group, checker)
+        if checker is not None:
+            _check_callable(checker, "transaction")
+            if checking is None:
+                checking = self.check_transactions(producer_group, checker)
+            checking.ask_instead(checker)
         if checking is None:
             raise InvalidArgument(
                 "a transaction needs a checker, which is asked what became of it when its sender cannot say",
                 operation="transaction",
                 object=producer_group,
                 hint="pass checker=…, or call lake.check_transactions(producer_group, checker) before",
-            )
-        if checker is not None and not checking.goes_by(checker):
-            raise InvalidArgument(
-                "this lake has another checker for the producer group",
-                operation="transaction",
-                object=producer_group,
-                expected="the same function or method for all transactions of a group",
-                hint="leave checker out, or define it once: a lambda or an inner function is another one each time",
             )
         return Transaction(self.transactions, producer_group, first_check=first_check)
 
@@ -235,3 +230,8 @@ class TransactionLake(GroupLake):
                 await self._transactions.close()
         finally:
             await super()._close()
+
+
+def _check_callable(checker: Checker, operation: str) -> None:
+    if not callable(checker):
+        raise InvalidArgument("the checker must be callable", operation=operation, observed=type(checker).__name__)

@@ -132,7 +132,7 @@ class TransactionOperations:
         ``tx.rollback()`` gives it up. Do the local work between the last send and the commit. If neither happens, whatever becomes of this
         process, the group's checkers are asked, first after ``first_check`` (60 s), or up to 5 s later, as it is looked every 5 s; a
         transaction that is open for 4 hours is rolled back. ``checker`` is `check_transactions` in the same call, for the first transaction of
-        a group in this lake; later ones name the same one, or none.
+        a group in this lake; later ones need none. All transactions of a group in a lake go by one checker: the one given last.
 
         An exception that leaves the ``with`` block rolls back, also one that says that it is not known whether the local work was done. Catch
         that one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
@@ -141,7 +141,7 @@ class TransactionOperations:
         to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back. The
         producer group is then the consumer's by default.
 
-        Raises `InvalidArgument` when there is no checker or another one, for a consumer of another lake, or for a ``first_check`` not above 0,
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0,
         `LimitExceeded` for one of more than an hour, `ReadOnlyError`.
         """
 

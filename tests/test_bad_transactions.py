@@ -127,23 +127,9 @@ def test_a_group_has_one_checker_in_a_lake() -> None:
         refused(lambda: lake.check_transactions("shop", lambda _: UNKNOWN), penstock.InvalidArgument, said)
         with lake.check_transactions("other", lambda _: UNKNOWN):
             lake.transaction(producer_group="other")
+            lake.transaction(producer_group="other", checker=lambda _: UNKNOWN)
+            refused(lambda: lake.transaction(producer_group="other", checker=7), penstock.InvalidArgument, "must be callable.*int")  # type: ignore[arg-type]
         refused(lambda: lake.transaction(producer_group="other"), penstock.InvalidArgument, "needs a checker")
-
-
-def test_transactions_of_a_group_name_the_same_checker_or_none() -> None:
-    class Books:
-        def check(self, _: penstock.CheckedTransaction) -> penstock.TransactionResolution:
-            return UNKNOWN
-
-    books = Books()
-    with opened() as lake:
-        for checker in (books.check, books.check, None):
-            lake.transaction(producer_group="other", checker=checker)
-        for another in (Books().check, lambda _: UNKNOWN):
-            begin = partial(lake.transaction, producer_group="other", checker=another)
-            refused(
-                begin, penstock.InvalidArgument, "another checker.*object: other.*the same function.*an inner function is another"
-            )
 
 
 def test_checks_that_end_by_a_bug_say_so_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

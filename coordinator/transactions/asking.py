@@ -78,15 +78,14 @@ class Asked:
         """``on_question`` hears of every question when it is asked (None), and of what came of it."""
         self._checker = checker
         self._group = group
-        self._is_coroutine = is_coroutine_function(checker)
         self._on_question = on_question
         self._late: set[asyncio.Future[object]] = set()
         self._held_bytes = 0
         self._freed = asyncio.Event()
 
-    def goes_by(self, checker: Checker) -> bool:
-        """Whether this is the checker that is asked."""
-        return bool(self._checker == checker)  # not `is`: each look at a method gives another object
+    def ask_instead(self, checker: Checker) -> None:
+        """Ask another checker from now on."""
+        self._checker = checker
 
     @property
     def late(self) -> int:
@@ -141,12 +140,13 @@ class Asked:
         return self._understood(question.result(), transaction)
 
     def _begin(self, transaction: CheckedTransaction) -> asyncio.Future[object]:
-        if self._is_coroutine:
-            return asyncio.ensure_future(self._awaited(transaction))
-        return _in_thread(lambda: self._checker(transaction), name=f"penstock-check-{self._group}")
+        checker = self._checker
+        if is_coroutine_function(checker):
+            return asyncio.ensure_future(self._awaited(checker, transaction))
+        return _in_thread(lambda: checker(transaction), name=f"penstock-check-{self._group}")
 
-    async def _awaited(self, transaction: CheckedTransaction) -> object:
-        answer = self._checker(transaction)
+    async def _awaited(self, checker: Checker, transaction: CheckedTransaction) -> object:
+        answer = checker(transaction)
         assert isinstance(answer, Coroutine), "that is what a coroutine function gives"
         try:
             return await answer

@@ -53,7 +53,7 @@ def expired(
 
 
 def _stored_until_ms(file: TableFile) -> int:
-    """Until when its rows came, at the latest: behind a silence of weeks store times lag (they move by one an entry), commits do not."""
+    """Until when its rows came, at the latest: behind a silence of days store times lag (they move by one an entry), commits do not."""
     return max(file.store_last_ms, file.modified_ms)
 
 

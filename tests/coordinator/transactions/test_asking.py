@@ -57,6 +57,19 @@ def test_an_answer_is_an_answer_of_a_function_a_coroutine_function_and_an_object
     assert asked == [TRANSACTION] * 3
 
 
+def test_the_checker_that_was_given_last_is_asked() -> None:
+    async def knows(_: CheckedTransaction) -> TransactionResolution:
+        return COMMIT
+
+    async def test() -> None:
+        asked = Asked(lambda _: UNKNOWN, group="pay")
+        assert await asked.ask(TRANSACTION) is UNKNOWN
+        asked.ask_instead(knows)
+        assert await asked.ask(TRANSACTION) is COMMIT
+
+    asyncio.run(test())
+
+
 class Odd(BaseException):
     pass
 

@@ -34,7 +34,7 @@ from tests.simulation.timers.records import History, Outcome, Recalled, Sent, Wr
 from tests.simulation.timers.witness import WitnessStore
 
 _STEP_US = 3_600_000_000
-"""A store time that is behind by more is that of a topic that was silent: it goes on by a week at a time."""
+"""A store time that is behind by more is that of a topic that was silent: it goes on by a day at a time."""
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ class Stage:
         """Let others write to the topic, a little each day, until a name that nobody used is forgotten."""
         process = self.world.kernel.process("others")
         lake = self.world.lake(process)
-        for day in range(32):  # a topic's time goes on by a week at most with an entry
+        for day in range(32):  # a topic's time goes on by a day at most with an entry
             await asyncio.sleep(DAY_S)
             producer = await process.run(lake.producer(TOPIC, name=f"other-{day}", copies=True))
             await process.run(producer.close())
