@@ -58,7 +58,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I7",
         patch=everywhere(pending.is_own, lambda accepted, own: accepted.producer == own.producer),
         scenario="names",
-        seeds=(16,),
+        seeds=(24,),
     ),
     "previous": Mutant(
         guard="a batch follows the producer's last one",
@@ -216,7 +216,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I10",
         patch=attribute(Publisher, "may_commit", lambda _: always(True)),
         scenario="days",
-        seeds=(18,),
+        seeds=(24,),
     ),
     "links-outlive": Mutant(
         guard="handed batches stay as long as their entries",
@@ -230,7 +230,7 @@ MUTANTS: dict[str, Mutant] = {
         invariant="I11",
         patch=attribute(Collector, "is_past", patches.without_margin),
         scenario="uploads",
-        seeds=(11, 3),
+        seeds=(7,),
     ),
     "job-links-outlive": Mutant(
         guard="linked jobs stay as long as their entries",

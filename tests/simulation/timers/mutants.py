@@ -89,6 +89,7 @@ MUTANTS: dict[str, Mutant] = {
         rule="T1",
         patch=everywhere(gather.may_name, patches.merged_again(gather.may_name)),
         scenario="runs",
+        seeds=(10,),
     ),
     "run-first": Mutant(
         guard="a run is there before the cell names it",
