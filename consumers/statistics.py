@@ -273,8 +273,9 @@ def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
     """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells of them."""
     for group, one in statistics.groups.items():
         yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
-        for outcome in ("committed", "rolled_back", "expired"):
-            yield Sample(TRANSACTIONS_ENDED, (group, outcome), getattr(one, outcome))
+        yield Sample(TRANSACTIONS_ENDED, (group, "committed"), one.committed)
+        yield Sample(TRANSACTIONS_ENDED, (group, "rolled_back"), one.rolled_back)
+        yield Sample(TRANSACTIONS_ENDED, (group, "expired"), one.expired)
         yield Sample(CHECK_BACKS_ASKED, (group,), one.asked)
         for answer in Answer:
             yield Sample(CHECK_BACKS_ANSWERED, (group, answer), one.answers.get(answer, 0))

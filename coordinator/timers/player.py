@@ -335,9 +335,10 @@ class Player:
             if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
                 return False
             await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))
-            if isinstance(gathered, Gathered):
-                done = "merged" if gathered.merged else "flushed"
-                self.statistics = replace(self.statistics, **{done: getattr(self.statistics, done) + 1})
+            if isinstance(gathered, Gathered) and gathered.merged:
+                self.statistics = replace(self.statistics, merged=self.statistics.merged + 1)
+            elif isinstance(gathered, Gathered):
+                self.statistics = replace(self.statistics, flushed=self.statistics.flushed + 1)
             return True
         if len(state.recalled) >= self._options.recalled_rows and (spilling := self._recalls.spill(state)) is not None:
             self._begin(spilling)

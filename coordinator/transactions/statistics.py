@@ -120,10 +120,13 @@ class Counting:
             case _:
                 known = replace(known, rolled_back=known.rolled_back + 1)
         self._groups[group] = known
-        name = "committed_messages" if row.decision is Decision.COMMITTED else "rolled_back_messages"
         for one in row.destinations:
             topic = self._topic(one.topic)
-            self._topics[one.topic] = replace(topic, **{name: getattr(topic, name) + one.messages})
+            if row.decision is Decision.COMMITTED:
+                topic = replace(topic, committed_messages=topic.committed_messages + one.messages)
+            else:
+                topic = replace(topic, rolled_back_messages=topic.rolled_back_messages + one.messages)
+            self._topics[one.topic] = topic
 
     def _group(self, group: str) -> GroupTransactions:
         return self._groups.get(group, _NO_GROUP)
