@@ -167,8 +167,10 @@ class Linker:
         """Open the name anew, which voids every link that is still on its way, and say whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
-            # In whatever life and generation the topic is by now: this is to learn what is there.
+            # In whatever generation of its routing the topic is by now: this is to learn what is there. In a later topic the name is another's.
             generation = self._topic.tail.state.generation
+            if not self._topic.is_current:
+                raise self._deleted(batch)
             self._epoch, self._last_sequence = await open_name(
                 self._topic, self._name, generation=generation, timeout_s=self._timeout_s
             )
@@ -182,6 +184,16 @@ class Linker:
                 hint="open another linker: its last_batch tells",
             ) from error
         return self.is_linked(batch)
+
+    def _deleted(self, batch: int) -> TopicDeleted:
+        return TopicDeleted(
+            "the topic was deleted while the batch was linked: whether the batch got into it before is not known, and its rows are in no other",
+            operation="link",
+            object=f"{self._topic.paths.topic}, batch {batch} of {self._name}",
+            expected=f"incarnation {self._topic.record.incarnation}",
+            observed=f"incarnation {self._topic.tail.state.incarnation}" if self._topic.tail.state.alive else "no topic",
+            hint="open another linker; stage the rows anew if they belong to the topic as it is",
+        )
 
     def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
         """The rows of every queue. Raises for what the fold would void."""

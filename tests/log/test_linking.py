@@ -240,6 +240,32 @@ def test_what_was_routed_for_a_topic_that_is_gone_is_not_linked_into_its_success
     asyncio.run(work())
 
 
+def test_a_link_without_an_answer_is_not_looked_for_in_a_later_topic() -> None:
+    """There the name is another's, who goes on, and a higher batch of it says nothing of this one."""
+
+    async def work() -> None:
+        store = MemoryStore()
+        lake, other = await lake_of(store), Lake(store)
+        linker = await open_linker(lake, "orders", name="n")
+        job = await linker.begin()
+        parts = [await staged(linker, job, ["of the former"])]
+        await other.delete_topic("orders")
+        await lake_of(store)
+        owner = await open_linker(other, "orders", name="n")
+        for batch in range(4):
+            await linked(owner, batch, [f"a-{batch}"])
+        await linker.topic.tail.catch_up()
+        forgetting(linker, lost=True)
+        with pytest.raises(TopicDeleted, match="in no other"):
+            await linker.link(job, parts, batch=3)
+        await linked(owner, 4, ["a-4"])
+        assert await read(other) == [f"a-{batch}" for batch in range(5)]
+        await lake.close()
+        await other.close()
+
+    asyncio.run(work())
+
+
 def test_a_job_without_rows_leaves_nothing_behind() -> None:
     async def work() -> None:
         store = MemoryStore()
