@@ -23,6 +23,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.processes
 
 START_S = 0.3
+PROGRAM = "from penstock.infra.cli import main; main(prog_name='penstock')"
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
@@ -39,9 +40,9 @@ def start(lake: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
     environment = {**os.environ, "PENSTOCK_LAKE": str(lake)}
 
-    def call(*args: str) -> subprocess.Popen[bytes]:
+    def call(*args: str, program: str = PROGRAM) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
-        command = [sys.executable, "-c", "from penstock.infra.cli import main; main(prog_name='penstock')", *args]
+        command = [sys.executable, "-c", program, *args]
         started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment))
         return started[-1]
 
@@ -118,11 +119,25 @@ def test_a_stray_folder_is_told_and_the_rest_maintained(start: Start, lake: Path
     assert process.returncode == 143
 
 
+EXPORT_HELD = """
+import signal
+from penstock.infra.cli import main, messages
+
+def write(self, batch, write=messages._JsonFile.write):
+    write(self, batch)
+    self._file.flush()
+    signal.pause()  # until it is told to end: it never ends by itself
+
+messages._JsonFile.write = write
+main(prog_name="penstock")
+"""
+
+
 def test_an_export_that_is_stopped_leaves_the_file_that_was_there(start: Start, lake: Path, tmp_path: Path) -> None:
-    start("produce", "orders").communicate(b"".join(b'{"n": %d}\n' % n for n in range(50_000)), timeout=TIMEOUT_S)
+    produce(lake, 3)
     file = tmp_path / "out.jsonl"
     file.write_bytes(b"before")
-    process = start("read", "orders", "-o", str(file))
+    process = start("read", "orders", "-o", str(file), program=EXPORT_HELD)
     wait_until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")), "the export has begun")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=TIMEOUT_S)

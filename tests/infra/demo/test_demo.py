@@ -201,10 +201,26 @@ def test_what_it_says_to_try_next_can_be_tried(tmp_path: Path) -> None:
         assert CliRunner().invoke(main, command).exit_code == 0, command
 
 
+HELD = """
+from penstock.infra.demo.child import Child
+
+stuck = set()
+
+def say(self, line, say=Child.say):
+    if line == "send" and self._name in stuck:
+        return  # the one that came back waits for this word, and the demo for it
+    if line == "stick":
+        stuck.add(self._name)
+    say(self, line)
+
+Child.say = say
+"""
+
+
 @contextmanager
 def producing(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
-    """The demo, and its producers, as soon as one has been killed and is coming back."""
-    arguments = [sys.executable, "-c", PROGRAM, "demo", "--lake", str(folder / "lake"), *capture(folder)]
+    """The demo, and its producers, as soon as one has been killed and is coming back. It does not end by itself."""
+    arguments = [sys.executable, "-c", HELD + PROGRAM, "demo", "--lake", str(folder / "lake"), *capture(folder)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         try:
             assert running.stdout is not None
