@@ -28,6 +28,7 @@ def encode_group(record: GroupRecord) -> bytes:
         "commanded": record.commanded,
         "generations": record.generations,
         "lives": record.lives,
+        "secret": record.secret,
         "deleted": record.deleted,
     }
     return json.dumps(document, separators=(",", ":")).encode()
@@ -59,10 +60,18 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             commanded=document["commanded"],
             generations=document["generations"],
             lives=document["lives"],
+            secret=_secret(document.get("secret", "")),
             deleted=document["deleted"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataDamaged("the cell is not a consumer group's record", object=where, observed=repr(error)) from error
+
+
+def _secret(text: object) -> str:
+    """Records of before had none."""
+    if not isinstance(text, str) or bytes.fromhex(text).hex() != text:
+        raise ValueError("a secret is hexadecimal digits")
+    return text
 
 
 def _position_document(position: Position) -> list[object]:

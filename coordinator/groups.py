@@ -190,6 +190,10 @@ class GroupRecord:
     """How many generations were given: the next one's number. Of all topics, and kept when the group is deleted, so that none comes again."""
     lives: int = 0
     """How often a group of this name was deleted before."""
+    secret: str = field(default="", repr=False)
+    """32 hexadecimal digits, drawn anew each time the group is made: the key of what names its message groups in cells, and of its receipt
+    handles. Whoever can read this record is trusted with it; who only chooses message groups cannot make two of them one.
+    """
     deleted: bool = False
     """The group is gone. Its queues' cells stay; a new group of the name begins a generation of its own, and they catch up with it."""
 

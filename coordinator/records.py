@@ -68,7 +68,8 @@ class Groups:
         """Make a group; fine when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
         check_group_name(group)
         await self._lake.claim()
-        record = await self._write(group, lambda found: _created(found, settings))
+        secret = self._runtime.new_id()
+        record = await self._write(group, lambda found: _created(found, settings, secret))
         stated = {one.name: getattr(settings, one.name) for one in fields(settings)}
         if differing := differences(stated, record.settings, whole=True):
             raise GroupExists(
@@ -87,13 +88,13 @@ class Groups:
         filter of a topic that the group has not begun, and has none for, becomes the one stated.
         """
         check_group_name(group)
-        settings = GroupSettings.stating(stated)
+        settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
         found = await self.read(group)
         if found is None:
             await self._lake.claim()
 
         def agreed(before: GroupRecord | None) -> GroupRecord:
-            record = _created(before, settings)
+            record = _created(before, settings, secret)
             new = {
                 topic: tags
                 for topic, tags in settings.filters.items()
@@ -242,11 +243,11 @@ class Groups:
                 return after
 
 
-def _created(found: GroupRecord | None, settings: GroupSettings) -> GroupRecord:
-    """The group that is there, or a new one; one that was deleted left the numbers that were given."""
+def _created(found: GroupRecord | None, settings: GroupSettings, secret: str) -> GroupRecord:
+    """The group that is there, or a new one with this secret; one that was deleted left the numbers that were given."""
     if found is None:
-        return GroupRecord(settings=settings)
-    return replace(found, settings=settings, deleted=False) if found.deleted else found
+        return GroupRecord(settings=settings, secret=secret)
+    return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
 
 
 def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> bool:

@@ -60,6 +60,7 @@ RECORDS = st.builds(
     commanded=st.integers(0),
     generations=st.integers(0),
     lives=st.integers(0),
+    secret=st.binary().map(bytes.hex),
     deleted=st.booleans(),
 )
 
@@ -207,6 +208,8 @@ def test_other_versions_and_damage_are_named() -> None:
         whole[:-1],
         whole.replace(b"ORDERLY", b"CHAOTIC"),
         whole.replace(b"interval", b"fnterval"),
+        whole.replace(b'"secret":""', b'"secret":"xy"'),
+        whole.replace(b'"secret":""', b'"secret":7'),
         lengths,
     ):
         with pytest.raises(DataDamaged, match=r"not a consumer group's record.*billing"):

@@ -70,6 +70,19 @@ def test_a_group_is_made_once_and_listed() -> None:
     run(main)
 
 
+def test_each_group_that_is_made_has_a_secret_of_its_own() -> None:
+    async def main(found: Groups) -> None:
+        first = (await found.create("billing", GroupSettings())).secret
+        assert len(bytes.fromhex(first)) == 16
+        assert (await found.create("billing", GroupSettings())).secret == (await found.ensure("billing", {})).secret == first
+        assert (await found.ensure("audit", {})).secret != first
+        await found.delete("billing")
+        assert (await found.ensure("billing", {})).secret not in ("", first), "it was made again"
+        assert first not in repr(await found.get("billing"))
+
+    run(main)
+
+
 def test_a_group_that_is_not_there_is_told() -> None:
     async def main(found: Groups) -> None:
         for call in (
