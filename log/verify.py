@@ -16,6 +16,7 @@ from .errors import DataDamaged
 from .files import check_seal, read_rows
 from .fold import Folded, fold
 from .limits import MIB
+from .messages import MESSAGE_SCHEMA
 from .paths import TopicPaths
 from .rows import entry_pieces
 from .runtime import Runtime
@@ -29,6 +30,7 @@ from .table.segments import TableFile
 from .table.snapshot import Snapshot
 from .view import read_floor
 
+_CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _COMPARED_BYTES = 32 * MIB
 """Entries up to this size together are compared at once: a difference is named no more exactly than that."""
 
@@ -71,6 +73,7 @@ async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, run
     """Check every entry, staged object, checkpoint and table file of a topic, and log against table.
 
     Reads all bytes of it once, and those of the table that the log has too once more. Of entries it holds a piece in memory at a time.
+    Others may go on writing and trimming: what is appended while it reads is left for the next time, and what is trimmed is not missed.
 
     Raises only what the store raises; damage is a finding.
     """
@@ -93,9 +96,14 @@ class _Verification:
         """Of the entries whose rows the agreement has."""
         self._ends: tuple[int, ...] = ()
         """Where the log says that the table must end."""
+        self._floor = 0
+        """The highest that was read."""
         self._numbers: frozenset[int] | None = None
 
     async def run(self) -> VerifyReport:
+        floor_readable = (
+            await self._read_floor()
+        )  # before the table: what that floor lies on is in every table that is read after it
         try:
             self._snapshot = await self._delta.refresh()
         except DataDamaged as error:
@@ -103,7 +111,8 @@ class _Verification:
             self._damaged(error)
         self._agreement = self._new_agreement()
         await self._foreign_objects()
-        await self._log()
+        if floor_readable:
+            await self._log()
         for queue in sorted({*range(self._record.settings.queues), *self._snapshot.files}):
             await self._queue_files(queue, self._snapshot.files.get(queue, ()))
         self._queue_ends()
@@ -112,38 +121,70 @@ class _Verification:
     # --- the log
 
     async def _log(self) -> None:
-        try:
-            floor = await read_floor(self._store, self._paths)
-        except DataDamaged as error:
-            self._damaged(error)
-            return
-        state = await self._start(floor)
+        floor = self._floor
+        state = await self._start()
         if state is None:
             return
         self._check_trimmed(floor, state)
-        last = max(await entry_numbers(self._store, self._paths, after=floor), default=floor)
-        self._note_ends(state)
-        while state.entry < last:
-            state = await self._entry(state)
-            self._note_ends(state)
-        await self._compare()
+        last = await self._last_entry(after=state.entry)
         if self._snapshot.published > last:
             self._find("missing", self._paths.log, f"the table has entries up to {self._snapshot.published}, the log up to {last}")
-        for info in await self._store.list(self._paths.checkpoints):
-            number = self._paths.checkpoint_entry(info.key)
-            if number is not None and number > last:
-                self._find("checkpoint", info.key, f"the log ends at entry {last}, before it")
+        self._note_ends(state)
+        while state is not None and state.entry < last:
+            state = await self._entry(state)
+            if state is not None:
+                self._note_ends(state)
+        await self._compare()
+        await self._checkpoints_ahead(last)
 
-    async def _start(self, floor: int) -> State | None:
+    async def _read_floor(self) -> bool:
+        """Look how far the log is trimmed by now; whether that could be told."""
+        try:
+            self._floor = max(self._floor, await read_floor(self._store, self._paths))
+        except DataDamaged as error:
+            self._damaged(error)
+            return False
+        return True
+
+    async def _is_trimmed(self, entry: int) -> bool:
+        """Whether the floor has passed an entry meanwhile: then it may be gone, with what it links, and is not missed."""
+        await self._read_floor()
+        return entry <= self._floor
+
+    async def _start(self) -> State | None:
         """The state at the floor, or else at the first checkpoint behind it that can be read; None when there is none."""
-        if not floor:
-            return State()
-        for number in sorted({floor, *(number for number in await self._checkpoint_numbers() if number > floor)}):
-            try:
-                return await self._checkpoint(number)
-            except (DataDamaged, ObjectMissing) as error:
-                self._find("checkpoint", self._paths.checkpoint(number), f"the log cannot be read from here: {error.message}")
-        return None
+        while self._floor:
+            floor, self._numbers = self._floor, None
+            unreadable: list[Finding] = []
+            for number in sorted({floor, *(number for number in await self._checkpoint_numbers() if number > floor)}):
+                where = self._paths.checkpoint(number)
+                try:
+                    state: State | None = await self._checkpoint(number)
+                    break
+                except (DataDamaged, ObjectMissing) as error:
+                    unreadable.append(Finding("checkpoint", where, f"the log cannot be read from here: {error.message}"))
+            else:
+                state = None
+            if not unreadable or not await self._is_trimmed(floor + 1):
+                self._findings += unreadable
+                return state
+        return State()
+
+    async def _last_entry(self, *, after: int) -> int:
+        """The number of the newest entry; the floor's, where all up to it are gone."""
+        numbers = await entry_numbers(self._store, self._paths, after=after)
+        if not numbers:
+            await self._read_floor()
+        return max(numbers, default=max(after, self._floor))
+
+    async def _checkpoints_ahead(self, last: int) -> None:
+        """Name checkpoints of entries that there are not; those that were appended since the log's end was looked for do exist."""
+        listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(last))
+        ahead = [info.key for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None and number > last]
+        newest = await self._last_entry(after=last) if ahead else last
+        for key in ahead:
+            if (self._paths.checkpoint_entry(key) or 0) > newest:
+                self._find("checkpoint", key, f"the log ends at entry {newest}, before it")
 
     def _check_trimmed(self, floor: int, state: State) -> None:
         """What is trimmed from the log must be in the table."""
@@ -160,32 +201,40 @@ class _Verification:
         """Whether it is of this life of the topic, not of a former topic of this name."""
         return state.incarnation == self._record.incarnation
 
-    async def _entry(self, state: State) -> State:
+    async def _entry(self, state: State) -> State | None:
+        """The state after the next entry, or after those that cannot be read; None where the log does not go on."""
         number = state.entry + 1
         where = self._paths.entry(number)
         try:
             data = (await self._store.get(where)).data
             folded = fold(state, read_header(data, where=where), where=where)
-        except (DataDamaged, ObjectMissing) as error:
+        except ObjectMissing as error:
+            if await self._is_trimmed(number):
+                return await self._start()
+            return await self._around(state, number, error)
+        except DataDamaged as error:
             return await self._around(state, number, error)
         await self._rows(folded, data)
         await self._check_checkpoint(folded.state)
         return folded.state
 
-    async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State:
+    async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State | None:
         """Name a damaged entry, and go on where every process would."""
         where = self._paths.entry(number)
         self._find("missing" if isinstance(error, ObjectMissing) else "damaged", where, error.message)
         damage = error if isinstance(error, DataDamaged) else DataDamaged(error.message, object=where)
         try:
             resumption = await find_resumption(self._store, self._paths, number, damage)
+            salvaged = await salvage(self._store, self._paths, state, resumption.state)
         except DataDamaged:
+            if await self._is_trimmed(number):
+                return await self._start()
             self._find("damaged", where, "the log does not go on behind it: run `penstock repair`")
-            last = max(await entry_numbers(self._store, self._paths, after=number), default=number)
-            return replace(state, entry=last)
-        salvaged = await salvage(self._store, self._paths, state, resumption.state)
+            return None
         for folded, data in salvaged:
             await self._rows(folded, data)
+        if await self._is_trimmed(number):
+            return await self._start()
         for queue, first, limit in lost_between(state, resumption.state, [folded for folded, _ in salvaged]):
             self._find("lost", where, "these offsets cannot be read in the log", queue, first, limit)
         return resumption.state
@@ -197,7 +246,7 @@ class _Verification:
         try:
             async for piece in entry_pieces(self._store, self._paths, self._runtime, folded, data):
                 rows += piece.table.num_rows
-                for lost in piece.lost:
+                for lost in piece.lost if piece.lost and not await self._is_trimmed(folded.number) else ():
                     reason = f"a staged object: {lost.reason}"
                     self._find("damaged", lost.object, reason, lost.queue, lost.first_offset, lost.limit_offset)
                 if published:
@@ -218,7 +267,8 @@ class _Verification:
         try:
             compared = await agreement.finish()
         except ObjectMissing as error:
-            self._find("missing", error.object or self._delta.root, error.message)
+            if not await self._is_taken_out(error.object):
+                self._find("missing", error.object or self._delta.root, error.message)
             return
         except DataDamaged as error:
             self._damaged(error)
@@ -284,12 +334,18 @@ class _Verification:
         try:
             data = (await self._store.get(where)).data
             check_seal(data, where=where)
-            rows = read_rows(data, where=where, columns=["queue", "offset", "store_timestamp"])
+            rows = read_rows(data, where=where, columns=_CHECKED_SCHEMA.names)
         except ObjectMissing as error:
-            self._find("missing", where, error.message, file.queue, file.first_offset, file.limit_offset)
+            if not await self._is_taken_out(where):
+                self._find("missing", where, error.message, file.queue, file.first_offset, file.limit_offset)
             return []
         except DataDamaged as error:
             self._find("damaged", where, error.message, file.queue, file.first_offset, file.limit_offset)
+            return []
+        if not rows.schema.equals(_CHECKED_SCHEMA) or any(column.null_count for column in rows.columns):
+            has = ", ".join(f"{field.name}: {field.type}" for field in rows.schema) or "none of them"
+            message = f"a sealed file that is none of a table's: of queue, offset and store_timestamp it has {has}"
+            self._find("foreign", where, message, file.queue, file.first_offset, file.limit_offset)
             return []
         offsets = rows.column("offset").to_numpy()
         times_ms = rows.column("store_timestamp").cast(pa.int64()).to_numpy() // 1000
@@ -306,6 +362,14 @@ class _Verification:
         if set(rows.column("queue").unique().to_pylist()) != {file.queue}:
             self._find("offsets", where, "it has rows of another queue", file.queue)
         return [(int(offsets[at]) + 1, int(offsets[at + 1])) for at in np.flatnonzero(steps > 1)]
+
+    async def _is_taken_out(self, key: str | None) -> bool:
+        """Whether a file that is not there any more was taken out of the table since the snapshot was read."""
+        try:
+            newest = await self._delta.refresh()
+        except DataDamaged:
+            return False
+        return key not in {self._delta.root + path for path in newest.paths}
 
     def _holes(self, queue: int, holes: Sequence[tuple[int, int]], where: str) -> None:
         """Offsets without rows: fine where the table names them as lost."""

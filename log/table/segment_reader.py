@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from ..errors import DataDamaged, ForeignObject
 from ..files import check_footer
 from ..limits import KIB
+from ..messages import MESSAGE_SCHEMA
 from ..stores.protocol import ObjectStore
 from .segments import TableFile
 
@@ -39,7 +40,19 @@ class SegmentReader:
             tail = await self._fetch(size - footer_bytes, size)
         footer = tail[-footer_bytes:]
         check_footer(footer, where=self.key)
-        self._metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer))
+        try:
+            metadata = pq.read_metadata(pa.BufferReader(b"PAR1" + footer))
+            schema = metadata.schema.to_arrow_schema()
+        except (OSError, pa.ArrowException) as error:
+            raise DataDamaged("the footer of a table file cannot be read", object=self.key, observed=str(error)) from error
+        if not schema.equals(MESSAGE_SCHEMA):
+            raise ForeignObject(
+                "a sealed file that is none of a table's",
+                object=self.key,
+                expected="the columns of messages",
+                observed=", ".join(f"{field.name}: {field.type}" for field in schema)[:500],
+            )
+        self._metadata = metadata
         return self
 
     @property
@@ -52,9 +65,11 @@ class SegmentReader:
         return self.metadata.num_row_groups
 
     def bounds(self, group: int, column: str) -> tuple[int, int]:
-        """(smallest, largest) value, as integers, of ``offset`` or ``store_timestamp`` (microseconds) in a row group."""
+        """(smallest, largest) value, as integers, of ``offset`` or ``store_timestamp`` (microseconds) in a row group. Raises `DataDamaged`."""
         place = self._columns([column])[0]
         statistics = self.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise DataDamaged("a row group of a table file has no bounds", object=self.key, expected=f"statistics of {column}")
         return statistics.min_raw, statistics.max_raw
 
     async def fetch_group(self, group: int, columns: Sequence[str] | None = None) -> None:

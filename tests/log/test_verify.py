@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
+import pyarrow as pa
 import pytest
 
 from penstock.log import verify as verify_module
+from penstock.log.errors import ForeignObject
+from penstock.log.files import write_file
+from penstock.log.floor import encode_floor
+from penstock.log.messages import LOG_SCHEMA
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit, end_txn
 from penstock.log.table.agreement import Agreement, Comparison
 from penstock.log.table.delta import DeltaLog
+from penstock.log.table.retention import removal
+from penstock.log.table.segment_reader import SegmentReader
 from penstock.log.table.trimmer import Trimmer
 from penstock.log.verify import VerifyReport, verify
 from tests.log.table.readers import snapshot_of
-from tests.log.table.upkeep import compared, publish, trimmed
+from tests.log.table.upkeep import compared, maintenance, publish, trimmed
 from tests.log.topics import LogWriter
 
 T = TypeVar("T")
@@ -171,3 +179,137 @@ def test_a_damaged_entry_costs_only_its_own_rows_and_the_others_are_compared() -
         assert found == {("damaged", None, None, None), ("lost", 0, 37, 38)}
 
     asyncio.run(main())
+
+
+class Between(StoreWrapper):
+    """Once, just before something is called, something else happens."""
+
+    def __init__(self, inner: ObjectStore, when: Callable[[Call], bool], do: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._when, self._do = when, do
+        self.done = False
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if not self.done and self._when(call):
+            self.done = True
+            await self._do()
+        return await run()
+
+
+async def verified_while(log: LogWriter, when: Callable[[Call], bool], do: Callable[[], Awaitable[object]]) -> VerifyReport:
+    store = Between(log.store, when, do)
+    report = await verify(store, log.paths, log.record, log.runtime)
+    assert store.done
+    return report
+
+
+async def trimmed_further(log: LogWriter) -> None:
+    """Hours of maintenance."""
+    upkeep = maintenance(log)
+    for _ in range(4):
+        log.clock.advance(hours=2)
+        await upkeep.run_once()
+    assert upkeep.statistics().floor >= 192
+
+
+async def trimmed_log(*, staged: bool = False) -> LogWriter:
+    """With the floor at entry 64, and two checkpoints behind it."""
+    log = await topic(entries=68)
+    await maintenance(log).run_once()
+    for _ in range(130):
+        await log.send({0: 1}, staged=staged)
+    return log
+
+
+@pytest.mark.parametrize(
+    "before", ["get {entry5}", "list {log}", "list {checkpoints}"], ids=["an entry", "the end", "the checkpoints"]
+)
+def test_what_is_appended_while_it_reads_is_no_damage(before: str) -> None:
+    async def main() -> None:
+        log = await topic(entries=10)
+        places = {"entry5": log.paths.entry(5), "log": log.paths.log, "checkpoints": log.paths.checkpoints}
+
+        async def append() -> None:
+            for _ in range(80):
+                await log.send({0: 1})
+            await publish(log)
+
+        assert (await verified_while(log, lambda call: f"{call.verb} {call.key}" == before.format(**places), append)).findings == ()
+
+    asyncio.run(main())
+
+
+def test_what_is_trimmed_anywhere_while_it_reads_is_not_missed() -> None:
+    """At some of its calls: in the beginning, in the middle of what goes, behind it and at the end."""
+
+    async def main(at: int) -> None:
+        log = await trimmed_log(staged=True)
+        calls = 0
+
+        def when(call: Call) -> bool:
+            nonlocal calls
+            calls += 1
+            return calls == at
+
+        report = await verified_while(log, when, lambda: trimmed_further(log))
+        assert report.findings == (), (at, report.findings)
+
+    for at in (2, 4, 5, 71):
+        asyncio.run(main(at))
+
+
+def test_an_entry_that_was_damaged_before_it_was_trimmed_is_still_named() -> None:
+    """What is around it is not missed."""
+
+    async def main() -> None:
+        log = await trimmed_log()
+        await log.store.put(log.paths.entry(100), b"PAR1", mode=Put.REPLACE)
+
+        async def raised() -> None:
+            await log.store.put(log.paths.floor, encode_floor(192, write_id="x"), mode=Put.REPLACE)
+            for number in range(65, 193):
+                await log.store.delete(log.paths.entry(number))
+
+        found = (await verified_while(log, lambda call: call.key == log.paths.entry(101), raised)).findings
+        assert [(one.kind, one.object) for one in found] == [("damaged", log.paths.entry(100))]
+
+    asyncio.run(main())
+
+
+def test_a_table_file_that_was_taken_out_and_collected_while_it_reads_is_not_missed() -> None:
+    async def main() -> None:
+        log = await topic(entries=20)
+        await publish(log)
+
+        async def expire() -> None:
+            delta = DeltaLog(log.store, log.paths, log.record.table, log.runtime)
+            snapshot = await delta.refresh()
+            files = {queue: snapshot.files[queue] for queue in snapshot.files}
+            assert await delta.commit(removal(files, log.clock.now_ms), on=snapshot, started_s=delta.now_s)
+            for file in snapshot.all_files:
+                await log.store.delete(delta.root + file.path)
+
+        entry = log.paths.entry(3)
+        assert (await verified_while(log, lambda call: call.key == entry, expire)).findings == ()
+
+    asyncio.run(main())
+
+
+def test_another_sealed_file_in_a_table_files_place_is_named() -> None:
+    """One of Penstock's own even, as an entry: for readers of rows too, whatever its size is said to be."""
+
+    async def main(other: bytes) -> None:
+        log = await topic(entries=5)
+        await publish(log)
+        file = (await snapshot_of(log)).files[3][0]
+        where = log.paths.table("table") + file.path
+        await log.store.put(where, other, mode=Put.REPLACE)
+        with pytest.raises(ForeignObject, match="none of a table's"):
+            await SegmentReader(log.store, log.paths.table("table"), replace(file, size_bytes=len(other))).open()
+        found = (await verified(log)).findings
+        assert ("foreign", where, 3, 0, 5) in {
+            (one.kind, one.object, one.queue, one.first_offset, one.limit_offset) for one in found
+        }
+
+    asyncio.run(main(write_file(pa.table({"x": [1, 2]}), {"a": "b"})))
+    asyncio.run(main(write_file(LOG_SCHEMA.empty_table(), {})))
