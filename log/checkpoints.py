@@ -8,14 +8,21 @@ from __future__ import annotations
 import asyncio
 import json
 
-from .errors import DataDamaged, NewerFormatError, PenstockError
+from .errors import DataDamaged, PenstockError
 from .files import digest
+from .header import StateForm
 from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
 from .paths import TopicPaths
-from .state import State, parse_state, state_document
+from .state import State, state_form, state_of
+from .stored import parse_stored, plain
 from .stores.protocol import ObjectStore, Put
 
 _LARGE_BYTES = MIB
+
+
+class _CheckpointForm(StateForm, frozen=True, kw_only=True):
+    format: int
+    digest: str
 
 
 def is_due(entry: int, size_bytes: int) -> bool:
@@ -24,25 +31,19 @@ def is_due(entry: int, size_bytes: int) -> bool:
 
 
 def encode_checkpoint(state: State) -> bytes:
-    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
+    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **plain(state_form(state))}, separators=(",", ":"))
     return f"{body}\n{digest(body.encode())}\n".encode()
 
 
 def decode_checkpoint(data: bytes, *, where: str) -> State:
     """Raises `DataDamaged` or `NewerFormatError`; what it returns has been checked by hash, and against its own digest."""
     body, _, check = data.partition(b"\n")
-    try:
-        if check.decode().rstrip("\n") != digest(body) or not data.endswith(b"\n"):
-            raise DataDamaged("the checkpoint is not what was written", object=where)
-        document = json.loads(body)
-        if document.pop("format") != FORMAT_VERSION:
-            raise NewerFormatError("written by another version of Penstock", object=where, hint="upgrade this process")
-        expected = document.pop("digest")
-        state = parse_state(document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataDamaged("the object is not a checkpoint", object=where, observed=repr(error)) from error
-    if state.digest != expected:
-        raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=expected, observed=state.digest)
+    if check != digest(body).encode() + b"\n":
+        raise DataDamaged("the checkpoint is not what was written", object=where)
+    form = parse_stored(body, _CheckpointForm, what="a checkpoint", where=where)
+    state = state_of(form)
+    if state.digest != form.digest:
+        raise DataDamaged("the checkpoint's digest is wrong", object=where, expected=form.digest, observed=state.digest)
     return state
 
 

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 
-from .errors import DataDamaged, NewerFormatError
 from .files import digest
 from .limits import FORMAT_VERSION
+from .stored import Name, Number, Stored, damaged, parse_stored
+
+_WHAT = "a floor"
+_HINT = "nothing is deleted meanwhile; put the former object back, or one for the oldest checkpoint that is there"
+
+
+class _FloorForm(Stored, frozen=True):
+    format: int
+    floor: Number
+    write_id: Name
+    digest: str
 
 
 def encode_floor(number: int, *, write_id: str) -> bytes:
@@ -18,32 +28,11 @@ def encode_floor(number: int, *, write_id: str) -> bytes:
 
 def decode_floor(data: bytes, *, where: str) -> int:
     """The floor's number, once it is proved: what lies below is deleted. Raises `DataDamaged` or `NewerFormatError`."""
-    try:
-        document = json.loads(data)
-        if document["format"] != FORMAT_VERSION:
-            raise NewerFormatError(
-                "written by another version of Penstock",
-                object=where,
-                expected=f"format {FORMAT_VERSION}",
-                observed=f"format {document['format']}",
-                hint="upgrade this process",
-            )
-        number: int = document["floor"]
-        if document["digest"] == _digest(number, document["write_id"]):
-            return number
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(where, repr(error)) from error
-    raise _damaged(where, data[:100])
+    form = parse_stored(data, _FloorForm, what=_WHAT, where=where, hint=_HINT)
+    if form.digest != _digest(form.floor, form.write_id):
+        raise damaged(_WHAT, "another digest", where=where, hint=_HINT)
+    return form.floor
 
 
 def _digest(number: int, write_id: str) -> str:
     return digest(f"{number} {write_id}".encode())
-
-
-def _damaged(where: str, observed: object) -> DataDamaged:
-    return DataDamaged(
-        "the object is not a floor",
-        object=where,
-        observed=observed,
-        hint="nothing is deleted meanwhile; put the former object back, or one for the oldest checkpoint that is there",
-    )

@@ -15,7 +15,7 @@ from enum import StrEnum
 from .errors import DataDamaged
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
 from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
-from .state import ProducerRow, State, item_hash, parse_state, row_hash
+from .state import ProducerRow, State, item_hash, row_hash, state_of
 
 
 class Void(StrEnum):
@@ -63,7 +63,7 @@ def fold(state: State, header: Header, *, where: str = "") -> Folded:
     repair = next((action for action in header.actions if isinstance(action, Repair)), None)
     if repair is not None:
         # A repair carries the state after itself and nothing else: what it replaces may not be foldable at all.
-        return Folded(replace(parse_state(repair.state), entry=header.entry), header, (), ())
+        return Folded(replace(state_of(repair.state), entry=header.entry), header, (), ())
     _check_built_on(state, header, where)
     judge = Judge(state, header.entry)
     judge.advance_time(header.append_time_ms)

@@ -10,20 +10,40 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import pyarrow as pa
+from msgspec import Meta
 
-from .errors import DataDamaged
+from .errors import DataDamaged, NewerFormatError
 from .files import digest, read_footer, write_file
-from .header import Batch, Epoch, Opening, Part, batch_document, parse_batch
-from .limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
+from .header import (
+    Batch,
+    BatchForm,
+    Epoch,
+    Opening,
+    OpeningForm,
+    Part,
+    batch_document,
+    opening_document,
+    parse_batches,
+    parse_openings,
+)
+from .limits import ENTRY_LINKS_MAX, PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
 from .messages import LOG_SCHEMA
 from .paths import TopicPaths
-from .stores.protocol import ObjectInfo, ObjectStore
+from .stored import Stored, check_stored, parse_stored
+from .stores.protocol import ObjectInfo, ObjectMissing, ObjectStore
 
 _HANDED_KEY = "penstock.handed"
 _LONG = "long-"
 _VERSION = 1
+_WHAT = "batches that were handed over"
+
+
+class _HandedForm(Stored, frozen=True):
+    openings: tuple[OpeningForm, ...]
+    batches: Annotated[tuple[BatchForm, ...], Meta(max_length=ENTRY_LINKS_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +81,7 @@ def prepare(
         if len(name) <= PATH_PART_BYTES_MAX:
             return HandOver(_placed(paths, tail, name, openings, plain, len(data), digest(data)), data)
     document = {
-        "openings": [[o.producer, o.write_id, o.generation, o.valid_until, o.last_sequence] for o in openings],
+        "openings": [opening_document(opening) for opening in openings],
         "batches": [batch_document(batch) for batch in plain],
     }
     data = write_file(rows, {_HANDED_KEY: json.dumps(document, separators=(",", ":"))})
@@ -77,14 +97,13 @@ async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -
     tail, name = found
     try:
         if not name.startswith(_LONG):
-            openings, batches, body_digest = _decode_name(name, tail)
+            openings, batches, body_digest = _decode_name(name, tail, info.key)
             return _placed(paths, tail, name, openings, batches, info.size_bytes, body_digest)
         data = (await store.get(info.key)).data
-        document = json.loads(read_footer(data, where=info.key)[_HANDED_KEY])
-        openings = [Opening(*opening) for opening in document["openings"]]
-        batches = [parse_batch(batch) for batch in document["batches"]]
+        form = parse_stored(read_footer(data, where=info.key)[_HANDED_KEY], _HandedForm, what=_WHAT, where=info.key)
+        openings, batches = parse_openings(form.openings), parse_batches(form.batches)
         return _placed(paths, tail, name, openings, batches, len(data), digest(data))
-    except (DataDamaged, ValueError, KeyError, TypeError, IndexError, LookupError):
+    except (DataDamaged, NewerFormatError, ObjectMissing, LookupError, ValueError):
         return None  # an object that says nothing legible hands nothing over; its producer will notice and hand over again
 
 
@@ -131,7 +150,8 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
     return base64.urlsafe_b64encode(bytes(out)).decode().rstrip("=")
 
 
-def _decode_name(name: str, tail: int) -> tuple[list[Opening], list[Batch], str]:
+def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
+    """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is none."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
     if data[0] != _VERSION:
         raise ValueError(f"version {data[0]}")
@@ -139,23 +159,23 @@ def _decode_name(name: str, tail: int) -> tuple[list[Opening], list[Batch], str]
     reader = _Reader(data, 25)
     valid_until = tail + VALIDITY_ENTRIES
     counts = reader.number(), reader.number()
-    openings: list[Opening] = []
+    openings: list[Any] = []
     for _ in range(counts[0]):
         producer, write_id = reader.text(), reader.raw(16).hex()
-        openings.append(Opening(producer, write_id, reader.number(), valid_until, reader.number() - 1))
-    batches: list[Batch] = []
+        openings.append((producer, write_id, reader.number(), valid_until, reader.number() - 1))
+    batches: list[Any] = []
     for _ in range(counts[1]):
         producer = reader.text()
         named, entry, position = bool(reader.number()), reader.number(), reader.number()
         previous = reader.number() - 1
         last, generation = previous + reader.number(), reader.number()
-        rows = {reader.number(): reader.number() for _ in range(reader.number())}
-        batches.append(
-            Batch(producer, named, Epoch(entry, position) if named else None, previous, last, generation, rows, valid_until)
-        )
+        rows = [number for _ in range(reader.number()) for number in (reader.number(), reader.number())]
+        epoch = {"e": (entry, position)} if named else {}
+        batches.append({"p": producer, "s": (previous, last), "g": generation, "r": rows, "v": valid_until, **epoch})
     if reader.at != len(data):
         raise ValueError("bytes are left over")
-    return openings, batches, body_digest
+    form = check_stored({"openings": openings, "batches": batches}, _HandedForm, what=_WHAT, where=where)
+    return parse_openings(form.openings), parse_batches(form.batches), body_digest
 
 
 def _put(out: bytearray, *numbers: int) -> None:

@@ -1,18 +1,21 @@
 """The values an entry's footer carries: who wrote it, on what state, and which batches it brings.
 
-JSON on the outside, frozen values on the inside. Decoding checks form and refuses what a newer version wrote; whether a batch counts
-is decided only by the fold.
+JSON on the outside, frozen values on the inside. Decoding checks types, ranges and lengths, and refuses what a newer version wrote; whether
+a batch counts is decided only by the fold.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Annotated, Any, TypeAlias
 
-from .errors import DataDamaged, NewerFormatError
-from .limits import FORMAT_VERSION
+from msgspec import UNSET, Meta, UnsetType
+
+from .limits import ENTRY_LINKS_MAX, FORMAT_VERSION, QUEUES_MAX
+from .stored import Digest, Id, Name, Number, SequenceNumber, Stored, TimeMs, damaged, parse_stored, plain
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,48 +84,104 @@ class Opening:
     """Where a name that the state does not know goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The topic begins, with fresh queues; ignored while one lives, and when its last life was not the one it was made to replace."""
+class Created(Stored, frozen=True, tag=True):
+    """The topic begins, with fresh queues; ignored while one lives, when its last life was not the one it was made to replace, and when it
+    has no queue or more than `QUEUES_MAX`.
+    """
 
-    incarnation: str
-    queues: int
-    replaces: str = ""
+    incarnation: Name
+    queues: Number
+    replaces: Name = ""
     """The life before it, which has ended; empty: there was none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Stored, frozen=True, tag=True):
     """The topic ends; ignored unless this incarnation lives."""
 
-    incarnation: str
+    incarnation: Name
 
 
-@dataclass(frozen=True, slots=True)
-class CloseJob:
+class CloseJob(Stored, frozen=True, tag=True):
     """No later entry may link this staged upload."""
 
-    job: str
+    job: Name
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetJob:
+class ForgetJob(Stored, frozen=True, tag=True):
     """The objects of this closed upload are gone, so its id need not be remembered."""
 
-    job: str
+    job: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class RowForm(Stored, frozen=True, array_like=True):
+    """What a state knows of one producer, as it is stored."""
+
+    name: Name
+    last: SequenceNumber
+    entry: Number
+    time_ms: TimeMs
+    epoch: Number | None = None
+    position: Number | None = None
+
+
+class StateForm(Stored, frozen=True):
+    """A state as it is stored, in checkpoints and repairs; the order of its lists is part of it."""
+
+    entry: Number
+    incarnation: Name
+    alive: bool
+    created_entry: Number
+    generation: Number
+    next_offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
+    unnamed: tuple[RowForm, ...]
+    named: tuple[RowForm, ...]
+    openings: tuple[tuple[Name, Number], ...]
+    closed_jobs: tuple[tuple[Name, Number], ...]
+    store_time_ms: TimeMs
+
+
+class Repair(Stored, frozen=True, tag=True):
     """The state after this entry, whole, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
 
-    state: Mapping[str, Any]
-    lost_first: int
-    lost_last: int
+    state: StateForm
+    lost_first: Number
+    lost_last: Number
 
 
 Action: TypeAlias = Created | Deleted | CloseJob | ForgetJob | Repair
-_ACTIONS: dict[str, type[Action]] = {cls.__name__: cls for cls in (Created, Deleted, CloseJob, ForgetJob, Repair)}
+
+# --- The forms of the rest: short, as every entry carries them ---------------------------------------------------------------------
+
+_Counts: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=2 * QUEUES_MAX)]
+"""{queue: n} as a flat list, by queue."""
+OpeningForm: TypeAlias = tuple[Name, Name, Number, Number, SequenceNumber]
+PartForm: TypeAlias = tuple[Name, Number, _Counts, Number, Digest]
+
+
+class BatchForm(Stored, frozen=True):
+    """A batch as it is stored; what is empty is left out."""
+
+    p: Name
+    s: tuple[SequenceNumber, SequenceNumber]
+    g: Number
+    r: _Counts
+    v: Number
+    e: tuple[Number, Number] | UnsetType | None = UNSET
+    l: tuple[PartForm, ...] = ()  # noqa: E741 - the name is stored
+    j: Id | None = None
+
+
+class _EntryForm(Stored, frozen=True):
+    format: int
+    entry: Number
+    write_id: Name
+    time_ms: TimeMs
+    state: Name
+    bases: _Counts
+    actions: tuple[Action, ...]
+    openings: tuple[OpeningForm, ...]
+    batches: Annotated[tuple[BatchForm, ...], Meta(max_length=ENTRY_LINKS_MAX)]
+    combines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,42 +216,32 @@ def encode_header(header: Header) -> str:
         "time_ms": header.append_time_ms,
         "state": header.state_digest,
         "bases": _counts(header.bases),
-        "actions": [
-            {"type": type(a).__name__, **{name: getattr(a, name) for name in a.__dataclass_fields__}} for a in header.actions
-        ],
-        "openings": [[o.producer, o.write_id, o.generation, o.valid_until, o.last_sequence] for o in header.openings],
+        "actions": list(header.actions),
+        "openings": [opening_document(opening) for opening in header.openings],
         "batches": [batch_document(batch) for batch in header.batches],
         **({"combines": True} if header.combines else {}),
     }
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=dict)
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, default=plain)
 
 
 def decode_header(text: str, *, where: str) -> Header:
     """The inverse of `encode_header`. Raises `DataDamaged` or `NewerFormatError`, naming ``where``."""
+    what = "an entry's footer"
+    form = parse_stored(text, _EntryForm, what=what, where=where)
     try:
-        document = json.loads(text)
-        version = document["format"]
-        if version != FORMAT_VERSION:
-            raise NewerFormatError(
-                "written by another version of Penstock",
-                object=where,
-                expected=f"format {FORMAT_VERSION}",
-                observed=f"format {version}",
-                hint="upgrade this process",
-            )
         return Header(
-            entry=document["entry"],
-            write_id=document["write_id"],
-            append_time_ms=document["time_ms"],
-            state_digest=document["state"],
-            bases=parse_counts(document["bases"]),
-            actions=tuple(_action(dict(action)) for action in document["actions"]),
-            openings=tuple(Opening(*opening) for opening in document["openings"]),
-            batches=tuple(parse_batch(batch) for batch in document["batches"]),
-            combines=document.get("combines", False),
+            entry=form.entry,
+            write_id=form.write_id,
+            append_time_ms=form.time_ms,
+            state_digest=form.state,
+            bases=_parse_counts(form.bases),
+            actions=form.actions,
+            openings=parse_openings(form.openings),
+            batches=parse_batches(form.batches),
+            combines=form.combines,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataDamaged("the footer is not an entry's", object=where, observed=repr(error)) from error
+    except ValueError as error:
+        raise damaged(what, error, where=where) from error
 
 
 def batch_document(batch: Batch) -> dict[str, Any]:
@@ -213,20 +262,33 @@ def batch_document(batch: Batch) -> dict[str, Any]:
     return document
 
 
-def parse_batch(document: Mapping[str, Any]) -> Batch:
-    epoch = document.get("e")
+def parse_batches(forms: Iterable[BatchForm]) -> tuple[Batch, ...]:
+    """Raises `ValueError` for counts that do not pair."""
+    return tuple(map(_parse_batch, forms))
+
+
+def _parse_batch(form: BatchForm) -> Batch:
     return Batch(
-        producer=document["p"],
-        named="e" in document,
-        epoch=Epoch(*epoch) if epoch else None,
-        previous=document["s"][0],
-        last=document["s"][1],
-        generation=document["g"],
-        rows=parse_counts(document["r"]),
-        valid_until=document["v"],
-        parts=tuple(map(parse_part, document.get("l", ()))),
-        job=document.get("j"),
+        producer=form.p,
+        named=form.e is not UNSET,
+        epoch=Epoch(*form.e) if form.e else None,
+        previous=form.s[0],
+        last=form.s[1],
+        generation=form.g,
+        rows=_parse_counts(form.r),
+        valid_until=form.v,
+        parts=tuple(map(_parse_part, form.l)),
+        job=form.j,
     )
+
+
+def opening_document(opening: Opening) -> OpeningForm:
+    """An opening as JSON."""
+    return opening.producer, opening.write_id, opening.generation, opening.valid_until, opening.last_sequence
+
+
+def parse_openings(forms: Iterable[OpeningForm]) -> tuple[Opening, ...]:
+    return tuple(Opening(*form) for form in forms)
 
 
 def part_document(part: Part) -> list[Any]:
@@ -234,13 +296,9 @@ def part_document(part: Part) -> list[Any]:
     return [part.key, part.first_row, _counts(part.rows), part.size_bytes, part.digest]
 
 
-def parse_part(document: Sequence[Any]) -> Part:
-    key, first_row, rows, size_bytes, digest = document
-    return Part(key, first_row, parse_counts(rows), size_bytes, digest)
-
-
-def _action(document: dict[str, Any]) -> Action:
-    return _ACTIONS[document.pop("type")](**document)
+def _parse_part(form: PartForm) -> Part:
+    key, first_row, rows, size_bytes, digest = form
+    return Part(key, first_row, _parse_counts(rows), size_bytes, digest)
 
 
 def _counts(counts: Mapping[int, int]) -> list[int]:
@@ -248,5 +306,9 @@ def _counts(counts: Mapping[int, int]) -> list[int]:
     return [number for pair in sorted(counts.items()) for number in pair]
 
 
-def parse_counts(flat: list[int]) -> dict[int, int]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+def _parse_counts(flat: Sequence[int]) -> dict[int, int]:
+    """The inverse of `_counts`: each queue once, in order. Raises `ValueError`."""
+    queues = flat[::2]
+    if len(flat) % 2 or any(behind <= before for before, behind in pairwise(queues)):
+        raise ValueError(f"counts that do not pair, or not in the queues' order: {list(flat[:16])}")
+    return dict(zip(queues, flat[1::2], strict=True))

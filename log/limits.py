@@ -50,7 +50,15 @@ QUEUES_MAX = 4096
 TAG_BYTES_MAX = 1024
 KEYS_MAX = 128
 DELAY_MAX = timedelta(days=3650)
-SEQUENCE_MAX = 2**63 - 1
+NUMBER_MAX = 2**63 - 1
+"""No stored number is larger: offsets, entries, sequences, counts."""
+SEQUENCE_MAX = NUMBER_MAX
+TIME_MAX_MS = 253_402_300_799_999
+"""The end of the year 9999, behind which no timestamp can be shown."""
+NAME_CHARS_MAX = 1024
+"""No stored name or id is longer."""
+ENTRY_ROWS_MAX = 2**31
+"""No entry brings more rows, inline and linked together. A repair jumps by this where nothing tells how many a lost entry brought."""
 FILTER_CHARS_MAX = 4096
 """It stands in the record of its consumer group."""
 FILTER_DEPTH_MAX = 64

@@ -16,15 +16,14 @@ from .entries import encode_entry
 from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .fold import store_time
 from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
+from .limits import ENTRY_ROWS_MAX
 from .paths import TopicPaths
 from .runtime import Runtime
 from .salvage import Remains, exact_folds, lost_between, read_remains, salvage
-from .state import ProducerRow, State, row_sum, state_document
+from .state import ProducerRow, State, row_sum, state_form
 from .stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
 from .view import View, read_floor
 
-ENTRY_ROWS_MAX = 2**31
-"""More rows than one entry can have brought to a queue; offsets jump by this where nothing tells how many there were."""
 _TRIES = 8
 
 
@@ -108,7 +107,7 @@ async def _repair_behind(
     )
     if dry_run:
         return report
-    action = Repair(state_document(state), min(lost_entries, default=last), max(lost_entries, default=last))
+    action = Repair(state_form(state), min(lost_entries, default=last), max(lost_entries, default=last))
     header = Header(state.entry, runtime.new_id(), state.store_time_ms, before.digest, {}, (action,))
     return replace(report, written=True) if await _put(store, paths, header) else None
 

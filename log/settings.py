@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from .errors import DataDamaged, InvalidArgument, LimitExceeded, NewerFormatError
+from msgspec import Meta, to_builtins
+
+from .errors import InvalidArgument, LimitExceeded
 from .files import digest
-from .limits import FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
+from .limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
 from .messages import MessageType
+from .stored import Name, Number, Stored, TimeMs, damaged, parse_stored
 
+_WHAT = "a topic's settings"
+_OPERATION = "read the settings"
+_HINT = (
+    "put an earlier version of it back, from a backup or the store's versions; log and table are untouched, and any Delta reader still reads "
+    "the table"
+)
 QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
 RETENTION_MAX = timedelta(days=36_500)
@@ -73,6 +82,35 @@ class TopicRecord:
     """Fresh for every write, as equal bytes have equal versions."""
 
 
+class _LimitsForm(Stored, frozen=True, omit_defaults=True):
+    body_bytes: Number | None = None
+    properties_bytes: Number | None = None
+    properties: Number | None = None
+    group_bytes: Number | None = None
+    delay: Annotated[float, Meta(ge=0, le=DELAY_MAX.total_seconds())] | None = None
+
+
+class _SettingsForm(Stored, frozen=True):
+    message_type: str
+    queues: Number
+    retention: Annotated[float, Meta(ge=0, le=RETENTION_MAX.total_seconds())] | None
+    retention_bytes: Number | None
+    limits: _LimitsForm
+
+
+class _RecordForm(Stored, frozen=True):
+    format: int
+    settings: _SettingsForm
+    incarnation: Name
+    digest: str
+    replaces: Name = ""
+    table: Annotated[str, Meta(pattern=r"\Atable(-[0-9]{1,20})?\Z")] = "table"
+    created_ms: TimeMs = 0
+    deleted: bool = False
+    of: Name = ""
+    write_id: Name = ""
+
+
 def encode_record(record: TopicRecord) -> bytes:
     """``topic.json`` as bytes."""
     settings = asdict(record.settings)
@@ -85,40 +123,33 @@ def encode_record(record: TopicRecord) -> bytes:
 
 def decode_record(data: bytes, *, where: str) -> TopicRecord:
     """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _RecordForm, what=_WHAT, where=where, operation=_OPERATION, hint=_HINT)
+    document: dict[str, Any] = json.loads(data)
+    if document.pop("digest") != _digest(document):
+        raise damaged(_WHAT, "another digest", where=where, operation=_OPERATION, hint=_HINT)
+    values = form.settings
+    limits = {name: value for name, value in to_builtins(values.limits).items() if value is not None}
+    if values.limits.delay is not None:
+        limits["delay"] = timedelta(seconds=values.limits.delay)
     try:
-        document: dict[str, Any] = json.loads(data)
-        version = document.pop("format")
-        if version != FORMAT_VERSION:
-            raise NewerFormatError(
-                "written by another version of Penstock",
-                object=where,
-                expected=f"format {FORMAT_VERSION}",
-                observed=f"format {version}",
-                hint="upgrade this process",
-            )
-        if document.pop("digest") != _digest({"format": version, **document}):
-            raise _damaged("the topic's settings are not what was written", where, "another digest")
-        values = document.pop("settings")
-        seconds = values.pop("retention")
-        said = values.pop("limits")
-        limits = TopicLimits(**{**said, **({"delay": timedelta(seconds=said["delay"])} if "delay" in said else {})})
-        retention = None if seconds is None else timedelta(seconds=seconds)
-        return TopicRecord(settings=TopicSettings(**values, retention=retention, limits=limits), **document)
-    except KeyError as error:
-        raise _damaged("the object is not a topic's settings", where, f"no field {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise _damaged("the object is not a topic's settings", where, f"{type(error).__name__}: {error}") from error
-
-
-def _damaged(message: str, where: str, observed: str) -> DataDamaged:
-    return DataDamaged(
-        message,
-        operation="read the settings",
-        object=where,
-        expected="settings as Penstock writes them",
-        observed=observed,
-        hint="put an earlier version of it back, from a backup or the store's versions; log and table are untouched, and any Delta "
-        "reader still reads the table",
+        settings = TopicSettings(
+            message_type=MessageType(values.message_type),
+            queues=values.queues,
+            retention=None if values.retention is None else timedelta(seconds=values.retention),
+            retention_bytes=values.retention_bytes,
+            limits=TopicLimits(**limits),
+        )
+    except ValueError as error:
+        raise damaged(_WHAT, error, where=where, operation=_OPERATION, hint=_HINT) from error
+    return TopicRecord(
+        settings=settings,
+        incarnation=form.incarnation,
+        replaces=form.replaces,
+        table=form.table,
+        created_ms=form.created_ms,
+        deleted=form.deleted,
+        of=form.of,
+        write_id=form.write_id,
     )
 
 

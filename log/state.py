@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import xxhash
 
-from .header import Epoch
+from .header import Epoch, RowForm, StateForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,47 +84,52 @@ def item_hash(*values: object) -> int:
     return xxhash.xxh3_128_intdigest(repr(values).encode())
 
 
-def state_document(state: State) -> dict[str, object]:
-    """A state as JSON values; the mappings' order is part of it."""
+def state_form(state: State) -> StateForm:
+    """A state as it is stored; the mappings' order is part of it."""
 
-    def rows(mapping: Mapping[str, ProducerRow]) -> list[list[object]]:
-        return [
-            [name, row.last, row.entry, row.time_ms, *([row.epoch.entry, row.epoch.position] if row.epoch else [])]
+    def rows(mapping: Mapping[str, ProducerRow]) -> tuple[RowForm, ...]:
+        return tuple(
+            RowForm(name, row.last, row.entry, row.time_ms, *((row.epoch.entry, row.epoch.position) if row.epoch else (None, None)))
             for name, row in mapping.items()
-        ]
+        )
 
-    return {
-        "entry": state.entry,
-        "incarnation": state.incarnation,
-        "alive": state.alive,
-        "created_entry": state.created_entry,
-        "generation": state.generation,
-        "next_offsets": list(state.next_offsets),
-        "unnamed": rows(state.unnamed),
-        "named": rows(state.named),
-        "openings": list(map(list, state.openings.items())),
-        "closed_jobs": list(map(list, state.closed_jobs.items())),
-        "store_time_ms": state.store_time_ms,
-    }
+    return StateForm(
+        entry=state.entry,
+        incarnation=state.incarnation,
+        alive=state.alive,
+        created_entry=state.created_entry,
+        generation=state.generation,
+        next_offsets=state.next_offsets,
+        unnamed=rows(state.unnamed),
+        named=rows(state.named),
+        openings=tuple(state.openings.items()),
+        closed_jobs=tuple(state.closed_jobs.items()),
+        store_time_ms=state.store_time_ms,
+    )
 
 
-def parse_state(document: Mapping[str, object]) -> State:
-    """The inverse of `state_document`."""
+def state_of(form: StateForm) -> State:
+    """The inverse of `state_form`."""
 
-    def rows(values: object) -> dict[str, ProducerRow]:
+    def rows(forms: tuple[RowForm, ...]) -> dict[str, ProducerRow]:
         return {
-            name: ProducerRow(last, entry, time_ms, Epoch(*epoch) if epoch else None)
-            for name, last, entry, time_ms, *epoch in values  # type: ignore[attr-defined]
+            row.name: ProducerRow(
+                row.last, row.entry, row.time_ms, None if row.epoch is None else Epoch(row.epoch, row.position or 0)
+            )
+            for row in forms
         }
 
     state = State(
-        **{
-            **document,
-            "next_offsets": tuple(document["next_offsets"]),  # type: ignore[arg-type]
-            "unnamed": rows(document["unnamed"]),
-            "named": rows(document["named"]),
-            "openings": dict(document["openings"]),  # type: ignore[call-overload]
-            "closed_jobs": dict(document["closed_jobs"]),  # type: ignore[call-overload]
-        }
+        entry=form.entry,
+        incarnation=form.incarnation,
+        alive=form.alive,
+        created_entry=form.created_entry,
+        generation=form.generation,
+        next_offsets=form.next_offsets,
+        unnamed=rows(form.unnamed),
+        named=rows(form.named),
+        openings=dict(form.openings),
+        closed_jobs=dict(form.closed_jobs),
+        store_time_ms=form.store_time_ms,
     )
     return replace(state, sum=row_sum(state))

@@ -7,7 +7,21 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.log.header import Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
+from penstock.log.header import (
+    Batch,
+    CloseJob,
+    Created,
+    Deleted,
+    Epoch,
+    ForgetJob,
+    Header,
+    Opening,
+    Part,
+    Repair,
+    RowForm,
+    StateForm,
+)
+from penstock.log.limits import TIME_MAX_MS
 from penstock.log.messages import LOG_SCHEMA
 
 numbers = st.integers(0, 2**53)
@@ -39,18 +53,34 @@ def batches(draw: st.DrawFn, /, **fixed: Any) -> Batch:
 
 
 openings = st.builds(Opening, names, hex_ids, st.integers(0, 1000), numbers, sequences)
+times_ms = st.integers(0, TIME_MAX_MS)
+rows = st.builds(RowForm, names, sequences, numbers, times_ms, st.none() | numbers, st.none())
+state_forms = st.builds(
+    StateForm,
+    entry=numbers,
+    incarnation=hex_ids,
+    alive=st.booleans(),
+    created_entry=numbers,
+    generation=numbers,
+    next_offsets=st.lists(numbers, max_size=3).map(tuple),
+    unnamed=st.lists(rows, max_size=2).map(tuple),
+    named=st.lists(rows, max_size=2).map(tuple),
+    openings=st.lists(st.tuples(hex_ids, numbers), max_size=2).map(tuple),
+    closed_jobs=st.lists(st.tuples(hex_ids, numbers), max_size=2).map(tuple),
+    store_time_ms=times_ms,
+)
 actions = st.one_of(
     st.builds(Created, hex_ids, st.integers(1, 4096), hex_ids),
     st.builds(Deleted, hex_ids),
     st.builds(CloseJob, hex_ids),
     st.builds(ForgetJob, hex_ids),
-    st.builds(Repair, st.fixed_dictionaries({"entry": numbers}), numbers, numbers),
+    st.builds(Repair, state_forms, numbers, numbers),
 )
 headers = st.builds(
     Header,
     entry=numbers,
     write_id=hex_ids,
-    append_time_ms=numbers,
+    append_time_ms=times_ms,
     state_digest=hex_ids,
     bases=counts,
     actions=st.lists(actions, max_size=3).map(tuple),

@@ -14,7 +14,7 @@ from penstock.log.errors import DataDamaged
 from penstock.log.fold import Folded, Void, bases_of, fold, store_time
 from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
 from penstock.log.limits import STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
-from penstock.log.state import State, parse_state, row_sum, state_document
+from penstock.log.state import State, row_sum, state_form, state_of
 
 START_MS = 1_750_000_000_000
 DAY_MS = 86_400_000
@@ -245,7 +245,7 @@ def test_an_entry_built_on_another_state_is_damage(change: dict[str, Any]) -> No
 
 def test_a_repair_brings_its_own_state_whatever_stood_before() -> None:
     state = step(topic(), batches=[batch()]).state
-    repair = Repair(state_document(replace(state, entry=9)), 3, 8)
+    repair = Repair(state_form(replace(state, entry=9)), 3, 8)
     folded = fold(State(), replace(header_on(state, actions=[repair]), entry=9))
     assert folded.state == replace(state, entry=9)
 
@@ -346,7 +346,7 @@ def test_the_fold_agrees_with_a_model_that_forgets_nothing(script: list[tuple[st
         assert state.sum == row_sum(state)
         assert all(state.named[name].last == max(model.last(name), -1) for name in state.named)
         assert decode_checkpoint(encode_checkpoint(state), where="c") == state
-    assert parse_state(state_document(state)) == state
+    assert state_of(state_form(state)) == state
 
 
 def test_actions_are_values() -> None:

@@ -12,7 +12,8 @@ from penstock.log.entries import encode_entry
 from penstock.log.errors import DataDamaged
 from penstock.log.fold import Void, bases_of, fold
 from penstock.log.header import Batch, Epoch, Header, Opening
-from penstock.log.repair import ENTRY_ROWS_MAX, RepairReport, repair
+from penstock.log.limits import ENTRY_ROWS_MAX
+from penstock.log.repair import RepairReport, repair
 from penstock.log.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.table.actions import Commit
