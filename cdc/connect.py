@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from .types import MARKERS, Convert, Unfit
+from .types import Convert, Unfit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ _KINDS = {
 
 
 def _unscaled(value: object, scale: int) -> object:
-    if not isinstance(value, str) or value in MARKERS:
+    if not isinstance(value, str):
         return value
     digits = base64.b64decode(value, validate=True)
     number = int.from_bytes(digits, "big", signed=True)

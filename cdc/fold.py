@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
-from .reading import RowReader, said
+from .reading import Reading, RowReader, said
 from .seen import Seen
 from .targets import Source, Target, of_table, wanted
 from .told import Told
@@ -64,6 +64,7 @@ class Plan:
     """Whether positions count."""
     bars: Mapping[Source, Mapping[int, Refused]] = field(default_factory=dict)
     """By table and queue, the event from which on it cannot be applied, where that is known beforehand."""
+    reading: Reading = field(default_factory=Reading)
 
 
 @dataclass(slots=True)
@@ -97,8 +98,8 @@ class Folded:
 class _Table(RowReader):
     """The fold of one table in all queues."""
 
-    def __init__(self, target: Target, *, guard: bool) -> None:
-        super().__init__(target)
+    def __init__(self, target: Target, plan: Plan) -> None:
+        super().__init__(target, plan.reading)
         self.done = target.progress.offsets
         self.nets: dict[int, dict[Key, Net]] = {}
         self.versions: list[Version] = []
@@ -109,7 +110,7 @@ class _Table(RowReader):
         self.count = 0
         self.newest = {queue: told.position for queue, told in target.progress.told.items()}
         """By queue, the highest position that it has told of."""
-        self.behind = {queue: told.behind if guard else 0 for queue, told in target.progress.told.items()}
+        self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
         """By queue, how many events have come since then."""
 
     def tell(self, queue: int, position: int) -> None:
@@ -129,7 +130,7 @@ class Fold:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._tables = {source: _Table(target, guard=plan.guard) for source, target in plan.targets.items()}
+        self._tables = {source: _Table(target, plan) for source, target in plan.targets.items()}
         self._folded = Folded()
         self._keyless: dict[Source, dict[int, Refused]] = {}
         """By table and queue, the first event without a key: it cannot be applied if no other one of its table has one."""
@@ -325,7 +326,7 @@ class Fold:
 
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
         """Note columns of a table, and which types they call for; of a new table its key too."""
-        folded = self._folded
+        folded, unavailable = self._folded, self._plan.reading.unavailable
         if not wanted(self._plan.tables, source):
             folded.ignored += 1
             return
@@ -335,20 +336,20 @@ class Fold:
             except Unfit as error:
                 raise Unfit(f"column {name!r}: {error}") from error
         if known:
-            folded.seen.setdefault(source, Seen()).note(change, place, known)
+            folded.seen.setdefault(source, Seen()).note(change, place, known, unavailable)
         elif change.op == "t":
             folded.ignored += 1  # once the target is known it is folded again
             folded.seen.setdefault(source, Seen()).note_truncate(change.position if self._plan.guard else None, place)
         else:
             key = tuple(of_table(self._plan.keys, source) or change.key)
             for name in key:
-                said(name, change.key if name in change.key else change.row)
+                said(name, change.key if name in change.key else change.row, unavailable)
             seen = folded.seen.setdefault(source, Seen())
             seen.key = seen.key or key
             if not key:
                 reason = "it has no key, and no key is declared for its table"
                 self._keyless.setdefault(source, {}).setdefault(place[0], Refused(place, reason))
-            seen.note(change, place, known)
+            seen.note(change, place, known, unavailable)
 
 
 def _changed_at(change: Change, stored_us: int) -> int:

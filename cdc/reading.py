@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .changes import Key
 from .connect import connect_type
 from .targets import Target
-from .types import KEEP, Convert, Unfit, converter, is_unavailable, key_converter
+from .types import KEEP, Convert, Unfit, converter, key_converter
+from .unavailable import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How values of events are read, as the user says."""
+
+    unavailable: Unavailable = field(default_factory=Unavailable.of)
+    """What stands for values that the source did not log."""
 
 
 class RowReader:
     """Makes typed rows and keys of one table of what its events say."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, reading: Reading) -> None:
         self.target = target
+        self.unavailable = reading.unavailable
         self.columns = [
-            (column.name, (key_converter if column.name in target.key else converter)(column.type)) for column in target.columns
+            (column.name, (key_converter if column.name in target.key else converter)(column.type, reading.unavailable))
+            for column in target.columns
         ]
         self.converters = dict(self.columns)
         self.names = frozenset(self.converters)
@@ -29,7 +41,7 @@ class RowReader:
     def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
         """Its converters for events with this schema."""
         if schema != self.schema:
-            self.schema, self.typed = schema, _typed(self.columns, schema)
+            self.schema, self.typed = schema, _typed(self.columns, schema, self.unavailable)
         return self.typed
 
     def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
@@ -49,7 +61,7 @@ class RowReader:
         typed = dict(self.reading(schema)) if schema is not None else self.converters
         key = []
         for name in self.target.key:
-            value = said(name, row)
+            value = said(name, row, self.unavailable)
             try:
                 key.append(typed[name](value))
             except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
@@ -57,21 +69,24 @@ class RowReader:
         return tuple(key)
 
 
-def said(name: str, row: Mapping[str, Any]) -> object:
+def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
     """What a row has in a column of the key. Raises `Unfit`."""
     value = row.get(name)
-    if value is None or is_unavailable(value):
+    if value is None or unavailable.is_it(value):
         raise Unfit(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
     return value
 
 
-def _typed(columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+def _typed(
+    columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None, unavailable: Unavailable
+) -> list[tuple[str, Convert]]:
     readers = {}
     for one in (schema or {}).get("fields") or []:
         if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
             readers[one.get("field")] = read
-    return [(name, _after(readers[name], convert) if name in readers else convert) for name, convert in columns]
+    return [(name, _after(readers[name], convert, unavailable) if name in readers else convert) for name, convert in columns]
 
 
-def _after(read: Convert, convert: Convert) -> Convert:
-    return lambda value: convert(read(value))
+def _after(read: Convert, convert: Convert, unavailable: Unavailable) -> Convert:
+    is_it = unavailable.is_it
+    return lambda value: KEEP if is_it(value) else convert(read(value))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from .changes import Place
 from .connect import connect_type
 from .debezium import Change
-from .types import KEEP, infer, joined
+from .types import infer, joined
+from .unavailable import Unavailable
 
 
 @dataclass(slots=True)
@@ -27,13 +28,14 @@ class Seen:
     truncated: int | None = None
     """The highest position of a truncate."""
 
-    def note(self, change: Change, place: Place, known: frozenset[str]) -> None:
-        """A row's columns, but for those that are known."""
+    def note(self, change: Change, place: Place, known: frozenset[str], unavailable: Unavailable) -> None:
+        """A row's columns, but for those that are known. What stands for a value that was not logged says nothing of its type."""
         queue, offset = place
+        is_it = unavailable.is_it
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
             if schema is None:
                 # Most rows are as others were: of those nothing new is to be learned.
-                kinds = (queue, *row, *map(_kind, row.values()))
+                kinds = (queue, *row, *[None if is_it(value) else _kind(value) for value in row.values()])
                 if kinds in self.kinds:
                     continue
                 self.kinds.add(kinds)
@@ -46,7 +48,7 @@ class Seen:
                     self.columns[name] = connect_type(said[name])[0]
                     self.connect.add(name)
                 elif name not in self.connect:
-                    self.columns[name] = joined(self.columns.get(name), None if value is KEEP else infer(value))
+                    self.columns[name] = joined(self.columns.get(name), None if is_it(value) else infer(value))
 
     def note_truncate(self, position: int | None, place: Place) -> None:
         self.places.setdefault("", {}).setdefault(*place)

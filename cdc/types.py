@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..log.errors import InvalidArgument
 from .floats import double, single
+from .unavailable import Unavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +26,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 KEEP: Final[EllipsisType] = ...
 """In place of a value: the event does not have it, so the row keeps what it has."""
-MARKER = "__debezium_unavailable_value"
-MARKERS = frozenset({MARKER, base64.b64encode(MARKER.encode()).decode()})
+_DEBEZIUM = Unavailable.of()
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _ALIASES = {
@@ -92,17 +92,6 @@ def arrow_type(name: str) -> pa.DataType:
     return simple[name]
 
 
-def is_unavailable(value: object) -> bool:
-    """Whether a value, or one inside it, is Debezium's marker for what the source did not log."""
-    if isinstance(value, str):
-        return value in MARKERS
-    if isinstance(value, list):
-        return any(map(is_unavailable, value))
-    if isinstance(value, dict):
-        return any(map(is_unavailable, value.values()))
-    return False
-
-
 # --- Inference ------------------------------------------------------------------------------------------------------------------
 
 
@@ -137,27 +126,36 @@ def joined(one: str | None, other: str | None) -> str | None:
 # --- Conversion -----------------------------------------------------------------------------------------------------------------
 
 
-def converter(name: str) -> Convert:
-    """What makes a column's value of what an event says (never None): `KEEP` for the marker. It raises `Unfit`."""
-    convert = _converters(name)
+def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
+    """What makes a column's value of what an event says (never None): `KEEP` for what stands for one. It raises `Unfit`."""
+    texts, is_it = unavailable.texts, unavailable.is_it
     if name == "string":
-        return convert
+
+        def text(value: Any) -> object:  # noqa: ANN401 - JSON
+            if value.__class__ is str:
+                return KEEP if value in texts else value if value.isascii() else characters(value)
+            return KEEP if is_it(value) else text_of(value)
+
+        return text
+    convert = _converters(name)
 
     def checked(value: Any) -> Any:  # noqa: ANN401 - JSON
+        if value.__class__ is str and value in texts:
+            return KEEP
         try:
             return convert(value)
         except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
             check_levels(value)
-            if is_unavailable(value):
+            if is_it(value):
                 return KEEP
             raise Unfit(f"{_shown(value)} does not fit {name}{_why(error)}") from error
 
     return checked
 
 
-def key_converter(name: str) -> Convert:
+def key_converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
     """The same for a column of a key, where equal values have to be one: no zero has a sign, and NaN, which equals nothing, does not fit."""
-    convert = converter(name)
+    convert = converter(name, unavailable)
     if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
         return convert
 
@@ -179,7 +177,6 @@ def _converters(name: str) -> Convert:
         "boolean": _boolean,
         "float": single,
         "double": double,
-        "string": text_of,
         "binary": _binary,
         "date": _date,
         "timestamp": _timestamp,
@@ -187,10 +184,10 @@ def _converters(name: str) -> Convert:
     }[name]
 
 
-def text_of(value: Any) -> object:  # noqa: ANN401
-    """Text as it is, anything else as JSON; `KEEP` for the marker."""
+def text_of(value: Any) -> str:  # noqa: ANN401
+    """Text as it is, anything else as JSON."""
     if value.__class__ is str:
-        return KEEP if value in MARKERS else value if value.isascii() else characters(value)
+        return characters(value)
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, datetime | date):
@@ -198,7 +195,7 @@ def text_of(value: Any) -> object:  # noqa: ANN401
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     check_levels(value)
-    return KEEP if is_unavailable(value) else characters(exact_json(value))
+    return characters(exact_json(value))
 
 
 def characters(text: str) -> str:
@@ -285,13 +282,11 @@ def _boolean(value: object) -> bool:
     raise TypeError
 
 
-def _binary(value: object) -> bytes | EllipsisType:
+def _binary(value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
         raise TypeError
-    if value in MARKERS:
-        return KEEP
     return base64.b64decode(value, validate=True)
 
 

@@ -51,6 +51,13 @@ _TAIL_BYTES = 4_000
 @click.option(
     "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."
 )
+@click.option(
+    "--unavailable-value",
+    "unavailable_values",
+    multiple=True,
+    metavar="TEXT",
+    help="The connector's unavailable.value.placeholder, where it is not Debezium's own; may be repeated.",
+)
 @click.option("--adopt", is_flag=True, help="Write to targets that something else has written.")
 @click.option(
     "--engine",
@@ -93,6 +100,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "keys": _keys(given["keys"]),
             "history": True if "all" in given["history"] else list(given["history"]),
             "guard": given["guard"],
+            "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],
         },

@@ -40,7 +40,7 @@ class Engine:
     def __init__(self, spark: SparkSession | None, options: Options) -> None:
         """By this Spark; or without one, in this process and by deltalake."""
         self._options = options
-        self._plan = Plan({}, options.tables, options.declared.keys, options.guard)
+        self._plan = Plan({}, options.tables, options.declared.keys, options.guard, reading=options.reading)
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from ...cdc.fold import Refused
+from ...cdc.reading import Reading
 from ...cdc.targets import Declared, Source, of_table
 from ...log.errors import PenstockError
 from ..lakes import LakePlace
@@ -41,6 +42,7 @@ class Options:
     tables: frozenset[str] | None = None
     history: frozenset[str] | bool = False
     declared: Declared = field(default_factory=Declared)
+    reading: Reading = field(default_factory=Reading)
     max_events_per_batch: int = 100_000
     guard: bool = True
     adopt: bool = False

@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from ...cdc.reading import Reading
 from ...cdc.targets import Declared
+from ...cdc.unavailable import Unavailable
 from ...coordinator.keeper import OwnershipLost
 from ...coordinator.worker import LeaseLost
 from ...log.errors import InvalidArgument, NotSupported, PenstockError, RetryError, UnknownOutcome
@@ -54,6 +56,7 @@ def sync(
     max_events_per_batch: int = 100_000,
     events_in_driver: int = 50_000,
     guard: Literal["position", "offset"] = "position",
+    unavailable_value: str | Collection[str] = (),
     adopt: bool = False,
     coordination: str | None = None,
     listener: Callable[[Batch], None] | None = None,
@@ -74,6 +77,7 @@ def sync(
     - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` takes the topic's order for the truth.
+    - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
     - ``adopt``: write to targets that something else has written.
     - ``listener``: called with every batch that was applied, in the run's own thread.
 
@@ -114,6 +118,7 @@ def sync(
         tables=None if tables is None else frozenset(tables),
         history=history if isinstance(history, bool) else frozenset(history),
         declared=Declared.of(columns, keys),
+        reading=Reading(Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)),
         max_events_per_batch=max_events_per_batch,
         guard=guard == "position",
         adopt=adopt,

@@ -225,7 +225,7 @@ def value_of(value: Any, schema: Any, declared: str | None) -> Any:
     binary = declared == "binary" or (declared is None and (schema or {}).get("type") == "bytes" and not schema.get("name"))
     if value == MARKER or (binary and value == MARKER_OF_BYTES):
         return UNAVAILABLE
-    if isinstance(value, (list, dict)) and MARKER in value:
+    if value in ([MARKER], {MARKER: MARKER}):
         return UNAVAILABLE
     if value is None:
         return None

@@ -13,7 +13,8 @@ from penstock.cdc.combine import combined
 from penstock.cdc.fold import Fold, Plan, Refused
 from penstock.cdc.targets import Column, Declared, Progress, Target
 from penstock.cdc.told import Told
-from penstock.cdc.types import MARKER, exact_json
+from penstock.cdc.types import exact_json
+from penstock.cdc.unavailable import PLACEHOLDER as MARKER
 from tests.cdc import nasty
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference

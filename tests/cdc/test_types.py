@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.cdc.connect import connect_type
 from penstock.cdc.floats import nearest_single
-from penstock.cdc.types import KEEP, MARKER, Unfit, arrow_type, converter, exact_json, infer, joined, normal_type
+from penstock.cdc.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, normal_type
+from penstock.cdc.unavailable import PLACEHOLDER as MARKER
 from penstock.log.errors import InvalidArgument
 
 
