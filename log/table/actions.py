@@ -7,15 +7,19 @@ are `txn` actions, which checkpoints keep: the last published entry, where each 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
+import msgspec
 import pyarrow as pa
+from msgspec import Meta, Struct
 
 from ..errors import DataDamaged, ForeignObject, NewerFormatError
+from ..limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from ..messages import MESSAGE_SCHEMA
+from ..stored import Number, TimeMs, shown, whole_number
 from .segments import TableFile
 
 PUBLISHED = "penstock"
@@ -24,6 +28,89 @@ _ENGINE = "Penstock"
 PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 PARTITION_COLUMNS = ["queue"]
 Action: TypeAlias = dict[str, Any]
+"""As it is written."""
+_Texts: TypeAlias = dict[str, str | None]
+_Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=NUMBER_MAX)]
+
+
+class _Form(Struct, frozen=True, rename="camel"):
+    """What an action must have to be read; others may put more into it."""
+
+
+class Protocol(_Form, frozen=True):
+    """What a reader and a writer must know."""
+
+    min_reader_version: _Int64
+    min_writer_version: _Int64
+
+
+class Format(_Form, frozen=True):
+    """Of the table's files."""
+
+    provider: str = "parquet"
+    options: _Texts = {}
+
+
+class TableMetadata(_Form, frozen=True):
+    """What the table says of itself: Penstock writes it once, and keeps what others have set since."""
+
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...]
+    format: Format = Format()
+    configuration: _Texts = {}
+    created_time: TimeMs | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+class Removed(_Form, frozen=True):
+    """A file was taken out of the table."""
+
+    path: str
+    deletion_timestamp: TimeMs | None = None
+
+
+class Txn(_Form, frozen=True):
+    """What an application says of itself."""
+
+    app_id: str
+    version: _Int64
+
+
+class CommitInfo(_Form, frozen=True):
+    """Where a commit comes from. Anything may stand in one, so what makes no sense is passed over."""
+
+    timestamp: object = None
+    penstock_write_id: object = None
+
+    @property
+    def time_ms(self) -> int:
+        return self.timestamp if isinstance(self.timestamp, int) and 0 <= self.timestamp <= TIME_MAX_MS else 0
+
+
+class _Add(_Form, frozen=True):
+    path: str
+    partition_values: _Texts
+    size: Number
+    modification_time: TimeMs
+    stats: str
+    tags: _Texts
+
+
+class _StoreTime(Struct, frozen=True):
+    store_timestamp: str
+
+
+class _Stats(_Form, frozen=True):
+    num_records: Number
+    min_values: _StoreTime
+    max_values: _StoreTime
+
+
+Logged: TypeAlias = TableFile | Removed | Txn | TableMetadata | CommitInfo
+"""An action as it was read, that a snapshot has to know."""
+F = TypeVar("F")
 
 
 def start_txn(queue: int) -> str:
@@ -44,7 +131,10 @@ def lost_txn(queue: int, first_offset: int) -> str:
 def parse_lost(app_id: str) -> tuple[int, int] | None:
     """(queue, first offset) of a `lost_txn`, or None for another `txn`."""
     parts = app_id.split("/")
-    return (int(parts[2]), int(parts[4])) if len(parts) == 5 and parts[3] == "lost" and parts[0] == PUBLISHED else None
+    if len(parts) != 5 or (parts[0], parts[1], parts[3]) != (PUBLISHED, "queue", "lost"):
+        return None
+    queue, first_offset = whole_number(parts[2]), whole_number(parts[4])
+    return None if queue is None or first_offset is None else (queue, first_offset)
 
 
 def commit_info(*, operation: str, write_id: str, time_ms: int, blind_append: bool) -> Action:
@@ -66,16 +156,14 @@ def protocol() -> Action:
 
 
 def metadata(table_id: str, time_ms: int) -> Action:
-    return {
-        "metaData": {
-            "id": table_id,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": SCHEMA_STRING,
-            "partitionColumns": PARTITION_COLUMNS,
-            "configuration": {},
-            "createdTime": time_ms,
-        }
-    }
+    of_new = TableMetadata(table_id, SCHEMA_STRING, tuple(PARTITION_COLUMNS), created_time=time_ms)
+    return {"metaData": metadata_fields(of_new)}
+
+
+def metadata_fields(found: TableMetadata) -> dict[str, Any]:
+    """As an action has them."""
+    fields: dict[str, Any] = msgspec.to_builtins(found)
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def txn(app_id: str, version: int) -> Action:
@@ -117,58 +205,131 @@ def remove(file: TableFile, *, time_ms: int, data_change: bool) -> Action:
     }
 
 
-def parse_add(fields: Mapping[str, Any], *, where: str) -> TableFile:
+def parse_add(fields: object, *, where: str) -> TableFile:
     """The file an add names. Raises `ForeignObject` when Penstock did not write the add."""
     try:
-        stats = json.loads(fields["stats"])
-        tags = dict(fields["tags"])
-        return TableFile(
-            path=fields["path"],
-            queue=int(dict(fields["partitionValues"])["queue"]),
-            first_offset=int(tags["base_offset"]),
-            limit_offset=int(tags["end_offset"]),
-            rows=stats["numRecords"],
-            size_bytes=fields["size"],
-            store_first_ms=_ms(stats["minValues"]["store_timestamp"]),
-            store_last_ms=_ms(stats["maxValues"]["store_timestamp"]),
-            modified_ms=fields["modificationTime"],
+        found = msgspec.convert(fields, _Add)
+        stats = msgspec.json.decode(found.stats, type=_Stats)
+        file = TableFile(
+            path=found.path,
+            queue=_whole(found.partition_values.get("queue")),
+            first_offset=_whole(found.tags.get("base_offset")),
+            limit_offset=_whole(found.tags.get("end_offset")),
+            rows=stats.num_records,
+            size_bytes=found.size,
+            store_first_ms=_ms(stats.min_values.store_timestamp),
+            store_last_ms=_ms(stats.max_values.store_timestamp),
+            modified_ms=found.modification_time,
         )
-    except (KeyError, TypeError, ValueError) as error:
+        if not _makes_sense(file):
+            raise ValueError(f"{file}")
+        return file
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise ForeignObject(
             "the table names a file that Penstock did not add",
             object=where,
-            observed=f"{fields.get('path')}: {error!r}",
+            observed=f"{shown(fields.get('path') if isinstance(fields, dict) else fields)}: {shown(error)}",
             hint="only Penstock may commit to a topic's table; undo what another writer (OPTIMIZE, VACUUM, ...) did",
         ) from error
+
+
+def _makes_sense(file: TableFile) -> bool:
+    folder, _, name = file.path.partition("/")
+    return (
+        file.queue < QUEUES_MAX
+        and folder == f"queue={file.queue}"
+        and name not in {"", ".", ".."}
+        and "/" not in name
+        and name.isprintable()
+        and file.first_offset < file.limit_offset <= NUMBER_MAX
+        and 0 < file.rows <= file.limit_offset - file.first_offset
+        and file.store_first_ms <= file.store_last_ms
+    )
+
+
+def _whole(text: str | None) -> int:
+    number = None if text is None else whole_number(text)
+    if number is None:
+        raise ValueError(f"no number: {text}")
+    return number
 
 
 def encode_commit(actions: Iterable[Action]) -> bytes:
     return "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
 
 
-def decode_commit(data: bytes, *, where: str) -> list[Action]:
-    """The actions of a commit. Raises `DataDamaged`, or `NewerFormatError` for a protocol we do not speak."""
+def decode_commit(data: bytes, *, where: str) -> list[Logged]:
+    """The actions of a commit. A line ends with a line feed and nothing else. Raises `DataDamaged`, `ForeignObject` for others' adds, or
+    `NewerFormatError` for a protocol we do not speak.
+    """
     try:
-        found = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
-    except ValueError as error:
-        raise DataDamaged("the object is not a Delta commit", object=where, observed=str(error)) from error
-    if not found or not all(isinstance(action, dict) and action for action in found):
-        raise DataDamaged("the object is not a Delta commit", object=where, observed=f"{len(data)} bytes")
-    for action in found:
-        check_protocol(action.get("protocol"), where=where)
-    return found
+        lines: list[object] = [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _no_commit(where, error) from error
+    if not lines:
+        raise _no_commit(where, f"{len(data)} bytes")
+    return [logged for line in lines for logged in parse_action(line, where=where)]
 
 
-def check_protocol(fields: Mapping[str, Any] | None, *, where: str) -> None:
-    if fields is not None and (fields["minReaderVersion"], fields["minWriterVersion"]) != (1, 2):
+def parse_action(action: object, *, where: str) -> Iterator[Logged]:
+    """What one line of a commit, or row of a checkpoint, says. Raises as `decode_commit` does."""
+    if not isinstance(action, dict) or not action:
+        raise _no_commit(where, action)
+    for kind, fields in action.items():
+        if fields is None:
+            continue
+        match kind:
+            case "add":
+                yield parse_add(fields, where=where)
+            case "remove":
+                yield _parsed(fields, Removed, where)
+            case "txn":
+                yield _checked_txn(_parsed(fields, Txn, where), where)
+            case "metaData":
+                yield _parsed(fields, TableMetadata, where)
+            case "protocol":
+                check_protocol(_parsed(fields, Protocol, where), where=where)
+            case "commitInfo":
+                yield CommitInfo() if not isinstance(fields, dict) else _parsed(fields, CommitInfo, where)
+
+
+def check_protocol(found: Protocol, *, where: str) -> None:
+    """Raise `NewerFormatError` unless this process knows what the table asks of it."""
+    if (found.min_reader_version, found.min_writer_version) != (1, 2):
         raise NewerFormatError(
-            "the table has features that Penstock does not write", object=where, expected=PROTOCOL, observed=dict(fields)
+            "the table has features that Penstock does not write",
+            object=where,
+            expected=PROTOCOL,
+            observed=msgspec.to_builtins(found),
         )
 
 
-def write_id_of(actions: Iterable[Action]) -> str | None:
+def _checked_txn(found: Txn, where: str) -> Txn:
+    if found.version < 0 and found.app_id.split("/")[0] == PUBLISHED:
+        raise DataDamaged("a position of the table is below zero", object=where, observed=f"{shown(found.app_id)}: {found.version}")
+    return found
+
+
+def _parsed(fields: object, form: type[F], where: str) -> F:
+    try:
+        return msgspec.convert(fields, form)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _no_commit(where, error) from error
+
+
+def _no_commit(where: str, observed: object) -> DataDamaged:
+    return DataDamaged(
+        "the object is not a Delta commit",
+        object=where,
+        observed=shown(observed),
+        hint="put the object back as it was; rows that are not published yet are safe in the log",
+    )
+
+
+def write_id_of(actions: Iterable[Logged]) -> str | None:
     """The write id in a commit's `commitInfo`; None when it is not one of ours."""
-    return next((a["commitInfo"].get("penstockWriteId") for a in actions if "commitInfo" in a), None)
+    found = next((action.penstock_write_id for action in actions if isinstance(action, CommitInfo)), None)
+    return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +341,12 @@ class Commit:
     removes: tuple[TableFile, ...] = ()
     txns: Mapping[str, int] | None = None
     data_change: bool = True
-    """False when the same rows are only put into other files."""
+    """False when the same rows are only put into other files, which are then as old as the rows."""
     removed_ms: int = 0
     """By the store's clock, as the collector judges by it."""
 
     def actions(self, *, write_id: str, time_ms: int, before: tuple[Action, ...] = ()) -> list[Action]:
-        stamped = [replace(file, modified_ms=time_ms) for file in self.adds]
+        stamped = [replace(file, modified_ms=time_ms) for file in self.adds] if self.data_change else self.adds
         blind = bool(self.adds) and not self.removes
         return [
             commit_info(operation=self.operation, write_id=write_id, time_ms=time_ms, blind_append=blind),
@@ -203,6 +364,8 @@ def _iso(time_ms: int) -> str:
 
 def _ms(text: str) -> int:
     time = datetime.fromisoformat(text)
+    if time.tzinfo is None or time.year < 1970:
+        raise ValueError(f"no time of the table: {text}")
     return int(time.timestamp()) * 1000 + time.microsecond // 1000
 
 

@@ -7,7 +7,7 @@ rows are proved equal, by number and by a hash over all columns, before a commit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -133,7 +133,8 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
         lambda: check_merged(data, source, expected_rows=sum(file.rows for file in run), where=root + merged.path)
     )
     await store.put_large(root + merged.path, data)
-    return merged
+    # As old as the newest of its rows: it expires when they would, and comes before what was published later.
+    return replace(merged, modified_ms=max(file.modified_ms for file in run))
 
 
 def check_merged(data: bytes, source: RowHash, *, expected_rows: int, where: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ..errors import DataDamaged, InternalError, RetryError, StoreUnavailable
 from ..paths import TopicPaths, padded, parse_padded
 from ..runtime import Runtime
-from ..stores.protocol import Conflict, ObjectMissing, ObjectStore, Put
+from ..stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode
 from .actions import Action, Commit, decode_commit, encode_commit, metadata, protocol, write_id_of
 from .deletes import delete_all
 from .delta_checkpoint import (
@@ -156,11 +156,22 @@ class DeltaLog:
         encoded = await self._runtime.offload(lambda: encode_delta_checkpoint(snapshot))
         with suppress(Conflict):
             await self._store.put(self._checkpoint_key(snapshot.version), encoded[0], mode=Put.CREATE)
-        hinted = await self._hinted()
-        if hinted is None or hinted < snapshot.version:
-            await self._store.put(
-                f"{self.root}_delta_log/_last_checkpoint", encode_last_checkpoint(snapshot.version, encoded[1]), mode=Put.REPLACE
-            )
+        await self._hint(snapshot.version, encoded[1])
+
+    async def _hint(self, version: int, actions: int) -> None:
+        """Let `_last_checkpoint` name this one, unless it names a later one that is there."""
+        key = f"{self.root}_delta_log/_last_checkpoint"
+        for _ in range(_READ_BACKS):
+            mode: PutMode = Put.CREATE
+            with suppress(ObjectMissing):
+                found = await self._store.get(key)
+                hinted = decode_last_checkpoint(found.data)
+                if hinted is not None and (hinted == version or (hinted > version and await self._read_checkpoint(hinted))):
+                    return
+                mode = IfMatch(found.version)
+            with suppress(Conflict):
+                await self._store.put(key, encode_last_checkpoint(version, actions), mode=mode)
+                return
 
     async def clean_up(self, *, kept_ms: int) -> int:
         """Delete the versions before the newest checkpoint that is older than ``kept_ms``; returns how many objects went."""
@@ -203,14 +214,20 @@ class DeltaLog:
             raise DataDamaged("a version of the table is missing", object=f"{self.root}_delta_log/", observed=versions[:10])
         for start in range(0, len(versions), _FETCHED_AT_ONCE):
             some = versions[start : start + _FETCHED_AT_ONCE]
-            read = await asyncio.gather(*(self._store.get(self._commit_key(version)) for version in some))
+            try:
+                read = await asyncio.gather(*(self._store.get(self._commit_key(version)) for version in some))
+            except ObjectMissing as error:  # it was listed: others have cleaned up meanwhile
+                raise DataDamaged("a version of the table is missing", object=error.object) from error
             commits = [(v, found.data) for v, found in zip(some, read, strict=True)]
             snapshot = await self._runtime.offload(lambda before=snapshot, commits=commits: self._apply(before, commits))  # type: ignore[misc]
         return snapshot
 
     def _apply(self, snapshot: Snapshot, commits: list[tuple[int, bytes]]) -> Snapshot:
         decoded = [(version, decode_commit(data, where=self._commit_key(version))) for version, data in commits]
-        return apply(snapshot, decoded, where=self.root, keep_removes=self.keeps_removes)
+        after = apply(snapshot, decoded, keep_removes=self.keeps_removes)
+        if after.exists and after.metadata is None:
+            raise DataDamaged("the table's first version has no metadata", object=self._commit_key(0))
+        return after
 
     async def _hinted(self) -> int | None:
         try:

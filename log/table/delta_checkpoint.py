@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import DataDamaged, PenstockError
-from .actions import PARTITION_COLUMNS, PROTOCOL, SCHEMA_STRING, add_fields, check_protocol
+from ..errors import DataDamaged, InternalError
+from ..limits import MIB
+from ..stored import Number, shown
+from .actions import PROTOCOL, Logged, add_fields, metadata_fields, parse_action
 from .snapshot import Snapshot, apply
+
+_ROWS_MAX = 10_000_000
+_BYTES_MAX = 2048 * MIB
+"""Of what a checkpoint unpacks to: far above what a table has, and below what ends a process."""
+_ROWS_AT_ONCE = 10_000
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _SCHEMA = pa.schema(
@@ -21,6 +29,8 @@ _SCHEMA = pa.schema(
             pa.struct(
                 [
                     ("id", pa.string()),
+                    ("name", pa.string()),
+                    ("description", pa.string()),
                     ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
                     ("schemaString", pa.string()),
                     ("partitionColumns", pa.list_(pa.field("element", pa.string()))),
@@ -50,19 +60,12 @@ _SCHEMA = pa.schema(
 
 
 def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
-    """(the checkpoint, number of its actions)."""
+    """(the checkpoint, number of its actions). What others have set of the table's metadata stays as it is."""
+    if snapshot.metadata is None:
+        raise InternalError("a checkpoint of a table without metadata", object=snapshot.folder)
     rows: list[dict[str, Any]] = [
         {"protocol": PROTOCOL},
-        {
-            "metaData": {
-                "id": snapshot.table_id,
-                "format": {"provider": "parquet", "options": []},
-                "schemaString": SCHEMA_STRING,
-                "partitionColumns": PARTITION_COLUMNS,
-                "configuration": [],
-                "createdTime": snapshot.created_ms,
-            }
-        },
+        {"metaData": _with_pairs(metadata_fields(snapshot.metadata))},
         *({"txn": {"appId": app_id, "version": version}} for app_id, version in snapshot.txns.items()),
         *({"add": _with_pairs(add_fields(file, data_change=False))} for file in snapshot.all_files),
         *(
@@ -82,36 +85,52 @@ def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: st
     wanted = ("protocol", "metaData", "txn", "add", *(("remove",) if keep_removes else ()))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        _check_size(file.metadata, where)
         names = [name for name in wanted if name in file.schema_arrow.names]
-        table = file.read(columns=names)
-        actions = []
-        for name in names:
-            for fields in table.column(name).drop_null().to_pylist():
-                if name == "protocol":
-                    check_protocol(fields, where=where)
-                actions.append({name: fields})
-        snapshot = apply(Snapshot(folder), [(version, actions)], where=where)
-    except PenstockError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise DataDamaged("the Delta checkpoint cannot be read", object=where, observed=str(error)) from error
-    if not snapshot.table_id:
+        actions: list[Logged] = []
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=names, use_threads=False):
+            for name in names:
+                for fields in batch.column(name).drop_null().to_pylist(maps_as_pydicts="strict"):
+                    actions += parse_action({name: fields}, where=where)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, OverflowError, NotImplementedError) as error:
+        raise DataDamaged("the Delta checkpoint cannot be read", object=where, observed=shown(error)) from error
+    snapshot = apply(Snapshot(folder), [(version, actions)])
+    if snapshot.metadata is None:
         raise DataDamaged("the Delta checkpoint has no metadata", object=where)
     return snapshot
+
+
+def _check_size(metadata: pq.FileMetaData, where: str) -> None:
+    """Raise `DataDamaged` for a small file that says it unpacks to more than fits into memory."""
+    size_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if metadata.num_rows > _ROWS_MAX or size_bytes > _BYTES_MAX:
+        raise DataDamaged(
+            "the Delta checkpoint is too large",
+            object=where,
+            expected=f"at most {_ROWS_MAX} actions of {_BYTES_MAX} bytes together",
+            observed=f"{metadata.num_rows} of {size_bytes} bytes",
+        )
 
 
 def encode_last_checkpoint(version: int, actions: int) -> bytes:
     return json.dumps({"version": version, "size": actions}).encode()
 
 
+class _LastCheckpoint(msgspec.Struct):
+    version: Number
+
+
 def decode_last_checkpoint(data: bytes) -> int | None:
     """The version that `_last_checkpoint` names; None when it makes no sense, as it is only a hint."""
     try:
-        return int(json.loads(data)["version"])
-    except (ValueError, KeyError, TypeError):
+        return msgspec.json.decode(data, type=_LastCheckpoint).version
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 
 def _with_pairs(fields: dict[str, Any]) -> dict[str, Any]:
-    """Maps as pyarrow takes them."""
-    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in fields.items()}
+    """Maps as pyarrow takes them; the format of the table's files is a structure."""
+    return {
+        name: _with_pairs(value) if name == "format" else list(value.items()) if isinstance(value, dict) else value
+        for name, value in fields.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .actions import PUBLISHED, Action, end_txn, parse_add, parse_lost, start_txn
+from .actions import PUBLISHED, CommitInfo, Logged, Removed, TableMetadata, Txn, end_txn, parse_lost, start_txn
 from .segments import TableFile
 
 
@@ -16,8 +16,8 @@ class Snapshot:
     folder: str
     """The table's folder, relative to the topic."""
     version: int = -1
-    table_id: str = ""
-    created_ms: int = 0
+    metadata: TableMetadata | None = None
+    """As it was set last, by whomever."""
     files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """Of every queue, in offset order."""
     txns: Mapping[str, int] = field(default_factory=dict)
@@ -65,40 +65,37 @@ class Snapshot:
         return sum(file.size_bytes for file in self.all_files)
 
 
-def apply(
-    snapshot: Snapshot, commits: Iterable[tuple[int, list[Action]]], *, where: str = "", keep_removes: bool = True
-) -> Snapshot:
-    """The snapshot after these commits (version, actions), which follow it in order. Raises `ForeignObject` for others' adds."""
+def apply(snapshot: Snapshot, commits: Iterable[tuple[int, Iterable[Logged]]], *, keep_removes: bool = True) -> Snapshot:
+    """The snapshot after these commits (version, actions), which follow it in order."""
     files: dict[str, TableFile] = {}
     gone: set[str] = set()
     txns = dict(snapshot.txns)
     removed = dict(snapshot.removed)
-    version, time_ms, table_id, created_ms = snapshot.version, snapshot.time_ms, snapshot.table_id, snapshot.created_ms
-    for version, actions in commits:
+    version, time_ms, metadata = snapshot.version, snapshot.time_ms, snapshot.metadata
+    for at, actions in commits:
+        version = at
         for action in actions:
-            if "add" in action:
-                file = parse_add(action["add"], where=f"{where}, version {version}")
-                files[file.path] = file
-                removed.pop(file.path, None)
-                gone.discard(file.path)
-                time_ms = max(time_ms, file.modified_ms)
-            elif "remove" in action:
-                path = action["remove"]["path"]
-                if keep_removes:
-                    removed[path] = action["remove"].get("deletionTimestamp") or 0
-                files.pop(path, None)
-                gone.add(path)
-            elif "txn" in action:
-                txns[action["txn"]["appId"]] = action["txn"]["version"]
-            elif "metaData" in action:
-                table_id, created_ms = action["metaData"]["id"], action["metaData"].get("createdTime") or 0
-            elif "commitInfo" in action:
-                time_ms = max(time_ms, action["commitInfo"].get("timestamp") or 0)
+            match action:
+                case TableFile():
+                    files[action.path] = action
+                    removed.pop(action.path, None)
+                    gone.discard(action.path)
+                    time_ms = max(time_ms, action.modified_ms)
+                case Removed():
+                    if keep_removes:
+                        removed[action.path] = action.deletion_timestamp or 0
+                    files.pop(action.path, None)
+                    gone.add(action.path)
+                case Txn():
+                    txns[action.app_id] = action.version
+                case TableMetadata():
+                    metadata = action
+                case CommitInfo():
+                    time_ms = max(time_ms, action.time_ms)
     return replace(
         snapshot,
         version=version,
-        table_id=table_id,
-        created_ms=created_ms,
+        metadata=metadata,
         files=_merge(snapshot.files, files, gone),
         txns=txns,
         removed=removed,
