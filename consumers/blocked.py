@@ -11,20 +11,22 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ..coordinator.cell import Marker, QueueCell, State, Tries
+from ..log.errors import InternalError
 from ..log.messages import MessageView
 from .lanes import Lane, Run
 from .limits import Limits
-from .rows import group_hash
+from .rows import GroupHashes
 from .step import Step
 
 
 class Blocked:
-    """The lanes of one queue that have a marker."""
+    """The lanes of one queue that have a marker, by the hash of the message group."""
 
-    def __init__(self, cell: QueueCell, limits: Limits) -> None:
+    def __init__(self, cell: QueueCell, limits: Limits, hashes: GroupHashes) -> None:
         self._limits = limits
+        self._hashes = hashes
         batches = limits.batch_of is not None
-        self._lanes = {key: Lane(None, key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
+        self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
         self._due: list[tuple[int, int]] = []
         """(when, group) of those that wait; some are out of date."""
         self.fell_due = False
@@ -87,13 +89,13 @@ class Blocked:
 
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
-    def has(self, group: str | None) -> bool:
+    def __contains__(self, key: int) -> bool:
         """Whether a message group is blocked."""
-        return group_hash(group) in self._lanes
+        return key in self._lanes
 
     def pass_by(self, message: MessageView) -> bool:
         """Whether a fresh message is of a blocked group; then it is kept, if all before it are and there is room."""
-        lane = self._lanes.get(group_hash(message.message_group))
+        lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             return False
         if lane.known_to is None:
@@ -113,13 +115,12 @@ class Blocked:
         }
         full: set[int] = set()
         for message in messages if lanes else ():
-            lane = lanes.get(group_hash(message.message_group))
+            lane = lanes.get(self._hashes.of(message.message_group))
             if lane is None or lane.hash in full or lane.known_to is None or message.offset < lane.known_to:
                 continue
             if lane.ready and self._retained >= self._limits.retained:
                 full.add(lane.hash)
                 continue
-            lane.group = message.message_group
             lane.ready.append(message)
             lane.known_to = message.offset + 1
             self._retained += 1
@@ -129,7 +130,8 @@ class Blocked:
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
         """Take a lane whose messages in memory, those that are ``running`` among them, are all there are."""
-        lane.hash = group_hash(lane.group)
+        if lane.hash in self._lanes:
+            raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
         self._lanes[lane.hash] = lane
         self._retained += len(lane.ready) + len(running)
@@ -170,19 +172,27 @@ class Blocked:
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
 
     def is_behind(self, message: MessageView) -> bool:
-        """Whether a suspect is left to the marker of its group."""
-        lane = self._lanes.get(group_hash(message.message_group))
-        return lane is not None and lane.marker is not None and message.offset >= lane.marker.head
+        """Whether a suspect is left to the marker of its group: also one from before the head, which goes back to it, but not from under a run."""
+        lane = self._lanes.get(self._hashes.of(message.message_group))
+        return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
+
+    def holds(self, message: MessageView) -> bool:
+        """Whether a suspect has to wait for a run of its group that is under way."""
+        return self._hashes.of(message.message_group) in self._lanes and not self.is_behind(message)
 
     def take_over(self, message: MessageView, tries: Tries, step: Step) -> None:
         """Take such a suspect behind the marker, which counts its deliveries from now on."""
-        lane = self._lanes[group_hash(message.message_group)]
+        lane = self._lanes[self._hashes.of(message.message_group)]
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
-        of_head = marker.tries
+        of_head, head = marker.tries, min(marker.head, message.offset)
+        if head < marker.head:
+            self._forget(lane)
+            lane.known_to, lane.known_from = head, None
         attempts = max(of_head.attempts, tries.attempts)
-        grown = Tries(of_head.state, attempts, of_head.strikes, of_head.due_ms, of_head.company)
-        self._set(lane, Marker(marker.head, max(marker.limit, message.offset + 1), grown), step)
+        strikes = of_head.strikes if head == marker.head else tries.strikes
+        grown = Tries(of_head.state, attempts, strikes, of_head.due_ms, of_head.company)
+        self._set(lane, Marker(head, max(marker.limit, message.offset + 1), grown), step)
         lane.delivered_to = max(lane.delivered_to, message.offset + 1)
         step.behind.append(message.offset)
 
@@ -271,9 +281,9 @@ class Blocked:
 
     def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
         """Give out a fresh message of a group that is not blocked, or is by nothing but messages given out just before."""
-        lane = self._lanes.get(group_hash(message.message_group))
+        lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
-            lane = Lane(message.message_group)
+            lane = Lane(self._hashes.of(message.message_group))
             self.add(lane, Marker(message.offset, message.offset, Tries(State.OUT)))
         assert lane.marker is not None, "a blocked group has a marker"
         self._has_out = True

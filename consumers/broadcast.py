@@ -49,7 +49,7 @@ class _Turn:
     """No lease is asked: every member has all queues."""
 
     def __init__(self, message: MessageView) -> None:
-        self.run = Run(Lane(message.message_group), (message,))
+        self.run = Run(Lane(0), (message,))
         self.over = asyncio.Event()
         """It has ended, or was given up."""
 

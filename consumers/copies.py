@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from hashlib import blake2b
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,7 +32,6 @@ from ..log import (
     TopicNotFound,
 )
 from ..log.backoff import Backoff
-from ..log.files import digest
 from ..log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
 from ..log.messages import COPY_SCHEMA, from_ms
 
@@ -68,7 +68,11 @@ class Written(NamedTuple):
 def name_of(*parts: object) -> str:
     """A producer's name made of parts; where it would be too long, a hash stands for what is behind the first."""
     name = "/".join(map(str, parts))
-    return name if len(name.encode()) <= PRODUCER_NAME_BYTES_MAX else f"{parts[0]}/{digest(name.encode())}"
+    return (
+        name
+        if len(name.encode()) <= PRODUCER_NAME_BYTES_MAX
+        else f"{parts[0]}/{blake2b(name.encode(), digest_size=16).hexdigest()}"
+    )
 
 
 class CopyWriter:

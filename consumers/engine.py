@@ -53,7 +53,13 @@ class QueueEngine(QueueLife[Schedule]):
     _patience_s = _ALONE_S
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
-        return Schedule(self._record.settings, cell, limits=self._around.limits, chance=self._around.runtime.random.random())
+        return Schedule(
+            self._record.settings,
+            cell,
+            limits=self._around.limits,
+            chance=self._around.runtime.random.random(),
+            secret=self._record.secret,
+        )
 
     def _abandon(self) -> None:
         self._stop()

@@ -131,6 +131,7 @@ class QueueHander(QueueLife[Ready]):
             group=self._around.group,
             topic=self.topic,
             queue=self.queue,
+            secret=self._record.secret,
         )
 
     # --- What receives and acknowledgements ask -----------------------------------------------------------------------------------

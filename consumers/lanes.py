@@ -113,12 +113,13 @@ class Run:
 class OpenLane:
     """The granted messages of a message group that is not blocked, in order."""
 
-    __slots__ = ("batch_max", "batches", "group", "ready", "run")
+    __slots__ = ("batch_max", "batches", "hash", "ready", "run")
 
     marker = None
 
-    def __init__(self, group: str | None, *, batches: bool = False) -> None:
-        self.group = group
+    def __init__(self, key: int, *, batches: bool = False) -> None:
+        self.hash = key
+        """Of the message group."""
         self.batches = batches
         self.ready: list[Picked] = []
         """Behind those of ``run``; none of them is empty."""
@@ -157,7 +158,6 @@ class Lane:
         "batches",
         "delivered_to",
         "given",
-        "group",
         "hash",
         "known_from",
         "known_to",
@@ -166,10 +166,9 @@ class Lane:
         "run",
     )
 
-    def __init__(self, group: str | None, key: int = 0, *, batches: bool = False, marker: Marker | None = None) -> None:
-        self.group = group
+    def __init__(self, key: int, *, batches: bool = False, marker: Marker | None = None) -> None:
         self.hash = key
-        """Only set in a lane with a marker."""
+        """Of the message group."""
         self.batches = batches
         self.ready: deque[MessageView] = deque()
         """Behind those of ``run``."""

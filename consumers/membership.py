@@ -97,6 +97,12 @@ class Membership:
         """How many every topic has."""
         return {name: topic.settings.queues for name, topic in self._topics.items()}
 
+    @property
+    def record(self) -> GroupRecord:
+        """The group's, as it was read last."""
+        assert self._record is not None, "it has begun"
+        return self._record
+
     def feed(self, topic: str) -> Feed:
         """The rows of a topic."""
         return self._feeds[topic]

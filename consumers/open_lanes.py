@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from ..log.messages import MessageView
 from .blocked import Blocked
 from .lanes import Lane, OpenLane, Run
 from .limits import Limits
 from .picked import Picked
+from .rows import GroupHashes
 from .step import Step
 
 
 class OpenLanes:
-    """By message group; or one for all, where the listener is handed batches of the queue, or nothing is to be in order."""
+    """By message group, as its hash says; or one for all, where the listener is handed batches of the queue, or nothing is to be in order."""
 
-    def __init__(self, limits: Limits, *, orderly: bool) -> None:
-        self.common = OpenLane(None, batches=limits.batch_of is not None)
+    def __init__(self, limits: Limits, hashes: GroupHashes, *, orderly: bool) -> None:
+        self.common = OpenLane(0, batches=limits.batch_of is not None)
         """CONCURRENT: of all messages. ORDERLY with batches of the queue: of all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
-        self.known: dict[str | None, OpenLane] = {}
+        self._hashes = hashes
+        self.known: dict[int, OpenLane] = {}
         """Of the groups that have messages in memory."""
 
     def __iter__(self) -> Iterator[OpenLane]:
@@ -36,11 +39,12 @@ class OpenLanes:
 
     def of(self, group: str | None) -> OpenLane:
         """The lane of a message group."""
-        if not self.by_group:
-            return self.common
-        lane = self.known.get(group)
+        return self._of(self._hashes.of(group)) if self.by_group else self.common
+
+    def _of(self, key: int) -> OpenLane:
+        lane = self.known.get(key)
         if lane is None:
-            lane = self.known[group] = OpenLane(group, batches=self.common.batches)
+            lane = self.known[key] = OpenLane(key, batches=self.common.batches)
         return lane
 
     def take(self, messages: Picked, blocked: Blocked, touched: dict[OpenLane, None], step: Step) -> int:
@@ -49,17 +53,25 @@ class OpenLanes:
             self._add(self.common, messages, touched, step)
             return 0
         passed: list[int] = []
-        for group, own in messages.by_group().items():
-            if blocked and group not in self.known and blocked.has(group):
+        for key, own in self._by_hash(messages).items():
+            if key in blocked:
                 for message in own:
                     blocked.pass_by(message)
                 passed += own.offsets
             elif self.by_group:
-                self._add(self.of(group), own, touched, step)
+                self._add(self._of(key), own, touched, step)
         if not self.by_group:
             self._add(self.common, messages.without(set(passed)) if passed else messages, touched, step)
         step.listed += passed
         return len(passed)
+
+    def _by_hash(self, messages: Picked) -> dict[int, Picked]:
+        """Those of each message group; of two groups that have one hash together, in order."""
+        found: dict[int, Picked] = {}
+        for group, own in messages.by_group().items():
+            key = self._hashes.of(group)
+            found[key] = own if key not in found else Picked.of(sorted([*found[key], *own], key=attrgetter("offset")))
+        return found
 
     def wave(self, messages: Sequence[MessageView]) -> list[Run]:
         """What is to run in limited company, by lane."""
@@ -77,7 +89,7 @@ class OpenLanes:
     def stalled(self, lane: OpenLane, run: Run) -> Lane:
         """The lane of a run that goes on, as one of a blocked group from now on."""
         self.drop(lane)
-        run.lane = blocked = Lane(lane.group, batches=lane.batches)
+        run.lane = blocked = Lane(lane.hash, batches=lane.batches)
         blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
         return blocked
 
@@ -88,7 +100,7 @@ class OpenLanes:
     def drop(self, lane: OpenLane) -> None:
         """Forget a lane that is empty, or blocked from now on."""
         if self.by_group:
-            self.known.pop(lane.group, None)
+            self.known.pop(lane.hash, None)
 
     def start(self, lane: OpenLane, runs: list[Run]) -> None:
         """Run what is ready in a lane where nothing runs."""

@@ -18,7 +18,7 @@ from ..log.messages import MessageView
 from .blocked import Blocked
 from .lanes import Lane
 from .limits import Limits
-from .rows import group_hash
+from .rows import GroupHashes
 from .step import ENDED_ITS_PROCESS, Letter, Step
 from .tracked import Tracked
 
@@ -107,7 +107,15 @@ class Ready:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
     def __init__(
-        self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, group: str = "", topic: str = "", queue: int = 0
+        self,
+        settings: GroupSettings,
+        cell: QueueCell,
+        *,
+        limits: Limits,
+        group: str = "",
+        topic: str = "",
+        queue: int = 0,
+        secret: str = "",
     ) -> None:
         self.settings = settings
         """The group's; attempts and dead-letter policy may change on the way."""
@@ -115,7 +123,9 @@ class Ready:
         self._limits = limits
         self._where = (group, topic, queue)
         self._generation = cell.generation
-        self.blocked = Blocked(cell, limits)
+        self._secret = secret
+        self._hashes = GroupHashes(secret)
+        self.blocked = Blocked(cell, limits, self._hashes)
         self.tracked = HandedOut(cell, retained=limits.retained)
         self._loaded: deque[_Chunk] = deque()
         self._earliest = 0
@@ -221,7 +231,7 @@ class Ready:
             lane=lane,
             following=following,
         )
-        return handle.encode()
+        return handle.encode(self._secret)
 
     # --- What was handed out or ran before
 
@@ -238,15 +248,18 @@ class Ready:
         while tracked.suspects and given.left:
             first = tracked.suspects[0]
             if self._orderly:
-                self._give_lane(self._lane_of(tracked.messages[first].message_group, step), given, step)
+                self._give_lane(self._lane_of(self._hash(tracked.messages[first]), step), given, step)
             else:
                 (message,) = tracked.take_suspects(lambda one: one.offset == first)  # noqa: B023 - called at once
                 given.take(tracked.hand_out(message, given.want.due_ms, step))
 
-    def _lane_of(self, group: str | None, step: Step) -> Lane:
+    def _hash(self, message: MessageView) -> int:
+        return self._hashes.of(message.message_group)
+
+    def _lane_of(self, key: int, step: Step) -> Lane:
         """Put a message group's suspects behind a marker."""
-        lane = Lane(group)
-        lane.ready = deque(self.tracked.take_suspects(lambda message: message.message_group == group))
+        lane = Lane(key)
+        lane.ready = deque(self.tracked.take_suspects(lambda message: self._hash(message) == key))
         tries = [self.tracked.of(message) for message in lane.ready]
         self.tracked.forget(lane.ready, step)
         step.behind += [message.offset for message in lane.ready]
@@ -262,8 +275,8 @@ class Ready:
             return
         hopeless = {offset for offset in tracked.suspects if tracked.tries[offset].strikes >= most}
         if self._orderly:
-            for group in {tracked.messages[offset].message_group: None for offset in sorted(hopeless)}:
-                self._lane_of(group, step)
+            for key in dict.fromkeys(self._hash(tracked.messages[offset]) for offset in sorted(hopeless)):
+                self._lane_of(key, step)
         else:
             for message in tracked.take_suspects(lambda message: message.offset in hopeless):
                 step.letters.append(Letter(message, tracked.of(message).attempts, ENDED_ITS_PROCESS))
@@ -293,7 +306,7 @@ class Ready:
             self.tracked.hand_out_fresh(message, given.want.due_ms, step)
             given.take(message)
             return
-        lane = group_hash(message.message_group)
+        lane = self._hash(message)
         if lane in given.lanes and self.blocked.goes_on(lane):
             self.blocked.hand_out_fresh(message, given.want.due_ms, step)
         elif self.blocked.pass_by(message):

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from ..coordinator.offsets import OffsetSet
 from ..log.errors import InternalError, OffsetOutOfRange
 
+_PURPOSE = b"message group"
+_KNOWN_MAX = 1 << 16
 
-def group_hash(group: str | None) -> int:
-    """What a queue's cell knows a message group by: XXH64 of its UTF-8 bytes, never 0; 0 stands for messages without a group."""
-    return 0 if group is None else xxhash.xxh64_intdigest(group.encode()) or 1
+
+def group_hash(group: str | None, secret: str) -> int:
+    """What a queue's cell knows a message group by: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's secret, never 0;
+    0 stands for messages without a group.
+
+    Whoever sends chooses the names, and cannot know which two have one hash. Two that do are one message group here: in order, and held up together.
+    """
+    if group is None:
+        return 0
+    key = bytes.fromhex(secret)
+    return int.from_bytes(blake2b(group.encode(), digest_size=8, key=key, person=_PURPOSE).digest(), "little") or 1
+
+
+class GroupHashes:
+    """The hashes of message groups, remembered up to a bound: most come again and again."""
+
+    def __init__(self, secret: str = "") -> None:
+        """``secret``: the consumer group's."""
+        self._secret = secret
+        self._known: dict[str | None, int] = {}
+
+    def of(self, group: str | None) -> int:
+        """The hash of a message group."""
+        found = self._known.get(group)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = self._known[group] = group_hash(group, self._secret)
+        return found
 
 
 def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:

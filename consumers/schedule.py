@@ -21,6 +21,7 @@ from .lanes import Failure, Lane, OpenLane, Run
 from .limits import Limits, Mode
 from .open_lanes import OpenLanes
 from .picked import Picked
+from .rows import GroupHashes
 from .step import ENDED_ITS_PROCESS, Failed, Letter, Step
 from .tracked import Tracked
 
@@ -28,15 +29,16 @@ from .tracked import Tracked
 class Schedule:
     """The messages of one queue in one owner. Made anew by each take and each reset."""
 
-    def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5) -> None:
+    def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5, secret: str = "") -> None:
         self.settings = settings
         """The group's; retry policy, attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
         """Of the jitter of this owner's retries."""
-        self._lanes = OpenLanes(limits, orderly=self._orderly)
-        self.blocked = Blocked(cell, limits)
+        self._hashes = GroupHashes(secret)
+        self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
+        self.blocked = Blocked(cell, limits, self._hashes)
         self.tracked = Tracked(cell, retained=limits.retained)
         self._reported: dict[Run, None] = {}
         self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
@@ -279,28 +281,31 @@ class Schedule:
 
     def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
         """Put the group of the first message behind a marker, with all of it that is in memory."""
-        group = rest[0].message_group
-        suspects = self.tracked.take_suspects(lambda message: message.message_group == group)
+        key = self._hash(rest[0])
+        suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
         own = [*rest, *(message for part in opened.ready for message in part)]
         if opened is self._lanes.common:
-            delivered = [self.tracked.run(message, step) for message in rest if message.message_group != group]
-            others = [*delivered, *(message for message in own[len(rest) :] if message.message_group != group)]
-            own = [message for message in own if message.message_group == group]
+            delivered = [self.tracked.run(message, step) for message in rest if self._hash(message) != key]
+            others = [*delivered, *(message for message in own[len(rest) :] if self._hash(message) != key)]
+            own = [message for message in own if self._hash(message) == key]
             opened.ready = [Picked.of(others)] if others else []
             self._held = True
         else:
             self._lanes.drop(opened)
-        lane = Lane(group, batches=opened.batches)
+        lane = Lane(key, batches=opened.batches)
         lane.batch_max = 0 if opened is self._lanes.common else opened.batch_max
         self.in_memory -= len(own)
         lane.ready = deque(sorted([*own, *suspects], key=attrgetter("offset")))
         step.behind += [message.offset for message in lane.ready]
-        delivered = [message for message in (rest if lane.batches else rest[:1]) if message.message_group == group]
+        delivered = [message for message in (rest if lane.batches else rest[:1]) if self._hash(message) == key]
         delivered += [message for message in lane.ready if message.offset in self.tracked.tries]
         waiting = Tries(State.WAITING, max(self.tracked.of(message).attempts for message in delivered))
         self.tracked.forget(lane.ready, step)
         self.blocked.add(lane, Marker(rest[0].offset, max(message.offset for message in delivered) + 1, waiting))
         return lane
+
+    def _hash(self, message: MessageView) -> int:
+        return self._hashes.of(message.message_group)
 
     def _give_up_suspects(self, step: Step) -> None:
         """Treat those that ended their process alone, as often as a message may fail, as messages that failed so often."""
@@ -335,6 +340,8 @@ class Schedule:
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
             self.blocked.take_over(message, self.tracked.of(message), step)
             self.tracked.forget((message,), step)
+        if self.blocked and any(self.blocked.holds(self.tracked.messages[offset]) for offset in self.tracked.suspects):
+            return
         wave = self.tracked.take_wave(self._limits.window, step)
         runs = self._lanes.wave(wave)
         step.runs += runs

@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 from ..coordinator.balance import Queue
 from ..coordinator.coordination import Coordination
 from ..coordinator.handing import acknowledged, changed_visibility
-from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
+from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
 from ..coordinator.keeper import Change, OwnershipLost
 from ..coordinator.keys import queue_key
 from ..coordinator.receipts import Receipts
@@ -240,7 +240,8 @@ class SimpleConsumer(GroupMember):
         """
         change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
         _raise_first(await self._settle([(handles[0].topic, handles[0].queue, handles, change)]))
-        self._in_hand.end(handle.encode() for handle in handles)
+        secret = self._membership.record.secret
+        self._in_hand.end(handle.encode(secret) for handle in handles)
 
     async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
         """Let the queue's cell forget a transaction of which it is noted that it is committed. Raises as `settle_for` does when nobody can
@@ -280,7 +281,7 @@ class SimpleConsumer(GroupMember):
                 expected="a message from receive()",
                 observed="one from elsewhere",
             )
-        handle = ReceiptHandle.decode(_text(receipt))
+        handle = ReceiptHandle.decode(text := _text(receipt))
         if handle.group != self.group:
             raise ForeignReceipt(
                 "the receipt handle is of another consumer group",
@@ -288,6 +289,14 @@ class SimpleConsumer(GroupMember):
                 object=handle.where,
                 expected=self.group,
                 observed=handle.group,
+            )
+        if not is_genuine(text, self._membership.record.secret):
+            raise ForeignReceipt(
+                "the receipt handle was not made by this consumer group",
+                operation=operation,
+                object=handle.where,
+                expected=f"one that a receive of group {self.group} gave",
+                hint="a group that was deleted and made again takes no handles of before",
             )
         return handle
 

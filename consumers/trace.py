@@ -271,7 +271,7 @@ class _Tracing:
         found = standing_of(
             cell,
             message.offset,
-            lane=group_hash(message.message_group),
+            lane=group_hash(message.message_group, record.secret),
             begun_at=record.positions[name].offsets[message.queue],
             passes=parse_filter(record.settings.filter_of(name)).apply(_row(message)).num_rows == 1,
         )

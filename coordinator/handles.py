@@ -1,14 +1,16 @@
 """Receipt handles: by which a message that was handed out is acknowledged, by any process, whoever owns its queue by then.
 
 A handle names the delivery, and nothing more is kept of it anywhere but in the queue's cell. It is text, good for other processes and for
-storing; what is in it is nobody's business.
+storing; what is in it is nobody's business. It is sealed with the consumer group's secret, so that who knows topic, queue and offset cannot make one.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import xxhash
 
@@ -16,6 +18,8 @@ from ..log.errors import CallError, DataDamaged, InvalidArgument
 from .varints import VarintReader, append_bytes, append_varint
 
 _FORMAT = 1
+_SEAL_BYTES = 12
+_SEAL_PURPOSE = b"receipt handle"
 _CHECK_BYTES = 4
 
 
@@ -50,7 +54,9 @@ class ReceiptAhead(ReceiptRefused):
 
 
 class ForeignReceipt(ReceiptRefused):
-    """The handle is another consumer group's, or of a queue of which nothing was ever handed out."""
+    """The handle is another consumer group's, perhaps of one of that name that was deleted since; or nobody's; or of a queue of which nothing was
+    ever handed out.
+    """
 
     kind = "foreign_receipt"
 
@@ -77,8 +83,8 @@ class ReceiptHandle:
         """For people."""
         return f"{self.topic}, queue {self.queue}, offset {self.offset}, attempt {self.attempt}"
 
-    def encode(self) -> str:
-        """As text: letters, digits, ``-`` and ``_``."""
+    def encode(self, secret: str) -> str:
+        """As text: letters, digits, ``-`` and ``_``; sealed with the consumer group's secret."""
         data = bytearray([_FORMAT])
         append_bytes(data, self.group.encode())
         append_bytes(data, self.topic.encode())
@@ -86,19 +92,17 @@ class ReceiptHandle:
             append_varint(data, number)
         append_varint(data, 0 if self.lane is None else self.lane + 1)
         append_varint(data, 0 if self.following is None else self.following - self.offset)
+        data += _seal(data, secret)
         data += _check(data)
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
     @staticmethod
     def decode(text: object) -> ReceiptHandle:
-        """What `encode` gave. Raises `InvalidArgument` for anything else."""
+        """What `encode` gave, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
         if not isinstance(text, str):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
         try:
-            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            if data[-_CHECK_BYTES:] != _check(data[:-_CHECK_BYTES]):
-                raise _no_handle(text)
-            reader = VarintReader(data[:-_CHECK_BYTES])
+            reader = VarintReader(_parts(text)[0])
             if (version := reader.byte()) != _FORMAT:
                 raise InvalidArgument(
                     "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
@@ -106,7 +110,7 @@ class ReceiptHandle:
             group, topic = reader.sized().decode(), reader.sized().decode()
             queue, offset, generation, attempt = (reader.varint() for _ in range(4))
             lane, distance = reader.varint(), reader.varint()
-        except (ValueError, binascii.Error, DataDamaged) as error:
+        except (ValueError, DataDamaged) as error:
             raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
         return ReceiptHandle(
             group=group,
@@ -118,6 +122,28 @@ class ReceiptHandle:
             lane=lane - 1 if lane else None,
             following=offset + distance if distance else None,
         )
+
+
+def is_genuine(text: str, secret: str) -> bool:
+    """Whether a handle, as text, was sealed with this secret. Raises `InvalidArgument` for what is none."""
+    data, seal = _parts(text)
+    return hmac.compare_digest(seal, _seal(data, secret))
+
+
+def _parts(text: str) -> tuple[bytes, bytes]:
+    """What a handle says, and its seal. Raises `InvalidArgument` for what was cut off or changed on its way."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _no_handle(text) from error
+    sealed, check = data[:-_CHECK_BYTES], data[-_CHECK_BYTES:]
+    if check != _check(sealed):
+        raise _no_handle(text)
+    return sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
+
+
+def _seal(data: bytes | bytearray, secret: str) -> bytes:
+    return blake2b(data, digest_size=_SEAL_BYTES, key=bytes.fromhex(secret), person=_SEAL_PURPOSE).digest()
 
 
 def _check(data: bytes | bytearray) -> bytes:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
-
-import xxhash
 
 from ...log.errors import DataDamaged, InvalidArgument
 from .pgoutput import UNCHANGED, Begin, Delete, Insert, Relation, Row, Text, Truncate, Unchanged, Update
@@ -93,7 +92,7 @@ def message_group_of(schema: str, table: str, key: str | None) -> str:
     if len(data) <= _GROUP_BYTES_MAX and group.isprintable():
         return group
     shown = "".join(char for char in data[:40].decode(errors="ignore") if char.isprintable())
-    return f"{shown}~{xxhash.xxh64_hexdigest(data)}"
+    return f"{shown}~{blake2b(data, digest_size=8).hexdigest()}"
 
 
 class Envelopes:

@@ -40,6 +40,7 @@ class Settlement:
         self._queues = queues
         self._clock = clock
         self._settler = settler
+        self._receipts: list[MessageView | str] = []
         self._handles: list[ReceiptHandle] = []
 
     def __bool__(self) -> bool:
@@ -53,10 +54,11 @@ class Settlement:
         handles = [*self._handles, *self._settler.handles_of(receipts)]
         acks_of(handles)
         self._handles = handles
+        self._receipts += receipts
 
     async def settle_alone(self) -> None:
         """Settle them, of a transaction that sent nothing. Raises as `SimpleConsumer.ack` does."""
-        await self._settler.ack(*(handle.encode() for handle in self._handles))
+        await self._settler.ack(*self._receipts)
 
     async def commit(self, transaction: str) -> TransactionRow:
         """The row of a transaction once it is durable that it is committed, by the write that settles the messages.

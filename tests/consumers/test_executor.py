@@ -52,7 +52,7 @@ class Hurrying(SystemClock):
 
 
 def test_the_end_of_a_run_is_heard_of_once_however_late_the_loop_looks() -> None:
-    run, last = Run(Lane("g"), [message(0)]), Run(Lane("h"), [message(1)])
+    run, last = Run(Lane(1), [message(0)]), Run(Lane(2), [message(1)])
     owner, ended = Listed(last), threading.Event()
 
     def listen(one: MessageView) -> ConsumeResult:
@@ -83,7 +83,7 @@ def test_an_executor_is_idle_when_one_of_its_threads_is() -> None:
     async def main() -> None:
         idle = asyncio.Event()
         executor = Threads(listen, batches=False, threads=2, clock=SystemClock(), name="test", idle=idle.set)
-        runs = [Run(OpenLane(None), [message(0)]), Run(OpenLane(None), [message(1)])]
+        runs = [Run(OpenLane(0), [message(0)]), Run(OpenLane(0), [message(1)])]
         executor.start(Listed(runs[1]), runs)
         for _ in runs:
             assert await asyncio.to_thread(begun.acquire, timeout=TIMEOUT_S)
@@ -111,7 +111,7 @@ class Waiting(Run):
 
 def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
     """Else its end would be counted twice, and a message that succeeded meanwhile could be taken for one that was not started."""
-    run, returned = Waiting(Lane("g"), [message(0)]), threading.Event()
+    run, returned = Waiting(Lane(1), [message(0)]), threading.Event()
 
     class Looking(Listed):
         def moved(self, run: Run) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
+import xxhash
 
 from penstock.consumers.limits import Limits
 from penstock.consumers.ready import Ready, Want
 from penstock.coordinator.cell import QueueCell, State
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.handing import acknowledged, changed_visibility, expired, returned, without_caught_up
-from penstock.coordinator.handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from penstock.coordinator.handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated, is_genuine
 from penstock.coordinator.offsets import OffsetSet
 from penstock.log.errors import InvalidArgument
 from penstock.log.messages import MessageView
@@ -152,15 +154,17 @@ HANDLE = ReceiptHandle(
     group=GROUP, topic="%DLQ%billing", queue=3, offset=1 << 40, generation=2, attempt=17, lane=2**64 - 1, following=(1 << 40) + 9
 )
 
+SECRET = "0123456789abcdef" * 2
+
 
 @pytest.mark.parametrize("given", [HANDLE, replace(HANDLE, lane=None, following=None), replace(HANDLE, lane=0)])
 def test_a_handle_is_text_and_comes_back(given: ReceiptHandle) -> None:
-    text = given.encode()
+    text = given.encode(SECRET)
     assert ReceiptHandle.decode(text) == given
     assert text.replace("-", "").replace("_", "").isalnum()
 
 
-TEXT = HANDLE.encode()
+TEXT = HANDLE.encode(SECRET)
 
 
 @pytest.mark.parametrize("text", ["", "x", "nonsense!", TEXT[:-1], TEXT[1:], TEXT + "A", TEXT[:-3] + "AAA"])
@@ -172,3 +176,26 @@ def test_what_is_no_handle_is_refused(text: str) -> None:
 def test_a_handle_of_another_kind_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"a receipt handle is a string \(observed: bytes\)"):
         ReceiptHandle.decode(b"x")
+
+
+def test_a_handle_is_sealed_with_its_groups_secret() -> None:
+    other = SECRET[:-1] + "0"
+    assert is_genuine(TEXT, SECRET)
+    assert not is_genuine(TEXT, other)
+    for forged in (replace(HANDLE, offset=HANDLE.offset + 1), replace(HANDLE, attempt=18), replace(HANDLE, group="billinh")):
+        assert not is_genuine(forged.encode(other), SECRET)
+        assert ReceiptHandle.decode(forged.encode(other)) == forged
+        data, said = (base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)) for text in (TEXT, forged.encode(SECRET)))
+        moved = said[:-16] + data[-16:-4]
+        text = base64.urlsafe_b64encode(moved + xxhash.xxh32_digest(moved)).decode().rstrip("=")
+        assert ReceiptHandle.decode(text) == forged
+        assert not is_genuine(text, SECRET), "the seal of another"
+
+
+def test_a_handle_beyond_what_its_lane_has_out_is_refused() -> None:
+    cell, _, (first, second) = handed_out("a", "a")
+    beyond = replace(handle(second), offset=2)
+    for operation in (acknowledged, lambda *args, now_ms: changed_visibility(*args, due_ms=9_000, now_ms=now_ms)):
+        with pytest.raises(ReceiptExpired, match="not handed out"):
+            operation(cell, beyond, now_ms=5)
+    assert acknowledged(cell, handle(first), now_ms=5) != cell

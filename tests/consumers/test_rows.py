@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.consumers.rows import check_dense, cut, group_hash
+from penstock.consumers import rows
+from penstock.consumers.rows import GroupHashes, check_dense, cut, group_hash
 from penstock.log.errors import InternalError
 from penstock.log.messages import MESSAGE_SCHEMA
 from tests.consumers.feeds import ANY, opened, topic_log
@@ -31,16 +32,25 @@ def batch_of(
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in MESSAGE_SCHEMA], schema=MESSAGE_SCHEMA)
 
 
-def test_group_hashes() -> None:
-    assert group_hash(None) == 0
-    assert group_hash("user-7") == xxhash.xxh64(b"user-7", seed=0).intdigest()
-    assert group_hash("ü") == xxhash.xxh64("ü".encode(), seed=0).intdigest()
-    assert group_hash("") != 0
+def test_group_hashes_are_keyed_with_the_groups_secret() -> None:
+    secret, other = "00" * 16, "01" * 16
+    assert group_hash(None, secret) == group_hash(None, other) == 0
+    names = ["user-7", "ü", "", *map(str, range(1000))]
+    assert len({group_hash(name, which) for name in names for which in (secret, other, "")}) == 3 * len(names)
+    assert group_hash("user-7", secret) == 0xD77274B1486E2A38, "it is stored"
+
+
+def test_group_hashes_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_KNOWN_MAX", 3)
+    hashes = GroupHashes("ab")
+    for name in (None, "a", "b", "c", "a", "b", None):
+        assert hashes.of(name) == group_hash(name, "ab")
+    assert len(hashes._known) <= 3
 
 
 def test_no_group_has_the_hash_of_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xxhash, "xxh64_intdigest", lambda _: 0)
-    assert group_hash("user-7") == 1
+    monkeypatch.setattr(rows, "blake2b", lambda *_, **__: SimpleNamespace(digest=lambda: bytes(8)))
+    assert group_hash("user-7", "") == 1
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 20_000))

@@ -11,11 +11,11 @@ import pytest
 
 from penstock.consumers.simple import SimpleOptions
 from penstock.coordinator.cell import State
-from penstock.coordinator.groups import GroupSettings
+from penstock.coordinator.groups import GroupRecord, GroupSettings
 from penstock.coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
 from penstock.log import InvalidArgument, Message
 from penstock.log.errors import ClosedError, PenstockError
-from tests.consumers.receiving import AT_ONCE, NOW, Scene, attempts
+from tests.consumers.receiving import AT_ONCE, NOW, Member, Scene, attempts
 
 # --- Back-pressure, the end -----------------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,54 @@ def test_a_handle_of_a_queue_that_nobody_received_from_is_refused() -> None:
         await other.ack(a1)
         bad = ReceiptHandle(group="audit", topic="none", queue=0, offset=0, generation=0, attempt=1)
         with pytest.raises(ForeignReceipt, match="nothing was ever handed out of this queue"):
-            await one.ack(bad.encode())
+            await one.ack(bad.encode(await secret(one)))
+
+    scene.play(script)
+
+
+async def secret(member: Member) -> str:
+    """Of the group that it is in."""
+    record: GroupRecord = await member.run(member.coordination.groups.get("audit"))
+    return record.secret
+
+
+def test_a_handle_that_no_receive_gave_is_refused_before_anything_is_read() -> None:
+    """Who knows group, topic and offset knows all that is in it but for the seal."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.send("a1", "a2")
+        await one.consume(max_attempts=1)
+        a1, _ = await one.receive()
+        forged = ReceiptHandle.decode(a1.receipt_handle).encode("00" * 16)
+        before = await scene.cell()
+        for operation in (one.consumer.ack(forged), one.consumer.change_invisible_duration(forged, timedelta(hours=1))):
+            with pytest.raises(ForeignReceipt, match=r"not made by this consumer group.*group audit gave"):
+                await one.run(operation)
+        with pytest.raises(ForeignReceipt, match="not made by this consumer group"):
+            one.consumer.handles_of([forged])
+        assert await scene.cell() == before
+        await one.ack(a1)
+
+    scene.play(script)
+
+
+def test_a_group_that_was_made_again_takes_no_handle_of_before() -> None:
+    scene = Scene()
+
+    async def script() -> None:
+        one, other = scene.member("one"), scene.member("other")
+        await one.send("a1")
+        await one.consume()
+        (a1,) = await one.receive()
+        await one.run(one.consumer.close())
+        await other.run(other.coordination.groups.delete("audit"))
+        await other.consume()
+        with pytest.raises(ForeignReceipt, match=r"not made by this consumer group.*deleted and made again"):
+            await other.ack(a1)
+        (again,) = await other.receive()
+        await other.ack(again)
 
     scene.play(script)
 

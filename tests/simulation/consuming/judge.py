@@ -8,6 +8,7 @@ by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolat
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from penstock.consumers.rows import group_hash
 from penstock.coordinator.cell import QueueCell
@@ -47,6 +48,8 @@ class _Judge:
         self._counts = history.counts
         self._wrong = list(history.wrong)
         self._queues: dict[Line, Queue] = {}
+        self._plain: dict[str, dict[int, int]] = {}
+        """By group: the hash of each message group without a secret, by that with one."""
         self._running: dict[int, Handler] = {}
         self._by_process: dict[str, set[int]] = defaultdict(set)
         self._solo: dict[str, Started] = {}
@@ -58,7 +61,7 @@ class _Judge:
             self._now_s = record.at_s
             match record:
                 case Wrote():
-                    self._wrote(self._queue(record.line), record.cell)
+                    self._wrote(self._queue(record.line), self._without_secret(record.line[0], record.cell))
                 case Started():
                     self._started(record)
                 case Ended():
@@ -86,10 +89,18 @@ class _Judge:
             queue = self._queues[line] = Queue(line)
             for (topic, number, offset), stored in sorted(self._history.stored.items()):
                 if (topic, number) == line[1:]:
-                    key = group_hash(stored.message_group)
+                    key = group_hash(stored.message_group, "")
                     queue.places[offset] = key
                     queue.lanes.setdefault(key, []).append(offset)
         return queue
+
+    def _without_secret(self, group: str, cell: QueueCell) -> QueueCell:
+        """The cell with markers as of a group without a secret."""
+        if group not in self._plain:
+            names = {stored.message_group for stored in self._history.stored.values()}
+            secrets = self._history.secrets.get(group, ())
+            self._plain[group] = {group_hash(name, secret): group_hash(name, "") for name in names for secret in secrets}
+        return replace(cell, markers={self._plain[group].get(key, key): marker for key, marker in cell.markers.items()})
 
     # --- Handlers ---------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -141,6 +141,8 @@ class History:
     """In the order they happened."""
     sends: list[Send] = field(default_factory=list)
     stored: dict[Place, Stored] = field(default_factory=dict)
+    secrets: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """By group: those its record has had."""
     letters: dict[str, list[Letter]] = field(default_factory=dict)
     """By group, in the order they stand."""
     wrong: list[str] = field(default_factory=list)

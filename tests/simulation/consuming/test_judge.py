@@ -72,7 +72,7 @@ GOOD: list[Record] = [
     wrote(GRANTED.with_settled(BOTH).released()),
 ]
 WAITING = Marker(0, 1, Tries(State.WAITING, 1, 1, 5))
-BLOCKED = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g"): WAITING})
+BLOCKED = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g", ""): WAITING})
 
 
 def without(place: int) -> list[Record]:
@@ -134,7 +134,7 @@ def test_an_older_handler_of_the_group_must_have_returned() -> None:
 def test_a_batch_that_fails_just_in_time_names_who_failed(seconds: float, strikes: int) -> None:
     both = Started(0.0, "m0", "billing", 1, tuple(Token("orders", 0, offset, 1, 1, f"id{offset}") for offset in range(2)))
     second = Marker(1, 2, Tries(State.WAITING, 1, 1, 5))
-    failed = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g"): second})
+    failed = replace(GRANTED, granted=OffsetSet(), settled=GRANTED.settled.with_all(BOTH), markers={group_hash("g", ""): second})
     history = forged(*GOOD[:2], both, Ended(0.0, 1, 1, Answer.FAILED), wrote(failed))
     history.records = [one._replace(at_s=one.at_s + seconds * (place > 3)) for place, one in enumerate(history.records)]
     assert any("strikes that nothing told of" in one for one in judge(history)) == (not strikes)
@@ -159,14 +159,16 @@ def test_who_is_alone_is_alone() -> None:
 def _dead(settled: bool = True) -> list[Record]:
     """The first message is given up by right, the second done."""
     running = Marker(0, 1, Tries(State.RUNNING, 2, 1))
-    after = replace(BLOCKED, markers={group_hash("g"): Marker(1, 1, Tries(State.WAITING, 0))}, dead_letters=DeadLetters(1, (0,)))
-    second = replace(after, markers={group_hash("g"): Marker(1, 2, Tries(State.RUNNING, 1))})
+    after = replace(
+        BLOCKED, markers={group_hash("g", ""): Marker(1, 1, Tries(State.WAITING, 0))}, dead_letters=DeadLetters(1, (0,))
+    )
+    second = replace(after, markers={group_hash("g", ""): Marker(1, 2, Tries(State.RUNNING, 1))})
     done = replace(second, markers={}, dead_letters=DeadLetters(1))
     told: list[Record] = [
         *GOOD[:3],
         end(1, Answer.FAILED),
         wrote(BLOCKED),
-        wrote(replace(BLOCKED, markers={group_hash("g"): running})),
+        wrote(replace(BLOCKED, markers={group_hash("g", ""): running})),
     ]
     told += [start(3, 0, attempt=2), end(3, Answer.FAILED), wrote(after), wrote(second), start(4, 1), end(4)]
     return [*told, wrote(done)] if settled else told

@@ -57,6 +57,10 @@ class Witness(MemoryTable):
         heartbeat = decode_heartbeat(found.data[_ID_BYTES:], where=member)
         return heartbeat.fenced or not any(f"{heartbeat.worker}/{one.number}" == member for one in heartbeat.members)
 
+    def secret(self, group: str) -> str:
+        """The group's."""
+        return self._records[group].secret
+
     def is_behind(self, line: Line) -> bool:
         """Whether its owner has not carried out yet what was ordered."""
         record, cell = self._records.get(line[0]), self.cells.get(line)
@@ -95,6 +99,7 @@ class Witness(MemoryTable):
     def _saw_record(self, group: str, record: GroupRecord) -> None:
         before = self._records.get(group)
         self._records[group] = record
+        self._history.secrets[group].add(record.secret)
         for topic, position in record.positions.items():
             known = before.positions.get(topic) if before is not None else None
             for queue, (generation, offset) in enumerate(zip(position.generations, position.offsets, strict=True)):

@@ -174,14 +174,14 @@ class Consuming:
                 if cell.dead_letters.assigned:
                     left.append(f"{group}/{queue}: {cell.dead_letters}")
                 for offset in range(cell.settled.floor if not cell.tries and not cell.markers else 0, count):
-                    stands = standing(cell, offset, self._hash(queue, offset))
+                    stands = standing(cell, offset, self._hash(group, queue, offset))
                     if stands.where is not Where.DONE and not stands.parked:
                         left.append(f"{group}/{queue} at {offset}: {stands}, cell {cell}")
                         break
         return left
 
-    def _hash(self, queue: int, offset: int) -> int:
-        return group_hash(self._groups_of[queue, offset])
+    def _hash(self, group: str, queue: int, offset: int) -> int:
+        return group_hash(self._groups_of[queue, offset], self.witness.secret(group))
 
     # --- Who does what ----------------------------------------------------------------------------------------------------------
 
