@@ -8,13 +8,23 @@ alone; all others, and that every process folds the same entries, need those who
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from .errors import DataDamaged
 from .header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Repair
-from .limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from .limits import (
+    ENTRY_ROWS_MAX,
+    NAMED_ROW_MS,
+    NUMBER_MAX,
+    QUEUES_MAX,
+    STORE_TIME_STEP_MAX_MS,
+    TIME_MAX_MS,
+    UNNAMED_ROW_ENTRIES,
+    VALIDITY_ENTRIES,
+)
+from .paths import is_staged
 from .state import ProducerRow, State, item_hash, row_hash, state_of
 
 
@@ -30,6 +40,7 @@ class Void(StrEnum):
     UNKNOWN_NAME = "the producer's name has no opening in the state"
     FENCED = "a later opening of the producer's name stands before it"
     PREVIOUS = "it does not follow the producer's last accepted batch"
+    TOO_MANY = "it has more rows than an entry may bring, or than its queues have offsets left"
     REPEATED = "this opening was accepted before"
 
 
@@ -107,6 +118,8 @@ class Judge:
         self._jobs = dict(state.closed_jobs)
         self._time_ms = state.store_time_ms
         self._sum = state.sum
+        self._rows = 0
+        """That the entry has brought so far."""
         self._expire()
 
     def advance_time(self, append_time_ms: int) -> None:
@@ -118,7 +131,7 @@ class Judge:
 
     def act(self, action: Action) -> None:
         match action:
-            case Created() if not self._alive and action.replaces == self._incarnation and action.queues > 0:
+            case Created() if not self._alive and may_begin(action, self._incarnation):
                 self._begin(action)
             case Deleted() if self._alive and action.incarnation == self._incarnation:
                 self._alive = False
@@ -148,6 +161,7 @@ class Judge:
         self._put_row(rows, batch.producer, ProducerRow(batch.last, self._entry, self._time_ms, batch.epoch), kind)
         if batch.job is not None:
             self._close_job(batch.job)
+        self._rows += batch.row_count
         offsets = {queue: self._next[queue] for queue in batch.rows}
         for queue, count in batch.rows.items():
             self._move_offset(queue, self._next[queue] + count)
@@ -189,6 +203,8 @@ class Judge:
             return Void.NO_QUEUE
         if not _well_formed(batch):
             return Void.MALFORMED
+        if not has_room(batch, self._rows, self._next):
+            return Void.TOO_MANY
         if batch.job is not None and self._is_closed(batch.job):
             return Void.JOB_CLOSED
         known = (self._named if batch.named else self._unnamed).get(batch.producer)
@@ -275,6 +291,18 @@ def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
     return opening.last_sequence if known is None else known.last
 
 
+def may_begin(created: Created, former: str) -> bool:
+    """Whether a creation is of the life behind the ``former`` one, and of a topic that can be."""
+    return created.replaces == former and 0 < created.queues <= QUEUES_MAX
+
+
+def has_room(batch: Batch, entry_rows: int, next_offsets: Sequence[int]) -> bool:
+    """Whether an entry that has brought ``entry_rows`` may bring the batch too, and its queues have offsets left for it."""
+    return entry_rows + batch.row_count <= ENTRY_ROWS_MAX and all(
+        next_offsets[queue] + count <= NUMBER_MAX for queue, count in batch.rows.items()
+    )
+
+
 def may_forget(entry: int, closed_entry: int) -> bool:
     """Whether ``entry`` may forget a job: no batch formed before the job was closed can still be brought by then."""
     return entry > closed_entry + VALIDITY_ENTRIES
@@ -283,7 +311,7 @@ def may_forget(entry: int, closed_entry: int) -> bool:
 def store_time(before_ms: int, append_time_ms: int) -> int:
     """The store timestamp of an entry: its appender's clock, but never back, and at most a day ahead of the entry before."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
-    return max(before_ms, latest_ms)
+    return max(before_ms, min(latest_ms, TIME_MAX_MS))
 
 
 def _well_formed(batch: Batch) -> bool:
@@ -292,6 +320,8 @@ def _well_formed(batch: Batch) -> bool:
     if batch.parts:
         staged: dict[int, int] = {}
         for part in batch.parts:
+            if not is_staged(part.key):
+                return False
             for queue, count in part.rows.items():
                 staged[queue] = staged.get(queue, 0) + count
         if staged != dict(batch.rows):

@@ -10,10 +10,9 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
-from msgspec import Meta
 
 from .errors import DataDamaged, NewerFormatError
 from .files import digest, read_footer, write_file
@@ -29,7 +28,7 @@ from .header import (
     parse_batches,
     parse_openings,
 )
-from .limits import ENTRY_LINKS_MAX, PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
+from .limits import PATH_PART_BYTES_MAX, VALIDITY_ENTRIES
 from .messages import LOG_SCHEMA
 from .paths import TopicPaths
 from .stored import Stored, check_stored, parse_stored
@@ -43,7 +42,7 @@ _WHAT = "batches that were handed over"
 
 class _HandedForm(Stored, frozen=True):
     openings: tuple[OpeningForm, ...]
-    batches: Annotated[tuple[BatchForm, ...], Meta(max_length=ENTRY_LINKS_MAX)]
+    batches: tuple[BatchForm, ...]
 
 
 @dataclass(frozen=True, slots=True)

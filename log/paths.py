@@ -72,6 +72,12 @@ def topic_of(timer_log: str) -> str:
     return timer_log.removeprefix(TIMER_PREFIX)
 
 
+def is_staged(key: str) -> bool:
+    """Whether a key, relative to a topic's root, can be that of rows that were staged for the topic."""
+    folder, *parts = key.split("/")
+    return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
+
+
 def padded(number: int) -> str:
     return f"{number:020d}"
 

@@ -35,7 +35,7 @@ def pending(loop: asyncio.AbstractEventLoop, one: Batch | None = None, size_byte
 
 
 def handed(tail: int, *batches: Batch, openings: tuple[Opening, ...] = (), name: str = "x") -> Handed:
-    placed = [replace(one, parts=(Part(f"k/{name}/{n}", 0, one.rows, 1, "d"),)) for n, one in enumerate(batches)]
+    placed = [replace(one, parts=(Part(f"staged/k/{name}/{n}", 0, one.rows, 1, "d"),)) for n, one in enumerate(batches)]
     return Handed(tail, f"handed/{tail}/{name}", openings, tuple(placed))
 
 
@@ -80,7 +80,7 @@ def test_a_batch_is_left_out_when_the_same_entry_brings_an_opening_that_fences_i
 
 
 def test_a_closed_job_is_left_out_of_the_entry_that_closes_it(loop: asyncio.AbstractEventLoop) -> None:
-    link = batch(parts=(Part("k", 0, {0: 1}, 1, "d"),), job="j")
+    link = batch(parts=(Part("staged/k", 0, {0: 1}, 1, "d"),), job="j")
     closing = pending(loop, actions=(CloseJob("j"),))
     assert composed(topic(), [closing, pending(loop, link)]).header.batches == ()
 

@@ -13,7 +13,15 @@ from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
 from penstock.log.errors import DataDamaged
 from penstock.log.fold import Folded, Void, bases_of, fold, store_time
 from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
-from penstock.log.limits import STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
+from penstock.log.limits import (
+    ENTRY_ROWS_MAX,
+    NUMBER_MAX,
+    QUEUES_MAX,
+    STORE_TIME_STEP_MAX_MS,
+    TIME_MAX_MS,
+    UNNAMED_ROW_ENTRIES,
+    VALIDITY_ENTRIES,
+)
 from penstock.log.state import State, row_sum, state_form, state_of
 
 START_MS = 1_750_000_000_000
@@ -88,7 +96,7 @@ def test_offsets_are_given_queue_by_queue_in_list_order() -> None:
         (batch(rows={0: 0}), Void.MALFORMED),
         (batch(rows={0: 2}, last=0), Void.MALFORMED),
         (batch(previous=-2, last=5), Void.MALFORMED),
-        (batch(parts=(Part("k", 0, {0: 2}, 1, "d"),)), Void.MALFORMED),
+        (batch(parts=(Part("staged/k", 0, {0: 2}, 1, "d"),)), Void.MALFORMED),
         (batch("n", named=True, epoch=Epoch(1, 0)), Void.UNKNOWN_NAME),
     ],
 )
@@ -210,6 +218,58 @@ def test_a_creation_that_was_asked_for_before_a_later_life_does_not_raise_the_de
 def test_a_deletion_of_another_life_is_ignored() -> None:
     assert step(topic(), actions=[Deleted("life-0")]).state.alive
     assert step(topic(), actions=[Created("life-2", 9, "")]).state.next_offsets == (0, 0)
+
+
+@pytest.mark.parametrize("queues", [0, QUEUES_MAX + 1, 300_000_000, NUMBER_MAX])
+def test_a_creation_with_no_queue_or_too_many_is_ignored(queues: int) -> None:
+    dead = step(topic(), actions=[Deleted("life-1")]).state
+    for state in (State(), dead):
+        after = step(state, actions=[Created("life-2", queues, state.incarnation)]).state
+        assert (after.alive, after.next_offsets) == (False, state.next_offsets)
+    assert topic(QUEUES_MAX).queues == QUEUES_MAX
+
+
+# -------------------------------------------------------------------------------------------------------------- how many
+
+LONG = 2**80
+"""A last sequence that is above any count: what is refused is refused for its rows."""
+
+
+@pytest.mark.parametrize("rows", [{0: ENTRY_ROWS_MAX + 1}, {0: ENTRY_ROWS_MAX, 1: 1}, {0: 2**62}, {0: 2**70}])
+def test_a_batch_with_more_rows_than_an_entry_can_bring_is_void(rows: dict[int, int]) -> None:
+    folded = step(topic(), batches=[batch(rows=rows, last=LONG)])
+    assert (folded.verdicts, folded.state.next_offsets) == ((Void.TOO_MANY,), (0, 0))
+
+
+def test_the_batches_of_one_entry_bring_no_more_rows_than_an_entry_can() -> None:
+    folded = step(topic(), batches=[batch(rows={0: ENTRY_ROWS_MAX}), batch("q", rows={1: 1}), batch("r", rows={0: 1})])
+    assert folded.verdicts == ({0: 0}, Void.TOO_MANY, Void.TOO_MANY)
+    assert step(folded.state, batches=[batch("q", rows={1: 1})]).verdicts == ({1: 0},)
+
+
+def test_no_offset_goes_beyond_the_last_that_can_be_stored() -> None:
+    state = replace(topic(), next_offsets=(NUMBER_MAX - 2, 0))
+    state = replace(state, sum=row_sum(state))
+    assert step(state, batches=[batch(rows={0: 3, 1: 1})]).verdicts == (Void.TOO_MANY,)
+    full = step(state, batches=[batch(rows={0: 2, 1: 1})]).state
+    assert full.next_offsets == (NUMBER_MAX, 1)
+    assert step(full, batches=[batch("q"), batch("r", rows={1: 1})]).verdicts == (Void.TOO_MANY, {1: 1})
+    assert decode_checkpoint(encode_checkpoint(full), where="x") == full
+
+
+def test_store_time_ends_with_the_year_9999() -> None:
+    assert store_time(0, TIME_MAX_MS + 1) == TIME_MAX_MS
+    assert store_time(TIME_MAX_MS - 5, TIME_MAX_MS + 10) == TIME_MAX_MS
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["../../pay/staged/handed/x", "/etc/passwd", "staged/../topic.json", "log/00000000000000000001.parquet", "topic.json", "staged//x",
+     "staged/a\0b", "staged/a\ud800", "staged/", ""],
+)  # fmt: skip
+def test_a_link_to_what_is_not_staged_in_this_topic_is_void(key: str) -> None:
+    part = Part(key, 0, {0: 1}, 1, "0" * 32)
+    assert step(topic(), batches=[batch(parts=(part,))]).verdicts == (Void.MALFORMED,)
 
 
 # ------------------------------------------------------------------------------------------------------------------ jobs

@@ -71,7 +71,7 @@ def test_a_deleted_topic_ends_what_is_pending_even_when_its_successor_lives(loop
 
 
 def test_a_job_that_was_given_up_is_not_linked_any_more(loop: asyncio.AbstractEventLoop) -> None:
-    link = batch(parts=(Part("k", 0, {0: 1}, 1, "d"),), job="j")
+    link = batch(parts=(Part("staged/k", 0, {0: 1}, 1, "d"),), job="j")
     assert isinstance(after_fold(sent(loop, link), step(topic(), actions=[CloseJob("j")])), NotWritten)
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_was_given_up_is_not_linked_any_more(loop: asyncio.AbstractEv
 def test_a_job_that_was_given_up_ends_its_batch_after_a_jump_too(loop: asyncio.AbstractEventLoop, exposed_until: int) -> None:
     """Whether the batch never left this process, or a row proves that it is not written yet."""
     before = step(topic(), batches=[batch(rows={0: 3})]).state
-    link = batch(previous=2, parts=(Part("k", 0, {0: 1}, 1, "d"),), job="j")
+    link = batch(previous=2, parts=(Part("staged/k", 0, {0: 1}, 1, "d"),), job="j")
     assert after_jump(sent(loop, link, exposed_until=exposed_until), before) is None
     closed = step(before, actions=[CloseJob("j")]).state
     assert isinstance(after_jump(sent(loop, link, exposed_until=exposed_until), closed), NotWritten)
