@@ -7,7 +7,7 @@ is none, the fold stops.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from .checkpoints import decode_checkpoint
@@ -15,6 +15,7 @@ from .entries import read_header
 from .errors import DataDamaged
 from .fold import fold
 from .header import Header, Repair
+from .limits import ENTRY_GAP_MAX
 from .paths import TopicPaths
 from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
@@ -52,17 +53,32 @@ async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, da
 async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) -> list[int]:
     """The numbers of all entries that exist above ``after``, in order."""
     listed = await store.list(paths.log, after=paths.entry(after))
-    return [number for info in listed if (number := paths.entry_number(info.key)) is not None]
+    return of_the_log([number for info in listed if (number := paths.entry_number(info.key)) is not None], after=after)
+
+
+def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
+    """Those of ascending entry numbers that can belong to a log that is known up to ``after``.
+
+    A log has no gap but where objects were lost. What lies far behind a gap was put there by somebody else: who took it for the log's end
+    would look for every entry before it.
+    """
+    found: list[int] = []
+    last = after
+    for number in numbers:
+        if number - last > ENTRY_GAP_MAX:
+            break
+        found.append(number)
+        last = number
+    return found
 
 
 async def read_header_at(store: ObjectStore, paths: TopicPaths, number: int) -> Header | None:
     """The header of an entry, or None when it is absent or damaged."""
     key = paths.entry(number)
     try:
-        header = read_header((await store.get(key)).data, where=key)
+        return read_header((await store.get(key)).data, where=key, number=number)
     except (ObjectMissing, DataDamaged):
         return None
-    return header if header.entry == number else None
 
 
 async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, number: int) -> State | None:

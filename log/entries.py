@@ -35,9 +35,15 @@ def encode_rows(tables: Sequence[pa.Table]) -> bytes:
     return write_file(pa.concat_tables(tables), {ROWS_KEY: "1"})
 
 
-def read_header(data: bytes, *, where: str) -> Header:
-    """The header of a whole entry whose seal holds. Raises `DataDamaged`, or `NewerFormatError`."""
+def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
+    """The header of a whole entry whose seal holds, and which says that it is entry ``number``. Raises `DataDamaged`, or `NewerFormatError`.
+
+    A repair is folded on any state, so only its place tells that it is the one that should come now.
+    """
     footer = read_footer(data, where=where)
     if FOOTER_KEY not in footer:
         raise DataDamaged("the file is not an entry", object=where)
-    return decode_header(footer[FOOTER_KEY], where=where)
+    header = decode_header(footer[FOOTER_KEY], where=where)
+    if number is not None and header.entry != number:
+        raise DataDamaged("the entry says it is another one", object=where, expected=number, observed=header.entry)
+    return header

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from .errors import DataDamaged, ForeignObject, PenstockError
+from .limits import MIB
+from .stored import shown
 
 _SEAL = b"penstock.seal"
 _HALF = 32
@@ -22,6 +24,11 @@ UNSEALED = {_SEAL.decode(): _BLANK.decode()}
 """The footer value that a file is written with before `seal` sets it."""
 _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
+ROWS_BYTES_MIN = 256 * MIB
+ROWS_BYTES_RATIO = 4096
+"""Rows take at most so many times the file's bytes in memory, or `ROWS_BYTES_MIN`. Rows that are all alike come to 1,000 times."""
+_VALUE_BYTES = 8
+"""Of a value, on average and without its text, in memory."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
@@ -62,8 +69,7 @@ def seal(written: pa.Buffer) -> bytes:
 def read_footer(file: bytes, *, where: str) -> dict[str, str]:
     """The footer values of a whole file, once both halves of its seal hold. Raises `DataDamaged` or `ForeignObject`."""
     check_seal(file, where=where)
-    metadata = pq.read_metadata(pa.BufferReader(file)).metadata or {}
-    return {key.decode(): value.decode() for key, value in metadata.items()}
+    return _footer_values(file, where)
 
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
@@ -71,16 +77,57 @@ def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
     if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)
-    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + file[-size:])).metadata or {}
-    return {key.decode(): value.decode() for key, value in metadata.items()}
+    return _footer_values(_MAGIC + file[-size:], where)
 
 
-def read_rows(file: bytes, *, where: str, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked. Raises `DataDamaged`."""
+def _footer_values(file: bytes, where: str) -> dict[str, str]:
     try:
-        return pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(columns=columns, use_threads=False)
+        metadata = pq.read_metadata(pa.BufferReader(file)).metadata or {}
+        return {key.decode(): value.decode() for key, value in metadata.items()}
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise DataDamaged("the footer cannot be read", object=where, observed=shown(error)) from error
+
+
+def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+    """The rows of a file whose seal was checked; with ``schema``, those of a file that has these columns and types, and valid text in them.
+
+    A file says by itself how large its rows are, so it is asked before room is made for them. Raises `DataDamaged`.
+    """
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
+        if schema is not None and not parquet.schema_arrow.equals(schema):
+            raise DataDamaged(
+                "the file has other columns",
+                object=where,
+                expected=_columns(schema),
+                observed=shown(_columns(parquet.schema_arrow)),
+            )
+        _check_size(parquet.metadata, len(file), where)
+        rows = parquet.read(columns=columns, use_threads=False)
+        if schema is not None:
+            rows.validate(full=True)
     except (OSError, pa.ArrowException) as error:
-        raise DataDamaged("the file cannot be read", object=where, observed=str(error)) from error
+        raise DataDamaged("the file cannot be read", object=where, observed=shown(error)) from error
+    return rows
+
+
+def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:
+    """Raise when the rows would need far more room than rows that Penstock wrote into so few bytes."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
+    needed = rows * metadata.num_columns * _VALUE_BYTES + sum(group.total_byte_size for group in groups)
+    limit = max(ROWS_BYTES_MIN, ROWS_BYTES_RATIO * size_bytes)
+    if min((group.num_rows for group in groups), default=0) < 0 or rows != metadata.num_rows or not 0 <= needed <= limit:
+        raise DataDamaged(
+            "the file claims rows that it cannot hold",
+            object=where,
+            expected=f"at most {limit} bytes of rows",
+            observed=f"{rows} rows, {needed} bytes",
+        )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
 def check_seal(file: bytes, *, where: str) -> int:

@@ -26,6 +26,7 @@ from .limits import (
 )
 from .paths import is_staged
 from .state import ProducerRow, State, item_hash, row_hash, state_of
+from .stored import shown
 
 
 class Void(StrEnum):
@@ -95,10 +96,12 @@ def _check_built_on(state: State, header: Header, where: str) -> None:
     if header.entry != state.entry + 1:
         raise DataDamaged("the entry says it is another one", object=where, expected=state.entry + 1, observed=header.entry)
     if header.state_digest != state.digest:
-        raise DataDamaged("the entry was built on another state", object=where, expected=state.digest, observed=header.state_digest)
+        raise DataDamaged(
+            "the entry was built on another state", object=where, expected=state.digest, observed=shown(header.state_digest)
+        )
     bases = bases_of(state, header.batches)
     if dict(header.bases) != bases:
-        raise DataDamaged("the entry's offset bases are wrong", object=where, expected=bases, observed=dict(header.bases))
+        raise DataDamaged("the entry's offset bases are wrong", object=where, expected=shown(bases), observed=shown(header.bases))
 
 
 class Judge:
@@ -201,7 +204,7 @@ class Judge:
             return refusal
         if not all(0 <= queue < len(self._next) for queue in batch.rows):
             return Void.NO_QUEUE
-        if not _well_formed(batch):
+        if not is_well_formed(batch):
             return Void.MALFORMED
         if not has_room(batch, self._rows, self._next):
             return Void.TOO_MANY
@@ -314,7 +317,8 @@ def store_time(before_ms: int, append_time_ms: int) -> int:
     return max(before_ms, min(latest_ms, TIME_MAX_MS))
 
 
-def _well_formed(batch: Batch) -> bool:
+def is_well_formed(batch: Batch) -> bool:
+    """Whether a batch's rows, parts and sequences fit together."""
     if batch.row_count < 1 or min(batch.rows.values()) < 1 or batch.previous < -1:
         return False
     if batch.parts:

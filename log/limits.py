@@ -55,8 +55,12 @@ NUMBER_MAX = 2**63 - 1
 SEQUENCE_MAX = NUMBER_MAX
 TIME_MAX_MS = 253_402_300_799_999
 """The end of the year 9999, behind which no timestamp can be shown."""
+ENTRY_GAP_MAX = 64 * 1024
+"""So many entries in a row are never all lost with later ones left: an object under a later number is none of the log's."""
 NAME_CHARS_MAX = 1024
 """No stored name or id is longer."""
+TIME_MIN_US = -62_135_596_800_000_000
+"""The beginning of the year 1, in microseconds."""
 ENTRY_ROWS_MAX = 2**31
 """No entry brings more rows, inline and linked together. A repair jumps by this where nothing tells how many a lost entry brought."""
 FILTER_CHARS_MAX = 4096

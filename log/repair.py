@@ -16,7 +16,7 @@ from .entries import encode_entry
 from .errors import DataDamaged, PenstockError, StoreUnavailable
 from .fold import store_time
 from .header import CloseJob, Created, Deleted, Epoch, Header, Repair
-from .limits import ENTRY_ROWS_MAX
+from .limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from .paths import TopicPaths
 from .runtime import Runtime
 from .salvage import Remains, exact_folds, lost_between, read_remains, salvage
@@ -92,8 +92,12 @@ async def _repair_behind(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, before: State, damage: PenstockError, *, dry_run: bool
 ) -> RepairReport | None:
     """Append the repair; None when another entry took its place."""
-    last = max(await entry_numbers(store, paths, after=before.entry), default=before.entry)
-    found = {number: await read_remains(store, paths, number) for number in range(before.entry + 1, last + 1)}
+    there = {*await entry_numbers(store, paths, after=before.entry)}
+    last = max(there, default=before.entry)
+    found = {
+        number: await read_remains(store, paths, number) if number in there else None
+        for number in range(before.entry + 1, last + 1)
+    }
     state, exact = repaired_state(before, found, now_ms=runtime.clock.wall_ms())
     lost_entries = tuple(number for number, remains in found.items() if remains is None or not remains.rows_readable)
     after = replace(state, entry=last)
@@ -134,7 +138,9 @@ def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms
 def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
     """The state behind entries of which some are lost, each other one taken at its word."""
     unknown_entries = 0
+    known_entry = state.entry
     offsets = list(state.next_offsets)
+    known = list(offsets)
     unsure = [0] * len(offsets)
     """Of every queue: lost entries since the last base that is known of it."""
     for number, remains in sorted(found.items()):
@@ -144,20 +150,26 @@ def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
             continue
         header = remains.header
         for action in header.actions:
-            if isinstance(action, Created):
-                offsets, unsure = [0] * action.queues, [0] * action.queues
+            if isinstance(action, Created) and 0 < action.queues <= QUEUES_MAX:
+                offsets, unsure, known = [0] * action.queues, [0] * action.queues, [0] * action.queues
                 state = replace(
                     state, incarnation=action.incarnation, alive=True, created_entry=number, generation=state.generation + 1
                 )
             elif isinstance(action, Deleted):
                 state = replace(state, alive=False)
+        entries = number - known_entry
         for queue, base in header.bases.items():
+            if queue >= QUEUES_MAX:
+                continue
             offsets += [0] * (queue + 1 - len(offsets))
             unsure += [unknown_entries] * (queue + 1 - len(unsure))
+            known += [0] * (queue + 1 - len(known))
             rows = sum(batch.rows.get(queue, 0) for batch in header.batches)
-            offsets[queue], unsure[queue] = max(offsets[queue], base + rows), 0
+            # Its word, but no further than all the entries since the last known state can have gone.
+            behind = min(base + rows, known[queue] + entries * ENTRY_ROWS_MAX)
+            offsets[queue], unsure[queue] = max(offsets[queue], behind), 0
         state = _with_producers(state, header)
-    jumped = (offset + count * ENTRY_ROWS_MAX for offset, count in zip(offsets, unsure, strict=True))
+    jumped = (min(offset + count * ENTRY_ROWS_MAX, NUMBER_MAX) for offset, count in zip(offsets, unsure, strict=True))
     return replace(state, next_offsets=tuple(jumped))
 
 

@@ -9,17 +9,20 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .errors import DataDamaged
 from .files import check_seal, digest, read_rows
 from .fold import Folded, Void
 from .header import Batch, Header
+from .limits import TIME_MAX_MS, TIME_MIN_US
 from .messages import LOG_SCHEMA, MESSAGE_SCHEMA
 from .paths import TopicPaths
 from .runtime import Runtime
 from .stores.protocol import ObjectMissing, ObjectStore
 
 _FETCHED_AT_ONCE = 16
+_NEVER_NULL = ("queue", "message_id", "born_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ async def entry_pieces(
     inline: pa.Table | None = None
     for key, grouped in groupby(_runs_in_order(folded, queues), key=lambda run: run.key):
         if key is None:
-            inline = inline or read_rows(data, where=paths.entry(folded.number))
+            inline = inline or read_messages(data, where=paths.entry(folded.number))
             rows: pa.Table | str = inline
         else:
             rows = await _staged(store, runtime, paths.root + key, *staged[key])
@@ -140,7 +143,7 @@ def decode_entry(
         if part.key in parts
     }
     if any(run.key is None for run in runs):
-        files[None] = read_rows(data, where=paths.entry(folded.number))
+        files[None] = read_messages(data, where=paths.entry(folded.number))
     return _assemble(paths, folded, runs, files)
 
 
@@ -152,14 +155,14 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
     for run in runs:
         rows = files[run.key]
         limit, behind = run.first_offset + run.count, run.first_row + run.count
-        if isinstance(rows, pa.Table) and behind <= rows.num_rows:
+        reason = _why_lost(rows, run)
+        if reason is None:
             offsets.append(np.arange(run.first_offset, limit))
             if places and places[-1][0] == run.key and places[-1][2] == run.first_row:
                 places[-1] = (run.key, places[-1][1], behind)
             else:
                 places.append((run.key, run.first_row, behind))
         else:
-            reason = rows if isinstance(rows, str) else "it has fewer rows than its footer says"
             lost.append(LostRange(run.queue, run.first_offset, limit, paths.root + (run.key or ""), reason))
     slices = [files[key].slice(first, behind - first) for key, first, behind in places]  # type: ignore[union-attr]
     if not slices:
@@ -168,6 +171,16 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
     stored = pa.repeat(pa.scalar(folded.store_time_ms * 1000, MESSAGE_SCHEMA.field("store_timestamp").type), table.num_rows)
     table = table.append_column("offset", pa.array(np.concatenate(offsets))).append_column("store_timestamp", stored)
     return EntryRows(table.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA), tuple(lost))
+
+
+def _why_lost(rows: pa.Table | str, run: Run) -> str | None:
+    """Why a run's rows are not in the file that should have them; None: they are."""
+    if isinstance(rows, str):
+        return rows
+    if run.first_row + run.count > rows.num_rows:
+        return "it has fewer rows than its footer says"
+    queues = rows.column("queue").slice(run.first_row, run.count)
+    return None if pc.all(pc.equal(queues, run.queue)).as_py() else "its rows are of other queues than its footer says"
 
 
 async def _staged(store: ObjectStore, runtime: Runtime, key: str, size_bytes: int, expected: str) -> pa.Table | str:
@@ -190,10 +203,32 @@ def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str) -
         return "it is not what was written"
     try:
         check_seal(data, where=key)
-        rows = read_rows(data, where=key)
+        return read_messages(data, where=key)
     except DataDamaged as error:
         return str(error)
-    return rows if rows.schema.names == LOG_SCHEMA.names else "it has other columns"
+
+
+def read_messages(data: bytes, *, where: str) -> pa.Table:
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked: whoever wrote it chose what they are.
+
+    Raises `DataDamaged` for other columns or types, for text that is none, and for times that no clock shows.
+    """
+    rows = read_rows(data, where=where, schema=LOG_SCHEMA)
+    nulls = [name for name in _NEVER_NULL if rows.column(name).null_count]
+    if nulls:
+        raise DataDamaged(
+            "the file's rows are not messages", object=where, expected="values", observed=f"nulls in {', '.join(nulls)}"
+        )
+    for name in ("born_timestamp", "delivery_timestamp"):
+        ends = pc.min_max(rows.column(name).cast(pa.int64())).as_py()
+        if ends["min"] is not None and not TIME_MIN_US <= ends["min"] <= ends["max"] <= TIME_MAX_MS * 1000:
+            raise DataDamaged(
+                "the file's rows are not messages",
+                object=where,
+                expected=f"a {name} in the years 1 to 9999",
+                observed=f"{ends['min']} to {ends['max']} microseconds since 1970",
+            )
+    return rows
 
 
 def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .damage import find_resumption
+from .damage import entry_numbers, find_resumption
 from .entries import FOOTER_KEY, read_header
 from .errors import DataDamaged, ViewLost
 from .files import read_footer_alone
-from .fold import Folded, Void, fold, store_time
+from .fold import Folded, Void, fold, is_well_formed, store_time
 from .header import Header, Repair, decode_header
 from .paths import TopicPaths
-from .rows import runs_of
+from .rows import Run, runs_of
 from .state import State
 from .stores.protocol import ObjectMissing, ObjectStore
 from .view import View, read_floor
@@ -61,7 +61,7 @@ async def read_remains(store: ObjectStore, paths: TopicPaths, number: int) -> Re
         return None
     try:
         try:
-            remains = Remains(read_header(data, where=where), data, rows_readable=True)
+            remains = Remains(read_header(data, where=where, number=number), data, rows_readable=True)
         except DataDamaged:
             footer = read_footer_alone(data, where=where)
             remains = Remains(decode_header(footer[FOOTER_KEY], where=where), data, rows_readable=False)
@@ -75,17 +75,21 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
 
     Batches whose rows are damaged have no offsets in them, as if they were void. Offsets that no entry here accounts for are lost.
     """
-    found = {n: r for n in range(before.entry + 1, after.entry + 1) if (r := await read_remains(store, paths, n)) is not None}
+    numbers = [number for number in await entry_numbers(store, paths, after=before.entry) if number <= after.entry]
+    found = {number: remains for number in numbers if (remains := await read_remains(store, paths, number)) is not None}
     return [(_readable_part(one, found[one.number]), found[one.number].data) for one in _known_folds(before, after, found)]
 
 
 def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
     """(queue, first offset, limit offset) of what was given out between two states and is in none of the entries salvaged."""
-    runs = [run for folded in salvaged for run in runs_of(folded)]
+    runs: dict[int, list[Run]] = {}
+    for folded in salvaged:
+        for run in runs_of(folded):
+            runs.setdefault(run.queue, []).append(run)
     lost: list[tuple[int, int, int]] = []
     for queue, end in enumerate(after.next_offsets):
         at = before.next_offsets[queue] if queue < before.queues and after.incarnation == before.incarnation else 0
-        for run in (run for run in runs if run.queue == queue):
+        for run in runs.get(queue, ()):
             if run.first_offset > at:
                 lost.append((queue, at, run.first_offset))
             at = run.first_offset + run.count
@@ -127,13 +131,13 @@ def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> I
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
-    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it."""
+    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it, and they can be told apart."""
     for queue, base in header.bases.items():
         total = sum(batch.rows.get(queue, 0) for batch in header.batches)
         known = next((h.bases[queue] for h in following if queue in h.bases), ends[queue] if queue < len(ends) else -1)
         if known != base + total:
             return False
-    return all(queue in header.bases for batch in header.batches for queue in batch.rows)
+    return all(is_well_formed(batch) and all(queue in header.bases for queue in batch.rows) for batch in header.batches)
 
 
 def _offsets_in_order(header: Header) -> Iterator[Mapping[int, int]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from .arrivals import entry_bytes
 from .checkpoints import decode_checkpoint
-from .damage import entry_numbers, find_resumption
+from .damage import entry_numbers, find_resumption, of_the_log
 from .entries import read_header
 from .errors import DataDamaged
 from .files import check_seal, read_rows
@@ -207,7 +207,7 @@ class _Verification:
         where = self._paths.entry(number)
         try:
             data = (await self._store.get(where)).data
-            folded = fold(state, read_header(data, where=where), where=where)
+            folded = fold(state, read_header(data, where=where, number=number), where=where)
         except ObjectMissing as error:
             if await self._is_trimmed(number):
                 return await self._start()
@@ -309,9 +309,12 @@ class _Verification:
         return self._numbers
 
     async def _foreign_objects(self) -> None:
-        for info in await self._store.list(self._paths.log):
-            key = info.key
-            ours = self._paths.entry_number(key) is not None or self._paths.checkpoint_entry(key) is not None
+        listed = [info.key for info in await self._store.list(self._paths.log)]
+        numbers = [number for key in listed if (number := self._paths.entry_number(key)) is not None]
+        entries = {number for number in numbers if number <= self._floor}
+        entries.update(of_the_log([number for number in numbers if number > self._floor], after=self._floor))
+        for key in listed:
+            ours = self._paths.entry_number(key) in entries or self._paths.checkpoint_entry(key) is not None
             if not ours and key != self._paths.floor:
                 self._find("foreign", key, "not an object of Penstock's; it is left alone")
 

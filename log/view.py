@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from .checkpoints import decode_checkpoint
-from .damage import find_resumption
+from .damage import find_resumption, of_the_log
 from .entries import read_header
 from .errors import DataDamaged, StoreUnavailable, ViewLost
 from .floor import decode_floor
@@ -196,7 +196,7 @@ class View:
             return
         where = self._paths.entry(number)
         try:
-            folded = fold(self.state, read_header(data, where=where), where=where)
+            folded = fold(self.state, read_header(data, where=where, number=number), where=where)
         except DataDamaged as error:
             await self._lead_around(number, error)
         else:
@@ -262,7 +262,8 @@ class View:
         """Fetch the next entries that a LIST shows side by side into the cache. Whether it shows all there are."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
-        sizes = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
+        found = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
+        sizes = {number: found[number] for number in of_the_log(found, after=v)}
         self._highest = max([self._highest, *sizes])
         together = accumulate(sizes.values())
         await self._fetch(v, [number for number, bytes_ in zip(sizes, together, strict=True) if bytes_ <= _AHEAD_BYTES_MAX])
