@@ -115,7 +115,7 @@ class BroadcastConsumer(Consumer):
                 group=self.group,
                 topic=name,
                 member=self.member,
-                life=topic.tail.state.created_entry,
+                life=topic.life,
                 start=tuple(offsets[queue] for queue in range(topic.settings.queues)),
             )
             self._progress[name] = progress

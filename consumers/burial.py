@@ -23,6 +23,7 @@ log = logging.getLogger("penstock.consumers")
 _PAUSE_S = 0.2
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _SKIPPED = "an operator skipped it"
+_FORMER = (0, "it was given up in a former life of the topic or the group")
 _UNKNOWN = (0, "its last owner died, or an operator skipped it")
 
 
@@ -57,7 +58,7 @@ class Burial:
 
     def skip(self, before: QueueCell, after: QueueCell) -> None:
         """Know of the heads of parked message groups that an operator gives up, in a write that is to come."""
-        given_up = set(after.dead_letters.assigned) - set(before.dead_letters.assigned)
+        given_up = set(after.dead_letters.own) - set(before.dead_letters.own)
         for marker in before.markers.values():
             if marker.head in given_up:
                 self._known[marker.head] = (marker.tries.attempts, _SKIPPED)
@@ -73,20 +74,26 @@ class Burial:
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
 
-    async def run(self, keeper: QueueKeeper, feed: Feed) -> None:
-        """Write what is assigned, as long as the queue is owned. Raises `OwnershipLost`, and what cannot be mended by trying again."""
+    async def run(self, keeper: QueueKeeper, feed: Feed, since: Callable[[], int]) -> None:
+        """Write what is assigned, as long as the queue is owned. Raises `OwnershipLost`, and what cannot be mended by trying again.
+
+        ``since`` is the first generation in this life of topic and group: a cell of an earlier one does not speak of this feed's messages, and
+        is caught up first; `wake` comes after that.
+        """
         pause = Backoff(_PAUSE_S)
         while True:
-            assigned = keeper.cell.dead_letters.sequences()
+            assigned = keeper.cell.dead_letters.sequences() if keeper.cell.generation >= since() else []
             if not assigned:
                 self._woken.clear()
-                if not keeper.cell.dead_letters.assigned:
+                if not keeper.cell.dead_letters.assigned or keeper.cell.generation < since():
                     self._empty.set()
                     await self._woken.wait()
                     self._empty.clear()
                 continue
             try:
-                letters, lost = await self._letters_of(assigned, feed)
+                former = keeper.cell.dead_letters.of_former()
+                letters, lost = await self._letters_of(assigned[len(former) :], feed)
+                lost = [*former, *lost]
                 unwritten = await self._writer.write(letters, lost=lost)
             except OwnershipLost:
                 raise
@@ -105,11 +112,11 @@ class Burial:
                 await asyncio.sleep(pause.next_s())
                 continue
             pause = Backoff(_PAUSE_S)
-            last = assigned[-1][1]
-            await keeper.change(lambda cell, last=last: cell.with_buried(last))  # type: ignore[misc]
+            last, count = assigned[-1][1], len(unwritten)
+            await keeper.change(lambda cell, last=last, count=count: cell.with_buried(last, lost=count))  # type: ignore[misc]
             self._moved()
-            for offset, sequence in assigned:
-                self._tell(offset, written=sequence not in unwritten)
+            for place, (offset, sequence) in enumerate(assigned):
+                self._tell(offset, written=sequence not in unwritten, former=place < len(former))
 
     async def close(self) -> None:
         """Let go of the dead-letter queue's name."""
@@ -135,14 +142,31 @@ class Burial:
                 letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
         return letters, [sequence for offset, sequence in assigned if offset in lost]
 
-    def _tell(self, offset: int, *, written: bool) -> None:
-        letter = self._letters.pop(offset, None)
-        attempts, reason = (letter.attempts, letter.reason) if letter is not None else self._known.pop(offset, _UNKNOWN)
+    def part(self, cell: QueueCell) -> None:
+        """Tell what is assigned, and stays so, as the topic or the group was deleted."""
+        if cell.dead_letters.assigned:
+            log.error(
+                "group %s, %s queue %d: topic or group was deleted while messages that were given up had no dead letter yet; they are lost to "
+                "the group: offsets %s",
+                self._writer.group,
+                self._topic,
+                self._queue,
+                ", ".join(map(str, cell.dead_letters.assigned)),
+            )
+
+    def _tell(self, offset: int, *, written: bool, former: bool) -> None:
+        letter = None if former else self._letters.pop(offset, None)
+        if letter is not None:
+            attempts, reason = letter.attempts, letter.reason
+        else:
+            attempts, reason = _FORMER if former else self._known.pop(offset, _UNKNOWN)
         if written:
             self._counters.sent_to_dlq.add()
             became = f"is a dead letter in {self._writer.topic}"
         else:
-            became = "has no dead letter, as retention took it before: it is lost to the group"
+            self._counters.lost_letters.add()
+            gone = "the topic or the group was deleted" if former else "retention took it"
+            became = f"has no dead letter, as {gone} before: it is lost to the group"
         log.error(
             "group %s, %s queue %d: offset %d was given up after %s attempts, and %s: %s",
             self._writer.group,

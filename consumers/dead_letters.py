@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..coordinator.cell import DeadLetters, QueueCell
+from ..coordinator.cell import QueueCell
 from ..coordinator.groups import check_group_name
 from ..log import CallError, Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ..log.limits import KIB
@@ -166,7 +166,7 @@ def renumbered(cell: QueueCell, last_sequence: int) -> QueueCell:
     letters = cell.dead_letters
     if letters.next_sequence > last_sequence:
         return cell
-    return replace(cell, dead_letters=DeadLetters(last_sequence + 1 + len(letters.assigned), letters.assigned))
+    return replace(cell, dead_letters=replace(letters, next_sequence=last_sequence + 1 + len(letters.assigned)))
 
 
 def buried(letter: DeadLetter) -> dict[str, str]:

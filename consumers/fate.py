@@ -63,7 +63,7 @@ _OF_STATES = {
 
 def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> Standing:
     """``lane``: the hash of its message group; ``begun_at``: the first offset that is the group's; ``passes``: its filter."""
-    if offset in cell.dead_letters.assigned:
+    if offset in cell.dead_letters.own:
         return Standing(fate=Fate.GIVEN_UP)
     if (tries := cell.tries.get(offset)) is not None:
         return _tried(tries)

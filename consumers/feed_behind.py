@@ -63,7 +63,7 @@ class Backlog:
     async def open(self, published: int) -> None:
         """Start at a checkpoint: entry ``published`` or one before it."""
         try:
-            await self._view.open(at_most=max(published, self._topic.tail.state.created_entry))
+            await self._view.open(at_most=max(published, self._topic.life))
         except (ViewLost, DataDamaged):
             self.over = True
 

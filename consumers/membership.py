@@ -14,6 +14,7 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupDeleted, GroupNotFound, GroupRecord, check_group_name
 from ..coordinator.keeper import QueueKeeper
 from ..coordinator.ownership import Ownership, Records
+from ..coordinator.records import check_life
 from ..coordinator.session import LeaseLost
 from ..coordinator.worker import Member
 from ..log.backoff import Backoff
@@ -92,6 +93,11 @@ class Membership:
         assert self._member is not None, "it has begun"
         return self._member
 
+    def generation(self, topic: str, queue: int) -> int:
+        """Of the group's position on a queue, as far as was read; 0 where there is none."""
+        position = None if self._record is None else self._record.positions.get(topic)
+        return 0 if position is None or queue >= len(position.generations) else position.generations[queue]
+
     @property
     def queues(self) -> dict[str, int]:
         """How many every topic has."""
@@ -107,16 +113,22 @@ class Membership:
         """The rows of a topic."""
         return self._feeds[topic]
 
+    async def open(self) -> None:
+        """Open the topics: from now on these are meant, whatever becomes of their names."""
+        for name in self._subscriptions:
+            self._topics[name] = await self._lake.topic(name)
+
     async def begin(self) -> GroupRecord:
-        """Open the topics, see that group and positions exist, and join. Raises what does not fit.
+        """Open the topics if they are not, see that group and positions exist, and join. Raises what does not fit.
 
         Once the group is deleted, all that follows raises `GroupDeleted`, also when one of its name was made meanwhile.
         """
-        for name in self._subscriptions:
-            self._topics[name] = await self._lake.topic(name)
+        if not self._topics:
+            await self.open()
         await self._lake.keep_time()  # when a retry is due is for all who may own its queue
         record = await self._coordination.groups.ensure(self._group, self._stated)
-        self._joined = _Joined(self._coordination.groups, record.lives)
+        lives = {name: topic.life for name, topic in self._topics.items()}
+        self._joined = _Joined(self._coordination.groups, record.lives, lives)
         for name, topic in self._topics.items():
             record = self._joined.check(self._group, await self._begin_topic(name, topic))
             self._feeds[name] = Feed(topic)
@@ -134,7 +146,7 @@ class Membership:
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
             return tuple(offsets[queue] for queue in range(topic.settings.queues))
 
-        return await self._coordination.groups.begin(self._group, name, topic.tail.state.created_entry, resolve)
+        return await self._coordination.groups.begin(self._group, name, topic.life, resolve)
 
     async def _join(self) -> None:
         coordination = self._coordination
@@ -242,11 +254,15 @@ async def _follow(feed: Feed, queue: int) -> None:
 
 
 class _Joined:
-    """The group that a member joined. One that is made anew under the name is another: the member stated nothing for it, and began nowhere."""
+    """The group that a member joined, and the topics that it opened. One that is made anew under the name is another: the member stated nothing
+    for that group, and began nowhere; and its messages are not those of that topic, though they have the same offsets.
+    """
 
-    def __init__(self, groups: Records, lives: int) -> None:
+    def __init__(self, groups: Records, lives: int, topics: Mapping[str, int]) -> None:
+        """``topics``: the life of each."""
         self._groups = groups
         self._lives = lives
+        self._topics = topics
 
     async def get(self, group: str) -> GroupRecord:
         try:
@@ -261,9 +277,13 @@ class _Joined:
             raise _deleted(group) from error
 
     def check(self, group: str, record: GroupRecord) -> GroupRecord:
-        """The record, if it is that of the group which was joined."""
+        """The record, if it is that of the group which was joined, and the group has begun on no later topic than those which were opened."""
         if record.lives != self._lives:
             raise _deleted(group)
+        for topic, life in self._topics.items():
+            position = record.positions.get(topic)
+            if position is not None:
+                check_life(topic, known=position.life, life=life)
         return record
 
 

@@ -98,12 +98,13 @@ class PullConsumer(GroupMember):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        await self._check_assigned()
+        await self._membership.open()
+        self._check_assigned()
         await super()._begin()
 
-    async def _check_assigned(self) -> None:
+    def _check_assigned(self) -> None:
         for topic, numbers in (self._assigned or {}).items():
-            count = (await self._lake.topic(topic)).settings.queues
+            count = self._membership.queues[topic]
             if outside := [number for number in numbers if number >= count]:
                 raise InvalidArgument(
                     "the topic has no such queue",
@@ -309,7 +310,7 @@ class PullConsumer(GroupMember):
             await owned.keeper.change(lambda cell: _settled(cell, generation, position))
             return
         topic = self._membership.feed(queue[0]).topic
-        life, count = topic.tail.state.created_entry, topic.settings.queues
+        life, count = topic.life, topic.settings.queues
         record = await self._coordination.groups.reset(self.group, queue[0], life, count, {queue[1]: position})
         owned.generation = record.positions[queue[0]].generations[queue[1]]
         await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))

@@ -22,7 +22,7 @@ from ..coordinator.offsets import OffsetSet
 from ..coordinator.spill_objects import SpillObjects
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
-from ..log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError
+from ..log.errors import DataDamaged, OffsetOutOfRange, ReopenError, RetryError, TopicDeleted
 from ..log.filters import parse_filter
 from ..log.runtime import Runtime
 from ..log.stores.protocol import ObjectStore
@@ -46,6 +46,8 @@ _SMALL = 2
 _ROOM_GROWS_S = 0.005
 """With room for a small one only, it waits so long for more, and then takes what there is."""
 _TROUBLE_S = 0.2
+_PARTING_S = 1.0
+"""So long dead letters whose topic was deleted meanwhile may take."""
 _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 
@@ -153,6 +155,10 @@ class QueueLife(Generic[ScheduleT]):
             self.schedule.settings = record.settings
             self.wake()
 
+    def part(self) -> None:
+        """Tell what is lost, as topic or group were deleted."""
+        self._burial.part(self.keeper.cell)
+
     def drain(self) -> None:
         """Start nothing more, and give the queue back when nothing runs."""
         self._draining = True
@@ -164,16 +170,21 @@ class QueueLife(Generic[ScheduleT]):
         """Until the queue is released or lost. Raises what makes going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
-        beside = (self._fetch(), self._burial.run(self.keeper, self._feed), self._spilling.run(self.keeper))
+        beside = (self._fetch(), self._burial.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
         tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
+        waiting: list[asyncio.Future[Any]] = [*ends, *tasks]
         try:
-            waiting: list[asyncio.Future[Any]] = [*ends, *tasks]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
                     with suppress(OwnershipLost):
                         task.result()
+        except TopicDeleted:
+            # What is in memory may be on its way.
+            await self._burial.finish(_PARTING_S)
+            self.part()
+            raise
         finally:
             self._around.worker.quiet_listeners.remove(self.wake)
             self._abandon()
@@ -359,6 +370,11 @@ class QueueLife(Generic[ScheduleT]):
         if schedule is self.schedule and schedule.next_load == start:
             schedule.load([], OffsetSet.of([(start, earliest)]), earliest)
             self.wake()
+
+    def _since(self) -> int:
+        """The first generation in this life of topic and group."""
+        position = self._record.positions.get(self.topic)
+        return 0 if position is None else position.since
 
     @property
     def _where(self) -> tuple[str, str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ..coordinator.balance import Queue
-from ..coordinator.groups import GroupRecord
+from ..coordinator.groups import GroupDeleted, GroupRecord
 from ..coordinator.keeper import QueueKeeper
 from ..log.lake import Lake
 from .dead_letters import DeadLetterWriter
@@ -60,7 +60,12 @@ class QueueOwner(Generic[LifeT]):
 
     async def _rounds(self) -> None:
         while True:
-            change = await self._membership.round()
+            try:
+                change = await self._membership.round()
+            except GroupDeleted:
+                for life in self.queues.values():
+                    life.part()
+                raise
             if change is None:
                 continue
             for queue, keeper in change.taken.items():

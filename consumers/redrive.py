@@ -64,12 +64,12 @@ async def redrive(
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
     letters = dead_letter_topic(group)
     try:
-        life = (await lake.topic(letters, writable=True)).tail.state.created_entry
-        reader = await lake.reader(letters)
+        topic = await lake.topic(letters, writable=True)
     except TopicNotFound:
         raise no_dead_letters(group) from None
     # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so does all that is known of it.
-    run = _Run(lake, reader, Redriven(lake, group, life), name_of("redrive", group, life))
+    reader = Reader(topic)
+    run = _Run(lake, reader, Redriven(lake, group, topic.life), name_of("redrive", group, topic.life))
     try:
         await run.begin()
         source = reader.read(queue=QUEUE, damaged=damaged)

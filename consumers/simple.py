@@ -219,7 +219,9 @@ class SimpleConsumer(GroupMember):
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
-        ends = await self._settle([_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms)) for handle in handles])
+        ends = await self._settle(
+            [_one(handle, partial(acknowledged, handle=handle, now_ms=now_ms, known=self._known(handle))) for handle in handles]
+        )
         settled = zip(receipts, ends, strict=True)
         self._in_hand.end(_text(receipt) for receipt, end in settled if end is None or isinstance(end, AlreadySettled))
         _raise_first(ends)
@@ -260,7 +262,8 @@ class SimpleConsumer(GroupMember):
         handle = self._handle(receipt, "change_invisible_duration")
         now_ms = self._clock.wall_ms()
         due_ms = now_ms + _ms(duration)
-        _raise_first(await self._settle([_one(handle, partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms))]))
+        change = partial(changed_visibility, handle=handle, due_ms=due_ms, now_ms=now_ms, known=self._known(handle))
+        _raise_first(await self._settle([_one(handle, change)]))
         self._in_hand.change(_text(receipt), due_ms)
         return receipt
 
@@ -299,6 +302,10 @@ class SimpleConsumer(GroupMember):
                 hint="a group that was deleted and made again takes no handles of before",
             )
         return handle
+
+    def _known(self, handle: ReceiptHandle) -> int:
+        """The generation that the group is known to be in, which the cell may not have caught up with."""
+        return self._membership.generation(handle.topic, handle.queue)
 
     async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
         """Through the queues' owners where they are here, else beside them. Of each what went wrong."""

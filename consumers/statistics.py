@@ -90,6 +90,9 @@ MESSAGES_OUT = _counter(
 )
 THROUGHPUT_OUT = _counter("rocketmq_throughput_out_total", "Their bodies", _BYTES)
 SENT_TO_DLQ = _counter("rocketmq_send_to_dlq_messages_total", "Messages given up: durable in the dead-letter queue", _MESSAGES)
+LOST_LETTERS = _counter(
+    "penstock_dead_letters_lost_total", "Messages given up that have no dead letter, as they were gone before", _MESSAGES
+)
 PROCESS_TIME = _histogram(
     "rocketmq_process_time",
     "How long a handler ran, for one message or one batch",
@@ -163,6 +166,7 @@ CATALOGUE = (
     MESSAGES_OUT,
     THROUGHPUT_OUT,
     SENT_TO_DLQ,
+    LOST_LETTERS,
     PROCESS_TIME,
     WAITING_MESSAGES,
     BLOCKED_GROUPS,
@@ -307,6 +311,7 @@ class TopicCounters:
     messages_out: Counter
     bytes_out: Counter
     sent_to_dlq: Counter
+    lost_letters: Counter
     failed_attempts: Counter
     cell_writes: Counter
     take_overs: Counter
@@ -329,6 +334,7 @@ class TopicCounters:
             messages_out=counter(MESSAGES_OUT),
             bytes_out=counter(THROUGHPUT_OUT),
             sent_to_dlq=counter(SENT_TO_DLQ),
+            lost_letters=counter(LOST_LETTERS),
             failed_attempts=counter(FAILED_ATTEMPTS),
             cell_writes=counter(CELL_WRITES),
             take_overs=counter(TAKE_OVERS),

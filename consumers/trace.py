@@ -263,7 +263,7 @@ class _Tracing:
     async def _group(
         self, group: str, record: GroupRecord, topic: Topic, message: MessageView, letters: Mapping[_Buried, int]
     ) -> GroupTrace:
-        name, life = message.topic, topic.tail.state.created_entry
+        name, life = message.topic, topic.life
         if record.positions[name].life < life:  # made again: the first member that sees it begins there
             record = record.begun(name, (0,) * topic.settings.queues, life)
         spilled = SpillObjects(self._lake.store, self._lake.runtime, group, name, message.queue)
@@ -296,7 +296,7 @@ class _Tracing:
 
     async def _member(self, group: str, member: str, key: str, topic: Topic, message: MessageView) -> MemberTrace | None:
         progress = await read_progress(self._cells, key)
-        if progress is None or progress.life != topic.tail.state.created_entry:
+        if progress is None or progress.life != topic.life:
             return None
         following = progress.offsets[message.queue]
         return MemberTrace(group=group, member=member, next_offset=following, delivered=message.offset < following)
@@ -317,7 +317,7 @@ class _Tracing:
         if not message.topic.startswith(DLQ_PREFIX) or origin is None:
             return None
         group = message.topic.removeprefix(DLQ_PREFIX)
-        redriven = Redriven(self._lake, group, topic.tail.state.created_entry)
+        redriven = Redriven(self._lake, group, topic.life)
         try:
             await self._readable(redriven.read())
         finally:

@@ -76,11 +76,40 @@ class DeadLetters:
     next_sequence: int = 0
     assigned: tuple[int, ...] = ()
     """The offsets whose dead letters are not known to be durable; the last one has sequence ``next_sequence - 1``."""
+    former: int = 0
+    """So many of them, the first ones, were assigned in a former life of the topic or the group: what has their offsets now is another message."""
+    lost: int = 0
+    """How many sequences have no dead letter and never will have one, as their messages were gone: told in the log, and counted here."""
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The offsets of those that were assigned in the life that is now."""
+        return self.assigned[self.former :]
 
     def sequences(self) -> list[tuple[int, int]]:
         """(offset, sequence) of each of them."""
         first = self.next_sequence - len(self.assigned)
         return [(offset, first + place) for place, offset in enumerate(self.assigned)]
+
+    def of_former(self) -> list[int]:
+        """The sequences of those of a former life."""
+        return [sequence for _, sequence in self.sequences()[: self.former]]
+
+    def given_to(self, offsets: Sequence[int]) -> DeadLetters:
+        """With the next sequences for these, in this order."""
+        return replace(self, next_sequence=self.next_sequence + len(offsets), assigned=(*self.assigned, *offsets))
+
+    def buried(self, sequence: int, *, lost: int = 0) -> DeadLetters:
+        """Without those up to this sequence, of which so many have no dead letter."""
+        left = sum(given > sequence for _, given in self.sequences())
+        gone = len(self.assigned) - left
+        return replace(
+            self, assigned=self.assigned[gone:], former=max(0, self.former - gone), lost=self.lost + (lost if gone else 0)
+        )
+
+    def outlived(self) -> DeadLetters:
+        """As the next life finds them: none of them is its own."""
+        return replace(self, former=len(self.assigned))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +273,11 @@ class QueueCell:
 
     def with_dead_letters(self, offsets: Sequence[int]) -> QueueCell:
         """With messages given up: they get the next sequences, in this order, before anything is written for them."""
-        letters = DeadLetters(self.dead_letters.next_sequence + len(offsets), (*self.dead_letters.assigned, *offsets))
-        return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=letters)
+        return replace(self.with_settled(OffsetSet.of_offsets(offsets)), dead_letters=self.dead_letters.given_to(offsets))
 
-    def with_buried(self, sequence: int) -> QueueCell:
-        """With the dead letters up to this sequence known to be durable."""
-        left = tuple(offset for offset, given in self.dead_letters.sequences() if given > sequence)
-        return replace(self, dead_letters=replace(self.dead_letters, assigned=left))
+    def with_buried(self, sequence: int, *, lost: int = 0) -> QueueCell:
+        """With the dead letters up to this sequence known to be durable, but for so many that never will be."""
+        return replace(self, dead_letters=self.dead_letters.buried(sequence, lost=lost))
 
     # --- Transactions -----------------------------------------------------------------------------------------------------------
 
@@ -265,9 +292,9 @@ class QueueCell:
 
     # --- Resets -----------------------------------------------------------------------------------------------------------------
 
-    def reset_to(self, position: int, generation: int) -> QueueCell:
+    def reset_to(self, position: int, generation: int, *, lives_on: bool = True) -> QueueCell:
         """At another position, where everything from there on is fresh. What was in flight counts no more; dead letters stay assigned, and
-        transactions committed.
+        transactions committed. ``lives_on``: topic and group are still those that they were assigned for.
         """
         return QueueCell(
             generation=generation,
@@ -276,9 +303,20 @@ class QueueCell:
             step=self.step,
             commands=self.commands,
             settled=Settled(position),
-            dead_letters=self.dead_letters,
+            dead_letters=self.dead_letters if lives_on else self.dead_letters.outlived(),
             transactions=self.transactions,
         )
+
+
+def parted(cell: QueueCell, since: int) -> QueueCell:
+    """The cell of a queue that the topic has no more since this generation: nobody owns it, whoever did cannot write it any more, and the dead
+    letters that it has assigned are lost. The same cell when that was done.
+    """
+    if cell.generation >= since:
+        return cell
+    letters = cell.dead_letters
+    over = letters.buried(letters.next_sequence, lost=len(letters.assigned))
+    return replace(cell.reset_to(0, since), owner="", epoch=cell.epoch + 1, step=0, dead_letters=over)
 
 
 def _suspected(tries: Tries, in_flight: int) -> Tries:

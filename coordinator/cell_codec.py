@@ -14,7 +14,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The same, with more behind it: pairs of a section's number and its bytes. Written only where there is more, so that a cell without is one
 that earlier versions read; they refuse the others, and do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS = 1, 2
+_TRANSACTIONS, _SPILLS, _LETTERS = 1, 2, 3
 _HASH_BYTES = 8
 _ID_BYTES = 16
 
@@ -59,6 +59,11 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         sections[_TRANSACTIONS] = b"".join(bytes.fromhex(one) for one in sorted(cell.transactions))
     if cell.spills:
         sections[_SPILLS] = b"".join(map(_spill, cell.spills))
+    if cell.dead_letters.former or cell.dead_letters.lost:
+        letters = bytearray()
+        append_varint(letters, cell.dead_letters.former)
+        append_varint(letters, cell.dead_letters.lost)
+        sections[_LETTERS] = bytes(letters)
     return sections
 
 
@@ -100,8 +105,10 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
             cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
         elif number == _SPILLS:
             cell = replace(cell, spills=_read_spills(VarintReader(reader.sized())))
+        elif number == _LETTERS:
+            cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized()), where))
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} or {_SPILLS}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_LETTERS}", number)
         if reader.done:
             return cell
 
@@ -111,6 +118,18 @@ def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:
     while not reader.done:
         found.append(Spill(reader.take(_ID_BYTES).hex(), *(reader.varint() for _ in range(4))))
     return tuple(found)
+
+
+def _read_lives(letters: DeadLetters, reader: VarintReader, where: str) -> DeadLetters:
+    former, lost = reader.varint(), reader.varint()
+    if former > len(letters.assigned) or not reader.done:
+        raise DataDamaged(
+            "the cell has more dead letters of a former life than it has dead letters",
+            object=where,
+            expected=f"at most {len(letters.assigned)}",
+            observed=former,
+        )
+    return replace(letters, former=former, lost=lost)
 
 
 def _read_transactions(data: bytes, where: str) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .cell import DeadLetters, Marker, QueueCell, State, Tries
+from .cell import Marker, QueueCell, State, Tries
 from .groups import Command, CommandKind, GroupRecord, Position
 from .offsets import Settled
 
@@ -18,11 +18,13 @@ def begin(position: Position, queue: int) -> QueueCell:
 def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> QueueCell:
     """The cell once all that the record says has come to pass: a reset first, then the commands that came after it.
 
-    The same cell when nothing is left to do. Nothing that was granted before a reset counts after it; dead letters stay assigned.
+    The same cell when nothing is left to do. Nothing that was granted before a reset counts after it; dead letters stay assigned, and those
+    of a former life of the topic or the group are noted to be so.
     """
     position = record.positions[topic]
     if cell.generation < position.generations[queue]:
-        cell = cell.reset_to(position.offsets[queue], position.generations[queue])
+        lives_on = cell.generation >= position.since
+        cell = cell.reset_to(position.offsets[queue], position.generations[queue], lives_on=lives_on)
     return carried_out(cell, (one for one in record.commands if (one.topic, one.queue) == (topic, queue)))
 
 
@@ -42,7 +44,7 @@ def _obeying(cell: QueueCell, command: Command) -> QueueCell:
     if command.kind is CommandKind.RELEASE:
         return replace(cell, markers={**cell.markers, **{group: _released(marker) for group, marker in meant.items()}})
     given_up = sorted(marker.head for marker in meant.values())
-    letters = DeadLetters(cell.dead_letters.next_sequence + len(given_up), (*cell.dead_letters.assigned, *given_up))
+    letters = cell.dead_letters.given_to(given_up)
     # The head was listed, so it counts as settled.
     behind = {group: marker.from_head(marker.head + 1) for group, marker in meant.items()}
     return replace(cell, markers={**cell.markers, **behind}, dead_letters=letters)

@@ -43,6 +43,8 @@ class QueueStanding:
     """Messages and groups that were in flight in a worker that died, and are run again in small company."""
     dead_letters: int
     """Given up, and not known to be durable in the dead-letter queue yet."""
+    lost_letters: int
+    """Given up, without a dead letter, and never to have one: the message was gone before it was written, by retention or with its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class GroupDescription:
     """Those that joined, some of them perhaps dead by now; ``lake.workers()`` tells."""
     queues: tuple[QueueStanding, ...]
     """Of all topics that it has begun, by topic and queue."""
+    lost_letters: int = 0
+    """Messages given up that never will have a dead letter; also those of queues that a topic had before it was made again with fewer."""
 
     @property
     def lag(self) -> int:
@@ -108,4 +112,5 @@ def standing(
         parked=sum(tries.state is State.PARKED for tries in markers),
         suspects=count(lambda tries: tries.state is State.SUSPECT),
         dead_letters=len(cell.dead_letters.assigned),
+        lost_letters=cell.dead_letters.lost,
     )

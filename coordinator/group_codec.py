@@ -77,16 +77,18 @@ def _secret(text: object) -> str:
 def _position_document(position: Position) -> list[object]:
     """With one number for all queues where they are of one generation, as they mostly are."""
     uniform = len(set(position.generations)) == 1
-    return [position.life, position.generations[0] if uniform else position.generations, position.offsets]
+    generations = position.generations[0] if uniform else position.generations
+    return [position.life, generations, position.offsets, position.since, position.queues_max]
 
 
 def _position(document: list[Any]) -> Position:
-    life, generations, offsets = document
+    life, generations, offsets, *rest = document
+    since, queues_max = rest or (0, 0)  # records of before had none
     if isinstance(generations, int):
         generations = [generations] * len(offsets)
     if len(generations) != len(offsets):
         raise ValueError("a position has not as many generations as offsets")
-    return Position(tuple(offsets), tuple(generations), life)
+    return Position(tuple(offsets), tuple(generations), life, since, queues_max)
 
 
 def _steps(ascending: tuple[int, ...]) -> list[int]:

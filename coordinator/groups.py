@@ -57,7 +57,7 @@ class GroupExists(CallError):
 
 
 class GroupInUse(CallError):
-    """Members of the consumer group live."""
+    """Members of the consumer group live, or it has dead letters to write."""
 
     kind = "group_in_use"
 
@@ -147,6 +147,10 @@ class Position:
     """For every queue; raised by each reset of it, so that what was granted before counts no more."""
     life: int = 0
     """The entry that created the topic: one that was deleted and made again is another."""
+    since: int = 0
+    """The first generation in this life of topic and group: what was given up in an earlier one was another message, or another group's."""
+    queues_max: int = 0
+    """The most queues that a former life of the topic had, if it has fewer now: the cells of the others are kept."""
 
 
 class CommandKind(StrEnum):
@@ -207,7 +211,15 @@ class GroupRecord:
 
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
         """With all queues of a topic at these offsets, in the next generation."""
-        position = Position(offsets, (self.generations,) * len(offsets), life)
+        known = self.positions.get(topic)
+        most = 0 if known is None else max(known.queues_max, len(known.offsets))
+        position = Position(
+            offsets,
+            (self.generations,) * len(offsets),
+            life,
+            since=self.generations if known is None or known.life != life else known.since,
+            queues_max=most if most > len(offsets) else 0,
+        )
         return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
 
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:

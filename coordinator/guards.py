@@ -36,4 +36,4 @@ async def retention_guards(cells: Cells, groups: Groups, topic: str) -> Mapping[
 def first_needed(cell: QueueCell) -> int | None:
     """The first offset that is tracked by itself, stands at the head of a blocked message group, or is an unwritten dead letter."""
     listed = [] if cell.first_listed is None else [cell.first_listed]
-    return min([*listed, *cell.dead_letters.assigned], default=None)
+    return min([*listed, *cell.dead_letters.own], default=None)

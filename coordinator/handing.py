@@ -39,11 +39,12 @@ class Expiry:
     lapses: tuple[Lapse, ...] = ()
 
 
-def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int) -> QueueCell:
-    """With the message done, for good.
+def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
+    """With the message done, for good. ``known`` is the generation that the group is in by now: a cell that is behind is to be reset to it.
 
     Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
     """
+    _check_generation(max(cell.generation, known), handle, _ACK)
     if handle.lane is None:
         _check_alone(cell, handle, now_ms, _ACK)
         return cell.with_settled(OffsetSet(handle.offset, 1))
@@ -55,12 +56,13 @@ def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int) -> Queu
     return cell.with_marker(handle.lane, marker.from_head(handle.following, State.OUT, marker.tries.due_ms))
 
 
-def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int) -> QueueCell:
+def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
     """With another end of the delivery, for all of its lane that is out with it; a message that is not the first of them can only have it
     put off. An extension is no retry; what ends now expires, and is.
 
     Raises as `acknowledged` does.
     """
+    _check_generation(max(cell.generation, known), handle, _CHANGE)
     if handle.lane is None:
         tries = _check_alone(cell, handle, now_ms, _CHANGE)
         return cell.with_tries(handle.offset, replace(tries, due_ms=due_ms))
@@ -143,7 +145,7 @@ def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
 
 
 def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
-    _check_generation(cell, handle, operation)
+    _check_generation(cell.generation, handle, operation)
     tries = cell.tries.get(handle.offset)
     # What waits outside of the cell expired before; which offsets those are, the cell does not say.
     waits = any(spill.first_offset <= handle.offset for spill in cell.spills)
@@ -153,7 +155,7 @@ def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation:
 
 
 def _checked_marker(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Marker:
-    _check_generation(cell, handle, operation)
+    _check_generation(cell.generation, handle, operation)
     if handle.lane is None:
         raise InternalError("only a message of a lane has a marker", operation=operation, object=handle.where)
     marker = cell.markers.get(handle.lane)
@@ -173,20 +175,20 @@ def _check_out(tries: Tries | None, handle: ReceiptHandle, now_ms: int, operatio
     return tries
 
 
-def _check_generation(cell: QueueCell, handle: ReceiptHandle, operation: str) -> None:
-    if handle.generation != cell.generation:
+def _check_generation(generation: int, handle: ReceiptHandle, operation: str) -> None:
+    if handle.generation != generation:
         raise ReceiptOutdated(
             "the consumer group's offsets were reset after the message was handed out",
             operation=operation,
             object=handle.where,
-            expected=f"generation {cell.generation}",
+            expected=f"generation {generation}",
             observed=f"generation {handle.generation}",
             hint="if it is behind the new position it is handed out again",
         )
 
 
 def _settled(cell: QueueCell, handle: ReceiptHandle, operation: str) -> AlreadySettled:
-    given_up = handle.offset in cell.dead_letters.assigned
+    given_up = handle.offset in cell.dead_letters.own
     return AlreadySettled(
         "the message expired at its last attempt, and was given up"
         if given_up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from ..log.reader import Position as Place
 from ..log.reader import Reader
 from ..log.timer_log import check_own
 from ..log.topics import Topic, read_only
-from .cell import QueueCell
+from .cell import QueueCell, parted
 from .cell_codec import decode_cell
 from .cells import Cells
 from .commands import begin, caught_up
@@ -31,6 +32,8 @@ from .keys import queue_key, worker_of
 from .living import WorkerSeen, WorkerState, watched, workers
 from .parked import ParkedGroup, parked_in
 
+log = logging.getLogger("penstock.coordinator")
+
 _AT_ONCE = 8
 CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
 
@@ -44,6 +47,8 @@ class _View:
     """None: it is gone."""
     cells: tuple[QueueCell, ...]
     """By queue."""
+    parted: tuple[QueueCell, ...]
+    """Of queues that a former topic of the name had, and this one has not."""
 
 
 class Operators:
@@ -87,15 +92,42 @@ class Operators:
     async def delete(self, group: str, *, force: bool = False) -> None:
         """Delete a group: a new one of its name begins anew.
 
-        Raises `GroupInUse` when a member lives. To know it of a member that seems dead takes as long as its lease and a quarter more.
-        ``force`` does not look: members that live end with an error.
+        Raises `GroupInUse` when a member lives, or messages that it gave up have no dead letter yet. To know it of a member that seems dead
+        takes as long as its lease and a quarter more. ``force`` deletes even so: members that live end with an error, and dead letters that
+        are not written are lost, which the log tells.
         """
         self._may_write("delete_group")
-        if force:
-            await self._groups.get(group)
-        else:
+        if not force:
             await self.check_unused(group, operation="delete_group", hint="stop them first, or force it")
+        await self._check_buried(group, force=force)
         await self._groups.delete(group)
+
+    async def _check_buried(self, group: str, *, force: bool) -> None:
+        """Raise `GroupInUse` when dead letters are still to be written; tell of those that never will be."""
+        record = await self._groups.get(group)
+        for topic, position in record.positions.items():
+            queues = range(max(position.queues_max, len(position.offsets)))
+            cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
+            found = {queue: cell.dead_letters.assigned for queue, cell in enumerate(cells) if cell and cell.dead_letters.assigned}
+            if not found:
+                continue
+            opened = await self._topic(topic)
+            if not force and opened is not None and opened.life == position.life:
+                raise GroupInUse(
+                    "messages that the consumer group gave up have no dead letter yet",
+                    operation="delete_group",
+                    object=group,
+                    observed=f"{sum(map(len, found.values()))} of topic {topic}",
+                    hint="let a consumer of the group run until they are written, or force it: then they are lost",
+                )
+            for queue, offsets in found.items():
+                log.error(
+                    "group %s, %s queue %d: the group is deleted, and messages that it gave up have no dead letter: they are lost: offsets %s",
+                    group,
+                    topic,
+                    queue,
+                    ", ".join(map(str, offsets)),
+                )
 
     async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
         """Raise `GroupInUse` when a member of the group lives; to know it of one that seems dead takes its lease and a quarter more."""
@@ -138,8 +170,10 @@ class Operators:
     async def describe(self, group: str) -> GroupDescription:
         """Settings, members, and for every queue how far it is and what holds it up."""
         record = await self._groups.get(group)
-        found = [one for view in await self._views(group, record) for one in await self._standings(view)]
-        return GroupDescription(group, record.settings, record.members, tuple(found))
+        views = await self._views(group, record)
+        found = [one for view in views for one in await self._standings(view)]
+        lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.parted))
+        return GroupDescription(group, record.settings, record.members, tuple(found), lost)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
@@ -166,17 +200,23 @@ class Operators:
 
     async def _view(self, group: str, record: GroupRecord, name: str) -> _View:
         topic = await self._topic(name)
-        if topic is not None and record.positions[name].life < topic.tail.state.created_entry:
+        if topic is not None and record.positions[name].life < topic.life:
             # Made again: the first member that sees it begins there.
-            record = record.begun(name, (0,) * topic.settings.queues, topic.tail.state.created_entry)
+            record = record.begun(name, (0,) * topic.settings.queues, topic.life)
+        position = record.positions[name]
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def cell(queue: int) -> QueueCell:
             async with limit:
                 return await read_cell(self._coordination.cells, group, record, name, queue)
 
-        cells = await asyncio.gather(*map(cell, range(len(record.positions[name].offsets))))
-        return _View(name, topic, tuple(cells))
+        async def former(queue: int) -> QueueCell:
+            async with limit:
+                return parted(await stored_cell(self._coordination.cells, group, name, queue) or QueueCell(), position.since)
+
+        cells = await asyncio.gather(*map(cell, range(len(position.offsets))))
+        gone = await asyncio.gather(*map(former, range(len(position.offsets), position.queues_max)))
+        return _View(name, topic, tuple(cells), tuple(gone))
 
     async def _topic(self, name: str) -> Topic | None:
         try:
@@ -217,7 +257,7 @@ class Operators:
 
     async def _ages(self, topic: Topic, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
         """How long ago the message at one offset of each queue was stored. Only what is not known from the last time is read."""
-        life = topic.tail.state.created_entry
+        life = topic.life
         known = {queue: self._stored.get((reader.topic, life, queue)) for queue in oldest}
         unknown = {queue: offset for queue, offset in oldest.items() if (was := known[queue]) is None or was[0] != offset}
         if unknown:
@@ -245,7 +285,7 @@ class Operators:
         await self._groups.get(group)
         opened = await self._lake.topic(topic)
         offsets = await self._reader(opened).resolve(to, queues=queues)
-        life = opened.tail.state.created_entry
+        life = opened.life
         await self._groups.reset(group, topic, life, opened.settings.queues, offsets)
         return offsets
 
@@ -291,10 +331,15 @@ class Operators:
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
     """The cell of a queue as it is once all that was ordered has come to pass. Raises `DataDamaged`."""
+    found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
+    return caught_up(found, record, topic, queue)
+
+
+async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
+    """The cell of a queue as it stands; None when nobody has taken the queue. Raises `DataDamaged`."""
     key = queue_key(group, topic, queue)
     stored = await cells.read(key)
-    found = begin(record.positions[topic], queue) if stored is None else decode_cell(stored.data, where=key)
-    return caught_up(found, record, topic, queue)
+    return None if stored is None else decode_cell(stored.data, where=key)
 
 
 def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:

@@ -10,6 +10,7 @@ from ..log.errors import DataDamaged, FencedError, NewerFormatError
 from ..log.runtime import Runtime
 from .cells import CellChanged, Cells, Stored
 from .keys import member_key
+from .records import check_life
 
 _FORMAT = 1
 _WRITE_S = 30.0
@@ -63,11 +64,16 @@ class MemberProgress:
 async def open_progress(
     cells: Cells, runtime: Runtime, *, group: str, topic: str, member: str, life: int, start: tuple[int, ...]
 ) -> MemberProgress:
-    """Take over a member's name on a topic; ``start`` is where a new one begins. Whoever had the name before is fenced."""
+    """Take over a member's name on a topic; ``start`` is where a new one begins. Whoever had the name before is fenced.
+
+    Raises `TopicDeleted` when the member has begun on a later topic of the name.
+    """
     key = member_key(group, topic, member)
     while True:
         found = await cells.read(key)
         before = _decode(found.data, key) if found is not None else None
+        if before is not None:
+            check_life(topic, known=before.life, life=life)
         offsets = before.offsets if before is not None and before.life == life else start
         progress = Progress(runtime.new_id(), life, offsets)
         deadline_s = runtime.clock.monotonic_s() + _WRITE_S

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from ..log.errors import InvalidArgument, TopicDeleted
 from ..log.runtime import Runtime
-from .cell_codec import decode_cell
+from .cell import parted
+from .cell_codec import decode_cell, encode_cell
 from .cells import CellChanged, Cells, Stored
 from .group_codec import decode_group, encode_group
 from .groups import (
@@ -23,6 +25,8 @@ from .groups import (
 )
 from .keys import GROUPS, group_key, queue_key
 from .lake_cell import LakeCell
+
+log = logging.getLogger("penstock.coordinator")
 
 WRITE_S = 10.0
 """After so long without an answer the table is given up."""
@@ -150,6 +154,7 @@ class Groups:
         """
         record = await self.get(group)
         if topic in record.positions and record.positions[topic].life == life:
+            await self._part(group, topic, record.positions[topic])
             return record
         offsets = await resolve()
 
@@ -157,10 +162,41 @@ class Groups:
             known = before.positions.get(topic)
             if known is None:
                 return before.begun(topic, offsets, life)
-            _check_life(topic, known.life, life)
+            check_life(topic, known=known.life, life=life)
             return before if known.life == life else before.begun(topic, (0,) * len(offsets), life)
 
-        return await self.update(group, begun)
+        record = await self.update(group, begun)
+        await self._part(group, topic, record.positions[topic])
+        return record
+
+    async def _part(self, group: str, topic: str, position: Position) -> None:
+        """Void the cells of queues that a former topic of the name had and this one has not; tell what of them is lost.
+
+        Each member does so when it begins, so that it is done whoever dies.
+        """
+        for queue in range(len(position.offsets), position.queues_max):
+            key = queue_key(group, topic, queue)
+            deadline_s = self._runtime.clock.monotonic_s() + WRITE_S
+            stored = await self._cells.read(key)
+            while stored is not None:
+                before = decode_cell(stored.data, where=key)
+                after = parted(before, position.since)
+                try:
+                    if after is not before:
+                        await self._cells.write(key, encode_cell(after), on=stored, deadline_s=deadline_s)
+                except CellChanged as changed:
+                    stored = changed.stored
+                    continue
+                if after is not before and before.dead_letters.assigned:
+                    log.error(
+                        "group %s, %s queue %d: the topic was made again with fewer queues; of the former one's messages that were given up, "
+                        "these are lost to the group, as they are not known to have a dead letter: offsets %s",
+                        group,
+                        topic,
+                        queue,
+                        ", ".join(map(str, before.dead_letters.assigned)),
+                    )
+                break
 
     async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
         """Begin a new generation at these offsets by queue; a topic that the group has not begun, of all its ``queues``.
@@ -173,7 +209,7 @@ class Groups:
         def reset(before: GroupRecord) -> GroupRecord:
             known = before.positions.get(topic)
             if known is not None:
-                _check_life(topic, known.life, life)
+                check_life(topic, known=known.life, life=life)
             if first and known is not None and _is_reset_so(known, first[0].positions[topic], offsets):
                 return before  # carried out, and then another wrote
             if known is not None and known.life == life:
@@ -190,7 +226,9 @@ class Groups:
             first[:] = [after]
             return after
 
-        return await self.update(group, reset)
+        record = await self.update(group, reset)
+        await self._part(group, topic, record.positions[topic])
+        return record
 
     # --- Commands ---------------------------------------------------------------------------------------------------------------
 
@@ -257,7 +295,8 @@ def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> 
     )
 
 
-def _check_life(topic: str, known: int, life: int) -> None:
+def check_life(topic: str, *, known: int, life: int) -> None:
+    """Raise `TopicDeleted` when the topic of this life was followed by the one that a group knows."""
     if known > life:
         raise TopicDeleted(
             "the topic was deleted and created again, and the consumer group has begun on the later one",

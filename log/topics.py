@@ -52,6 +52,19 @@ class Topic:
         self.tail = tail
         self._pace = pace
         self._appender: Appender | None = None
+        self._life: int | None = None
+
+    @property
+    def life(self) -> int:
+        """The entry that created this topic: with the name it says which life of it this is, as the incarnation does, and a later one's is higher.
+
+        It stays so when the log has gone on to a later topic of the name.
+        """
+        return self.tail.state.created_entry if self._life is None else self._life
+
+    def note_life(self) -> None:
+        """Keep which life it is, now that the log has just been found to hold it."""
+        self._life = self.tail.state.created_entry
 
     @property
     def settings(self) -> TopicSettings:
@@ -131,6 +144,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
             await topic.tail.open()
             state = topic.tail.state
             if topic.is_current:
+                topic.note_life()
                 if writable:
                     await topic.allow_writing()
                 return topic
@@ -150,6 +164,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
             await topic.act(Created(record.incarnation, record.settings.queues, record.replaces))
             if not topic.is_current:
                 raise not_found(name)
+            topic.note_life()
         except BaseException:
             await topic.close()
             raise

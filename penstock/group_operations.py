@@ -78,8 +78,9 @@ class GroupOperations:
     def delete_group(self, name: str, *, force: bool = False) -> None:
         """Delete a consumer group; one of its name that is made later begins anew.
 
-        Raises `GroupInUse` when a member lives. To be sure of one that seems dead it is watched for its lease and a quarter more. With
-        ``force`` nobody looks, and members that live end with an error. Raises `GroupNotFound`.
+        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. To be sure of a member that seems
+        dead it is watched for its lease and a quarter more. With ``force`` it is deleted even so: members that live end with an error, and
+        dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
         """
         self._portal.run(lambda: self._groups.delete_group(name, force=force))
 

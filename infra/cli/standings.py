@@ -135,6 +135,8 @@ def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> Non
 def _parts(found: GroupDescription) -> list[Table | str]:
     """What people see."""
     facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
+    if found.lost_letters:
+        facts.append(("lost letters", found.lost_letters))
     return [output.grid((found.name, ""), [(name, output.shown(value)) for name, value in facts]), *_queues(found)]
 
 
@@ -195,5 +197,6 @@ def _document(found: GroupDescription) -> dict[str, object]:
         "members": list(found.members),
         "lag": found.lag,
         "lag_time_s": found.lag_time,
+        "lost_letters": found.lost_letters,
         "queues": queues,
     }

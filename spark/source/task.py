@@ -114,13 +114,13 @@ async def _topic(opened: OpenLake, task: ReadTask) -> Topic:
     topic = await opened.lake.topic(task.topic)
     await topic.tail.catch_up()
     topic = await opened.lake.topic(task.topic)  # opened anew when that showed another one of the name
-    if topic.tail.state.created_entry != task.life:
+    if topic.life != task.life:
         raise TopicDeleted(
             "the topic was deleted and created again while it was read",
             operation="read",
             object=task.topic,
             expected=f"the topic of entry {task.life}",
-            observed=f"that of entry {topic.tail.state.created_entry}",
+            observed=f"that of entry {topic.life}",
         )
     return topic
 

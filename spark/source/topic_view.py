@@ -92,4 +92,4 @@ class TopicView:
                 continue  # another of the name was created meanwhile
             state = topic.tail.state
             kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
-            return Standing(self._name, state.created_entry, kept)
+            return Standing(self._name, topic.life, kept)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.commands import begin, carried_out, caught_up
 from penstock.coordinator.groups import Command, CommandKind, GroupRecord, GroupSettings, Position
@@ -87,6 +87,22 @@ def test_a_cell_that_is_behind_is_reset_first_and_then_obeys() -> None:
     assert (cell.epoch, cell.owner) == (4, "w/1")
     assert cell.dead_letters.sequences() == [(2, 0)]
     assert caught_up(cell, record, "orders", 0) is cell
+
+
+def test_dead_letters_of_a_former_life_are_not_those_of_the_messages_that_have_their_offsets_now() -> None:
+    record = GroupRecord(settings=GroupSettings(), positions={"orders": Position((0,), (3,), life=9, since=2)})
+    before = replace(parked_at(3), generation=1).with_dead_letters((2, 5))
+    cell = caught_up(before, record, "orders", 0)
+    assert cell.dead_letters == DeadLetters(2, (2, 5), former=2)
+    assert (cell.dead_letters.own, cell.dead_letters.of_former()) == ((), [0, 1])
+    cell = cell.with_dead_letters((2,))
+    assert (cell.dead_letters.own, cell.dead_letters.of_former()) == ((2,), [0, 1])
+    assert decode_cell(encode_cell(cell), where="here") == cell
+    again = replace(record, positions={"orders": Position((0,), (4,), life=9, since=2)})
+    assert caught_up(cell, again, "orders", 0).dead_letters == cell.dead_letters, "a reset within a life"
+    assert cell.with_buried(0, lost=1).dead_letters == DeadLetters(3, (5, 2), former=1, lost=1)
+    assert cell.with_buried(2, lost=2).dead_letters == DeadLetters(3, (), lost=2)
+    assert cell.with_buried(2, lost=2).with_buried(2, lost=2).dead_letters == DeadLetters(3, (), lost=2), "told once"
 
 
 def test_commands_of_other_queues_and_topics_are_left_alone() -> None:

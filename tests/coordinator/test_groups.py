@@ -84,10 +84,10 @@ def test_members_join_once_and_leave() -> None:
 
 def test_every_reset_begins_a_generation_of_its_queues() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (5, 7), 0).begun("events", (0,), 4).reset("orders", {1: 2})
-    assert record.positions == {"orders": Position((5, 2), (0, 2), 0), "events": Position((0,), (1,), 4)}
+    assert record.positions == {"orders": Position((5, 2), (0, 2), 0), "events": Position((0,), (1,), 4, since=1)}
     again = record.reset("orders", {1: 2})
     assert again.positions["orders"] == Position((5, 2), (0, 3), 0)
-    assert again.begun("orders", (0, 0, 0), 9).positions["orders"] == Position((0, 0, 0), (4, 4, 4), 9)
+    assert again.begun("orders", (0, 0, 0), 9).positions["orders"] == Position((0, 0, 0), (4, 4, 4), 9, since=4)
 
 
 def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:

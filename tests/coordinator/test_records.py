@@ -159,7 +159,7 @@ def test_a_topic_made_again_begins_at_its_first_message_in_a_new_generation() ->
     async def main(found: Groups) -> None:
         await begun(found, 7, 8)
         record = await found.begin("billing", "orders", 40, resolved(3, 3, 3))
-        assert record.positions["orders"] == Position((0, 0, 0), (1, 1, 1), 40)
+        assert record.positions["orders"] == Position((0, 0, 0), (1, 1, 1), 40, since=1)
         lates: list[Callable[[], Awaitable[object]]] = [
             lambda: found.begin("billing", "orders", 0, resolved(0, 0)),
             lambda: found.reset("billing", "orders", 0, 2, {0: 0, 1: 0}),
@@ -178,7 +178,7 @@ def test_a_reset_moves_all_queues_or_some() -> None:
         record = await found.reset("billing", "orders", 0, 3, {1: 5})
         assert record.positions["orders"] == Position((1, 5, 3), (1, 2, 1))
         record = await found.reset("billing", "events", 4, 2, {0: 1, 1: 2})
-        assert record.positions["events"] == Position((1, 2), (3, 3), 4)
+        assert record.positions["events"] == Position((1, 2), (3, 3), 4, since=3)
         with pytest.raises(InvalidArgument, match=r"has not begun on this topic.*billing, new.*reset all queues"):
             await found.reset("billing", "new", 4, 2, {1: 2})
 
