@@ -91,8 +91,6 @@ def configure(
         # Two partitions hold the file list of a table of this size; Delta's 50 cost a second a commit.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        # Conditions on queue, offset, tag and store time choose what the source reads at all.
-        "spark.sql.python.filterPushdown.enabled": "true",
         **(s3_settings(s3, os.environ) if s3 else {}),
         **(conf or {}),
     }

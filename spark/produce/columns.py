@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ColumnOrName: TypeAlias = Union["Column", str]
 
 _PREFIX = "__penstock_"
+_INT_MAX = 2**31 - 1
 _JSON = {
     "ignoreNullFields": "false",
     # Spark's own formats cut microseconds.
@@ -63,6 +64,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
     from pyspark.sql import functions as F
 
     check_topic(mapping, settings)
+    _check_queue(mapping.queue, settings.queues)
     found = _found(df, mapping)
     queues, body = settings.queues, _body(df, mapping)
     if is_routed(mapping):
@@ -112,6 +114,12 @@ def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
         )
 
 
+def _check_queue(given: ColumnOrName | int | None, queues: int) -> None:
+    """Raise `InvalidArgument` for a number that is no queue's."""
+    if isinstance(given, int) and not isinstance(given, bool) and not 0 <= given < queues:
+        raise InvalidArgument(f"the topic has queues 0 to {queues - 1}", operation="write_ordered", object="queue", observed=given)
+
+
 def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
     """The columns that were named, of the types that messages have."""
     from pyspark.sql import functions as F
@@ -137,8 +145,16 @@ def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
                 expected=expected,
                 observed=_type(df, column).simpleString(),
             )
-        found[name] = column.cast(kind)
+        found[name] = _as_int(column) if kind == "int" else column.cast(kind)
     return found
+
+
+def _as_int(column: Column) -> Column:
+    """A whole number as an int. Beyond those it becomes the nearest, which is no queue either: a cast would make it another one."""
+    from pyspark.sql import functions as F
+
+    beyond = F.when(column > _INT_MAX, F.lit(_INT_MAX)).when(column < -_INT_MAX, F.lit(-_INT_MAX))
+    return beyond.otherwise(column.cast("int"))
 
 
 def _fits(given: DataType, kind: str) -> bool:
@@ -165,7 +181,7 @@ def _body(df: DataFrame, mapping: MessageColumns) -> Column:
         return F.to_json(F.struct(*(F.col(_quoted(name)) for name in rest)), _JSON).cast("binary")
     column = _resolved(df, mapping.body, "body")
     text = _type(df, column).simpleString()
-    if text in {"binary", "string"} or text.startswith(("char", "varchar")):
+    if text == "binary" or text.startswith(("string", "char", "varchar")):
         return column.cast("binary")
     if text.startswith(("struct", "array", "map", "variant")):
         return F.to_json(column, _JSON).cast("binary")

@@ -57,6 +57,13 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
             raise InvalidArgument(f"the sink has no option {name!r}", operation="write", expected="lake, topic, name", hint=hint)
         found[known[name.lower()]] = value
     topic = found.get("topic", found.get("path"))
+    if found.get("path", topic) != topic:
+        raise InvalidArgument(
+            "two topics are named",
+            operation="write",
+            observed=f"{found['topic']}, {found['path']}",
+            hint='name it once: .option("topic", "orders")',
+        )
     if "lake" not in found:
         raise InvalidArgument("the lake is missing", operation="write", hint='name it: .option("lake", "s3://bucket/lake")')
     if topic is None:

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from ...log.errors import InvalidArgument
 from ..produce.sink import BatchSink, StreamSink, batch_sink, stream_sink
-from .batch import BatchReader, batch_reader
+from .batch import BatchReader
 from .legible import Legible
 from .options import SourceOptions, parse
 from .schema import ddl
@@ -36,7 +36,7 @@ class PenstockDataSource(DataSource):
         """Of a batch."""
         options = parse(self.options, stream=False)
         _check_schema(schema, options)
-        return batch_reader(options)
+        return BatchReader(options)
 
     @Legible()
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +20,10 @@ from ..lakes import LakePlace
 Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
 """Where in a queue: an end, the first message stored at or after a time, or an offset."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER_MAX = 2**63 - 1
+"""What Spark can be told."""
+_BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 _EARLIEST, _LATEST = -2, -1
 """Kafka's numbers for the two ends, which stand for no offset here either."""
 
@@ -172,8 +177,8 @@ def _check_range(start: Places, end: Places) -> None:
 def _offsets_by_queue(name: str, text: str) -> dict[int, Place]:
     expected = 'earliest, latest, or offsets by queue such as {"0": 12, "1": -2} (-2: earliest, -1: latest)'
     try:
-        document: Any = json.loads(text)
-    except ValueError as error:
+        document: Any = json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as error:
         raise _bad(name, text, f"it is not JSON: {error}", expected) from None
     if not isinstance(document, dict) or not document:
         raise _bad(name, text, "it does not name offsets by queue", expected)
@@ -183,16 +188,29 @@ def _offsets_by_queue(name: str, text: str) -> dict[int, Place]:
             raise _bad(name, text, f"{queue!r} is no queue", expected)
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < _EARLIEST:
             raise _bad(name, text, f"{offset!r} is no offset", expected)
+        if int(queue) in places:
+            raise _bad(name, text, f"queue {int(queue)} is named twice", expected)
         places[int(queue)] = {_EARLIEST: "earliest", _LATEST: "latest"}.get(offset, offset)  # type: ignore[assignment]
     return places
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a queue is named twice")
+    return found
 
 
 def _time(name: str, text: str) -> datetime:
     expected = "a time with a zone, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
     try:
-        time = datetime.fromtimestamp(int(text) / 1000, UTC) if text.strip().isdecimal() else datetime.fromisoformat(text.strip())
-    except (ValueError, OverflowError, OSError) as error:
+        if text.strip().isdecimal():
+            return _EPOCH + timedelta(milliseconds=int(text))
+        time = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError) as error:
         raise _bad(name, text, str(error), expected) from None
+    if _BEYOND_MICROSECONDS.search(text):
+        raise _bad(name, text, "it has more digits than microseconds", expected)
     if time.tzinfo is None:
         raise _bad(name, text, "it has no zone", expected)
     return time
@@ -202,9 +220,10 @@ def _positive(found: Mapping[str, str], name: str) -> int | None:
     text = found.get(name)
     if text is None:
         return None
-    if not text.strip().isdecimal() or int(text) == 0:
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > len(str(_NUMBER_MAX)) or not 0 < int(digits) <= _NUMBER_MAX:
         raise _bad(name, text, "it is no positive whole number", "such as 10000")
-    return int(text)
+    return int(digits)
 
 
 def _choice(found: Mapping[str, str], name: str, choices: Mapping[str, bool], *, default: bool) -> bool:

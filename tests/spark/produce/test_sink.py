@@ -51,6 +51,7 @@ def bodies(lake: penstock.Lake) -> list[bytes]:
         ({"lake": "lake", "topc": "orders"}, r"no option 'topc'.*Did you mean topic\?"),
         ({"lake": "memory://x", "topic": "orders"}, "other processes"),
         ({"lake": "lake", "topic": "or/ders"}, "bad topic name"),
+        ({"lake": "lake", "topic": "orders", "path": "others"}, "two topics are named"),
     ],
     ids=str,
 )

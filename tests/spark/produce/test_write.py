@@ -266,7 +266,8 @@ def test_a_second_write_of_a_batch_under_its_name_is_refused_not_passed_over(
             "keys is of a type that does not fit.*object: note.*array of strings.*observed: string",
         ),
         ({"tag": "struct"}, InvalidArgument, "there is no column 'struct'"),
-        ({"queue": 9}, InvalidArgument, "the topic has queues 0 to 3, in column 9"),
+        ({"queue": 9}, InvalidArgument, "the topic has queues 0 to 3"),
+        ({"queue": 2**70}, InvalidArgument, "the topic has queues 0 to 3"),
         ({"message_group": None}, InvalidArgument, "FIFO messages, so message_group must name a column"),
         ({"name": "etl"}, InvalidArgument, "name and batch_id belong together"),
         ({"name": "etl", "batch_id": -1}, InvalidArgument, "not a batch's number"),
@@ -328,3 +329,27 @@ def test_a_topic_without_groups_takes_rows_in_turn_or_by_queue(spark: SparkSessi
     assert {at for at, seq in found if seq < 5} == {1}
     with pytest.raises(InvalidArgument, match="nothing to order within"):
         write_ordered(rows, lake, "plain", message_group=None, order_by="seq")
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("queue", [2**32 + 1, -(2**32) + 1, 2**31, 2**63 - 1])
+def test_a_queue_beyond_an_int_is_none(
+    spark: SparkSession, lake: penstock.Lake, request: pytest.FixtureRequest, queue: int, ansi: str
+) -> None:
+    from pyspark.sql import functions as F
+
+    before = str(spark.conf.get("spark.sql.ansi.enabled"))
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.ansi.enabled", before))
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    rows = orders(spark, 4)
+    with pytest.raises(InvalidArgument, match="the topic has queues 0 to 3, in column"):
+        write_ordered(rows, lake, "orders", message_group="user", order_by="seq", queue=F.lit(queue))
+    assert read(lake) == []
+
+
+def test_text_of_a_collation_is_a_body_as_it_is(spark: SparkSession, lake: penstock.Lake) -> None:
+    from pyspark.sql import functions as F
+
+    rows = orders(spark, 1).select("user", "seq", F.collate("note", "UTF8_LCASE").alias("note"))
+    write_ordered(rows, lake, "orders", message_group="user", order_by="seq", body="note")
+    assert [message.body for message in read(lake)] == ["né".encode()]

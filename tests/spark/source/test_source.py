@@ -107,29 +107,6 @@ def test_a_batch_is_chosen_by_columns_tags_offsets_and_times(spark: SparkSession
     assert places(middle) == stored(filled, lambda message: message.store_timestamp < times[-1])
 
 
-CONDITIONS = "queue IN (0, 2) AND offset >= 5 AND offset < 60 AND tag = 'paid' AND store_timestamp >= timestamp '{time}'"
-
-
-@pytest.mark.parametrize("pushed", [True, False])
-def test_conditions_give_the_same_rows_pushed_down_or_not(
-    spark: SparkSession, filled: TopicFolder, pushed: bool, request: pytest.FixtureRequest
-) -> None:
-    conf = "spark.sql.python.filterPushdown.enabled"
-    request.addfinalizer(lambda: spark.conf.set(conf, "true"))
-    spark.conf.set(conf, str(pushed).lower())
-    time = max(message.store_timestamp for message in filled.messages())
-    frame = batch(spark, filled).where(CONDITIONS.format(time=time.isoformat()))
-    expected = stored(
-        filled,
-        lambda one: one.queue in (0, 2) and 5 <= one.offset < 60 and one.tag == "paid" and one.store_timestamp >= time,
-    )
-    assert expected
-    assert places(frame) == expected
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    assert ("offset#" in plan.split("Filter")[1].splitlines()[0]) is not pushed  # what the source checked, Spark does not
-    assert batch(spark, filled).where("queue = 2").rdd.getNumPartitions() == (1 if pushed else 2)
-
-
 def test_rows_of_a_queue_come_in_order_inside_one_task(spark: SparkSession, filled: TopicFolder) -> None:
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last: dict[int, int] = {}
