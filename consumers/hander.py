@@ -16,6 +16,7 @@ from ..coordinator.handles import ReceiptHandle, ReceiptRefused
 from ..coordinator.in_hand import InHand
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.limits import CELL_BYTES_MAX
+from ..coordinator.receipts import Tried
 from ..log.errors import PenstockError, RetryError
 from ..log.messages import MessageView
 from .dead_letters import DeadLetterWriter
@@ -48,6 +49,14 @@ class SimpleSurroundings(Surroundings):
     """Whether somebody waits for that."""
 
 
+class SettlingLost(OwnershipLost):
+    """The queue was lost before it was known whether an acknowledgement is durable."""
+
+    kind = "settling_lost"
+    tried: Tried | None = None
+    """The write by which it may be."""
+
+
 @dataclass(slots=True)
 class _Asked:
     """By a receive."""
@@ -65,6 +74,8 @@ class _Settling:
     change: Callable[[QueueCell], QueueCell]
     done: asyncio.Future[None]
     refusal: ReceiptRefused | None = None
+    tried: Tried | None = None
+    """The write that it went into."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
         """The cell with the change, or as it was when that is refused."""
@@ -88,6 +99,8 @@ class _Settling:
 class _Change:
     """One write's worth of settlements, and of what is due."""
 
+    write: int
+    """The id of the write, by which it is known again."""
     settling: Sequence[_Settling]
     expire: Callable[[QueueCell], Expiry]
     caught_up: set[int]
@@ -95,8 +108,11 @@ class _Change:
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
 
     def apply(self, cell: QueueCell) -> QueueCell:
+        before = cell
         for one in self.settling:
             cell = one.apply(cell)
+        if cell is not before:
+            cell = cell.with_ack(self.write)
         self.expiry = self.expire(cell)
         return without_caught_up(self.expiry.cell, self.caught_up)
 
@@ -231,9 +247,12 @@ class QueueHander(QueueLife[Ready]):
         for want, messages in zip(wants, given, strict=True):
             self._around.in_hand.begin(self._together(messages), want.due_ms)
         due_ms = schedule.next_expiry_ms()
-        change = _Change(settling, self._expirer(now_ms), self._caught_up(settling))
+        write = self._around.runtime.random.getrandbits(64) if settling else 0
+        change = _Change(write, settling, self._expirer(now_ms), self._caught_up(settling))
         settles = (due_ms is not None and due_ms <= now_ms) or await self._would_do(settling)
         self._burial.give_up(step.letters)
+        for waiting in settling:
+            waiting.tried = Tried(write, self.keeper.cell.ack_writes)
         try:
             too_large, unwritten = await asyncio.gather(
                 self._change(change.apply if settles else None), self._change(None if step.is_empty else step.apply)
@@ -338,10 +357,12 @@ class QueueHander(QueueLife[Ready]):
                 one.given.set_result([])
         for other in settling:
             if not other.done.done():
-                other.done.set_exception(error or self._lost())
+                other.done.set_exception(error or self._lost(other.tried))
 
-    def _lost(self) -> OwnershipLost:
-        return OwnershipLost("the queue is not this consumer's any more", operation="acknowledge", object=self.keeper.key)
+    def _lost(self, tried: Tried | None = None) -> SettlingLost:
+        lost = SettlingLost("the queue is not this consumer's any more", operation="acknowledge", object=self.keeper.key)
+        lost.tried = tried
+        return lost
 
     def _look_pause_s(self, now_ms: int) -> float | None:
         foreign_s = super()._look_pause_s(now_ms)

@@ -17,14 +17,14 @@ from ..coordinator.handing import acknowledged, changed_visibility
 from ..coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle, is_genuine
 from ..coordinator.keeper import Change, OwnershipLost
 from ..coordinator.keys import queue_key
-from ..coordinator.receipts import Receipts
+from ..coordinator.receipts import Receipts, Tried
 from ..coordinator.transactions.acks import settled_by
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.lake import Lake
 from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView
 from .consumer import GroupMember
-from .hander import QueueHander, SimpleSurroundings
+from .hander import QueueHander, SettlingLost, SimpleSurroundings
 from .limits import Limits
 from .membership import Membership, Subscription
 from .metrics import MemoryMetrics, Metrics
@@ -215,7 +215,8 @@ class SimpleConsumer(GroupMember):
 
         Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
         of an earlier message of its message group from the same receive, `ForeignReceipt` of another group; `InvalidArgument` for what is no
-        receipt handle; and a retry error when the table does not answer: acknowledge again, then `AlreadySettled` means that it was done.
+        receipt handle; and a retry error or `UnknownOutcome` when the table does not answer: it may be done. Acknowledged again, `AlreadySettled`
+        then says that the message is done, by that or because it was given up.
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
@@ -316,7 +317,7 @@ class SimpleConsumer(GroupMember):
         ]
         await asyncio.gather(*(one for one in asked if one is not None), return_exceptions=True)
         done = [
-            self._receipts.change(queue_key(self.group, topic, queue), change, tried=one is not None)
+            self._receipts.change(queue_key(self.group, topic, queue), change, tried=_tried(one))
             if one is None or isinstance(one.exception(), OwnershipLost)
             else one
             for (topic, queue, _, change), one in zip(changes, asked, strict=True)
@@ -358,6 +359,12 @@ def _check_duration(what: str, value: object, least: timedelta, most: timedelta,
 
 def _one(handle: ReceiptHandle, change: Change) -> _Change:
     return handle.topic, handle.queue, (handle,), change
+
+
+def _tried(settling: asyncio.Future[None] | None) -> Tried | None:
+    """The write of a queue's owner by which it may have been done."""
+    error = None if settling is None else settling.exception()
+    return error.tried if isinstance(error, SettlingLost) else None
 
 
 def _text(receipt: MessageView | str) -> str:

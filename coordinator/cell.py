@@ -19,6 +19,9 @@ from .offsets import OffsetSet, Settled
 K = TypeVar("K")
 V = TypeVar("V")
 
+ACKS_KEPT = 16
+"""Writes that acknowledge deliveries are known again behind so many less one of others, 8 bytes each."""
+
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -157,6 +160,11 @@ class QueueCell:
     transactions: frozenset[str] = frozenset()
     """Ids of those that settled messages here and are thereby committed, until that is noted where they are kept (docs/0014)."""
 
+    acks: tuple[int, ...] = ()
+    """Ids of the last writes by which deliveries were acknowledged or changed, the newest last: who got no answer knows its own by that."""
+    ack_writes: int = 0
+    """How many there were."""
+
     # --- Owners -----------------------------------------------------------------------------------------------------------------
 
     def taken_by(self, worker: str) -> QueueCell:
@@ -290,6 +298,18 @@ class QueueCell:
         left = self.transactions.difference(noted)
         return self if left == self.transactions else replace(self, transactions=left)
 
+    # --- Acknowledgements -------------------------------------------------------------------------------------------------------
+
+    def with_ack(self, write: int) -> QueueCell:
+        """As one more write that acknowledges deliveries leaves it."""
+        return replace(self, acks=(*self.acks, write)[-ACKS_KEPT:], ack_writes=self.ack_writes + 1)
+
+    def has_ack(self, write: int, since: int) -> bool | None:
+        """Whether such a write was carried out, behind which number of others at least; None: the cell does not tell."""
+        if write in self.acks:
+            return True
+        return False if 0 <= self.ack_writes - since <= ACKS_KEPT else None
+
     # --- Resets -----------------------------------------------------------------------------------------------------------------
 
     def reset_to(self, position: int, generation: int, *, lives_on: bool = True) -> QueueCell:
@@ -305,6 +325,8 @@ class QueueCell:
             settled=Settled(position),
             dead_letters=self.dead_letters if lives_on else self.dead_letters.outlived(),
             transactions=self.transactions,
+            acks=self.acks,
+            ack_writes=self.ack_writes,
         )
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from ..log.errors import DataDamaged, NewerFormatError
-from .cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
+from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Spill, State, Tries
 from .offsets import OffsetSet, Settled
 from .varints import VarintReader, append_bytes, append_varint
 
@@ -14,7 +14,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The same, with more behind it: pairs of a section's number and its bytes. Written only where there is more, so that a cell without is one
 that earlier versions read; they refuse the others, and do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS, _LETTERS = 1, 2, 3
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS = 1, 2, 3, 4
 _HASH_BYTES = 8
 _ID_BYTES = 16
 
@@ -64,6 +64,10 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         append_varint(letters, cell.dead_letters.former)
         append_varint(letters, cell.dead_letters.lost)
         sections[_LETTERS] = bytes(letters)
+    if cell.ack_writes:
+        data = bytearray()
+        append_varint(data, cell.ack_writes)
+        sections[_ACKS] = bytes(data) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in cell.acks)
     return sections
 
 
@@ -107,10 +111,21 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
             cell = replace(cell, spills=_read_spills(VarintReader(reader.sized())))
         elif number == _LETTERS:
             cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized()), where))
+        elif number == _ACKS:
+            cell = _with_acks(cell, VarintReader(reader.sized()), where)
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} to {_LETTERS}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_ACKS}", number)
         if reader.done:
             return cell
+
+
+def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
+    count, acks = reader.varint(), []
+    while not reader.done:
+        acks.append(int.from_bytes(reader.take(_HASH_BYTES), "little"))
+    if len(acks) > min(count, ACKS_KEPT):
+        raise DataDamaged("the cell names more acknowledging writes than there were", object=where, observed=len(acks))
+    return replace(cell, acks=tuple(acks), ack_writes=count)
 
 
 def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:

@@ -6,35 +6,59 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..log.errors import PenstockError, unforeseen
+from ..log.errors import PenstockError, UnknownOutcome, unforeseen
 from ..log.runtime import Runtime
 from .cell import QueueCell
 from .cell_codec import decode_cell, encode_cell
 from .cells import CellChanged, Cells
-from .handles import AlreadySettled, ForeignReceipt, ReceiptRefused
+from .handles import ForeignReceipt, ReceiptOutdated, ReceiptRefused
 
 WRITE_S = 10.0
 """After so long without an answer the table is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A write by which a change was made, or was not: nobody said."""
+
+    write: int
+    """Its id, as `QueueCell.acks` has it."""
+    since: int
+    """How many acknowledging writes were before it, at least."""
 
 
 @dataclass(slots=True)
 class _Waiting:
     change: Callable[[QueueCell], QueueCell]
     done: asyncio.Future[None]
-    tried: bool
-    """It may have been carried out before: then the message is settled by it, and not by another."""
-    refusal: ReceiptRefused | None = None
+    tried: list[Tried]
+    """Each may have been carried out, one at most."""
+    made: bool = False
+    """One of them was, so there is nothing left to do."""
+    in_doubt: bool = False
+    """Of one of them the cell does not tell any more."""
+    changes: bool = False
+    """Whether the cell is another with it."""
+    refusal: PenstockError | None = None
+
+    def recall(self, cell: QueueCell) -> None:
+        """Learn from the cell what became of it. What was not carried out yet still may be, but by none of the writes before this cell."""
+        found = [cell.has_ack(one.write, one.since) for one in self.tried]
+        self.made = self.made or True in found
+        self.in_doubt = self.in_doubt or None in found
+        self.tried = [Tried(one.write, cell.ack_writes) for one in self.tried]
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or as it was when that is refused."""
-        self.refusal = None
+        """The cell with the change, or as it was when that is refused, or made before."""
+        self.refusal, after = None, cell
         try:
-            return self.change(cell)
-        except AlreadySettled as refusal:
-            self.refusal = None if self.tried else refusal
-        except ReceiptRefused as refusal:
+            after = cell if self.made else self.change(cell)
+        except ReceiptOutdated as refusal:
             self.refusal = refusal
-        return cell
+        except ReceiptRefused as refusal:
+            self.refusal = _unknown(refusal) if self.in_doubt else refusal
+        self.changes = after is not cell
+        return after
 
 
 class Receipts:
@@ -46,15 +70,16 @@ class Receipts:
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
         self._clock = runtime.clock
+        self._random = runtime.random
         self._waiting: dict[str, list[_Waiting]] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
 
-    def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: bool = False) -> asyncio.Future[None]:
-        """Done once the change is durable; changes of one cell are made in the order of calls. ``tried`` says that it may be made already.
+    def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: Tried | None = None) -> asyncio.Future[None]:
+        """Done once the change is durable; changes of one cell are made in the order of calls. By ``tried`` it may be made already.
 
-        Raises what ``change`` raises of `ReceiptRefused`, what the table raises, and `UnknownOutcome` when that does not tell.
+        Raises what ``change`` raises of `ReceiptRefused`, what the table raises, and `UnknownOutcome` when neither that nor the cell tells.
         """
-        waiting = _Waiting(change, asyncio.get_running_loop().create_future(), tried)
+        waiting = _Waiting(change, asyncio.get_running_loop().create_future(), [tried] if tried else [])
         self._waiting.setdefault(key, []).append(waiting)
         if key not in self._writing:
             self._writing[key] = asyncio.ensure_future(self._write_all(key))
@@ -79,15 +104,18 @@ class Receipts:
             before = decode_cell(stored.data, where=key)
             after = before
             for one in waiting:
+                one.recall(before)
                 after = one.apply(after)
+            if after is before:
+                break
+            trying = Tried(self._random.getrandbits(64), before.ack_writes)
             try:
-                if after is not before:
-                    await self._cells.write(key, encode_cell(after), on=stored, deadline_s=deadline_s)
+                await self._cells.write(key, encode_cell(after.with_ack(trying.write)), on=stored, deadline_s=deadline_s)
                 break
             except CellChanged as changed:
                 stored = changed.stored
                 for one in waiting:
-                    one.tried = one.tried or one.refusal is None
+                    one.tried += [trying] if one.changes else []
         if stored is None:
             raise ForeignReceipt("nothing was ever handed out of this queue", operation="acknowledge", object=key)
         for one in waiting:
@@ -97,6 +125,17 @@ class Receipts:
                 one.done.set_exception(one.refusal)
             else:
                 one.done.set_result(None)
+
+
+def _unknown(refusal: ReceiptRefused) -> UnknownOutcome:
+    unknown = UnknownOutcome(
+        "the acknowledgement may have been carried out, and so many followed it that the cell does not tell",
+        operation="acknowledge",
+        observed=refusal,
+        hint="the message is not out any more: either this was done, or the message expired before",
+    )
+    unknown.__cause__ = refusal
+    return unknown
 
 
 def _fail(waiting: list[_Waiting], error: PenstockError) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from penstock.consumers.simple import SimpleOptions
-from penstock.coordinator.cell import State
+from penstock.coordinator.cell import QueueCell, State
+from penstock.coordinator.cell_codec import encode_cell
 from penstock.coordinator.groups import GroupRecord, GroupSettings
+from penstock.coordinator.handing import expired
 from penstock.coordinator.handles import AlreadySettled, ForeignReceipt, ReceiptHandle
+from penstock.coordinator.keeper import OwnershipLost
+from penstock.coordinator.keys import queue_key
 from penstock.log import InvalidArgument, Message
 from penstock.log.errors import ClosedError, PenstockError
 from tests.consumers.receiving import AT_ONCE, NOW, Member, Scene, attempts
@@ -286,3 +291,38 @@ def test_options_that_make_no_sense_are_refused(name: str) -> None:
     for value in (0, -1, True, 1.5, "9"):
         with pytest.raises(InvalidArgument, match=f"{name} must be a positive whole number"):
             SimpleOptions(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_an_acknowledgement_that_its_owner_was_in_doubt_of_says_what_became_of_it(carried_out: bool) -> None:
+    """The owner loses its queue with the write: the next owner's expiry at the last attempt is not taken for the acknowledgement."""
+    scene = Scene()
+
+    async def script() -> None:
+        one = scene.member("one")
+        await one.send("a1")
+        await one.consume(max_attempts=1)
+        (a1,) = await one.receive()
+        keeper = one.consumer._owner.queues["orders", 0].keeper
+        change, key = keeper.change, queue_key("audit", "orders", 0)
+
+        async def lost(made: Callable[[QueueCell], QueueCell]) -> QueueCell:
+            if carried_out:
+                await change(made)
+            stored = await scene.table.memory.get(key)
+            assert stored is not None
+            other = expired(await scene.cell(), one.process.runtime.clock.wall_ms() + 20_000, GroupSettings(max_attempts=1)).cell
+            await scene.table.memory.put(key, b"\2" * 16 + encode_cell(other.taken_by("other/1")), expected=stored.version)
+            keeper.lose()
+            raise OwnershipLost("the queue was taken", operation="write", object=key)
+
+        keeper.change = lost  # type: ignore[method-assign, assignment]
+        if carried_out:
+            await one.ack(a1)
+            assert (await scene.cell()).dead_letters.assigned == ()
+        else:
+            with pytest.raises(AlreadySettled, match="given up"):
+                await one.ack(a1)
+            assert (await scene.cell()).dead_letters.assigned == (0,)
+
+    scene.play(script)
