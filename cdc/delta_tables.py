@@ -14,7 +14,7 @@ from .changes import Key
 from .fold import Truncate
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
-from .targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, Written, encode_metadata
+from .targets import APP_ID, POSITION, PROPERTY, Column, Found, Owner, Target, TargetRefused, Written, encode_metadata
 from .types import arrow_type, normal_type
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _METADATA = "userMetadata"
+_MAPPING = "delta.columnMapping.mode"
 _STORE = "Object Store error"
 Values: TypeAlias = tuple[Any, ...]
 
@@ -99,7 +100,16 @@ class DeltaTables:
         from deltalake import Schema
 
         fields = Schema.from_arrow(pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])).fields
-        self._table(target).alter.add_columns(fields)
+        table = self._table(target)
+        if table.metadata().configuration.get(_MAPPING, "none") != "none":
+            raise TargetRefused(
+                "the target has column mapping, and this engine cannot give such a table columns",
+                operation="sync",
+                object=self.path(target.name),
+                observed=", ".join(column.name for column in columns),
+                hint="engine='spark' (--engine spark) does, and then this one goes on",
+            )
+        table.alter.add_columns(fields)
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Values]:
         """Of a target, the rows with these keys."""

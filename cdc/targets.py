@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
@@ -20,6 +22,9 @@ VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "
 METADATA = "penstock_sync"
 PROPERTY = "penstock.sync"
 """Of the table: whose it is. It outlives the commits that Delta's cleanup of the log removes."""
+_NO_FOLDER = re.compile(r'^[._]|[/\\:*?"<>|#`]|%(?=[0-9A-Fa-f]{2})|~(?=[0-9A-Fa-f]{2})')
+_NO_FOLDERS = re.compile(r"[#`?\\]|%[0-9A-Fa-f]{2}" if os.sep == "/" else r"[#`?]|%[0-9A-Fa-f]{2}")
+_FOLDER_BYTES_MAX = 255
 APP_ID = "penstock-sync"
 """Of Delta's ``txn``, whose number is that of the syncs' commits to the table, whichever sync's."""
 
@@ -245,13 +250,46 @@ def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
     Raises `TargetRefused` when there is none.
     """
     schema, table = source
-    names = [table] if schema is None else [table, f"{schema}.{table}"]
+    names = [folder_name(table)] if schema is None else [folder_name(table), folder_name(f"{schema}.{table}")]
     free = [name for name in names if taken.get(name, source) == source]
     if not free:
         raise name_taken(source)
-    for name in free:
-        check_name(name)
     return free
+
+
+def folder_name(table: str) -> str:
+    """What a table's folder is called: as the table, but for characters that no folder's name has, or that Spark or deltalake would read as
+    something else: of those, ``~`` and two digits stand for each byte, and for a ``~`` that looks so.
+
+    Raises `TargetRefused` for a name that is empty or too long.
+    """
+    name = _NO_FOLDER.sub(lambda found: _escaped(found[0]), table)
+    name = "".join(one if one.isprintable() else _escaped(one) for one in name)
+    if not 0 < len(name.encode("utf-8", "surrogatepass")) <= _FOLDER_BYTES_MAX:
+        raise TargetRefused(
+            "the table's name cannot be a folder's",
+            operation="sync",
+            object=table[:_FOLDER_BYTES_MAX],
+            expected=f"1 to {_FOLDER_BYTES_MAX} bytes",
+            observed=f"{len(name.encode('utf-8', 'surrogatepass'))} bytes, as a folder {name[:40]!r}",
+        )
+    return name
+
+
+def check_into(into: str) -> None:
+    """Raise `InvalidArgument` for a folder of targets that Spark or deltalake would take for another one."""
+    if found := _NO_FOLDERS.search(into):
+        raise InvalidArgument(
+            "not every engine can write tables into a folder of this name",
+            operation="sync",
+            object=into,
+            expected="no #, `, ? or \\, and no % before two hexadecimal digits",
+            observed=found[0],
+        )
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"~{byte:02X}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
 def name_taken(source: Source) -> TargetRefused:
@@ -263,12 +301,6 @@ def name_taken(source: Source) -> TargetRefused:
         object=table if schema is None else f"{schema}.{table}",
         hint="sync it into a folder of its own, by a sync of another name: tables=… (--table)",
     )
-
-
-def check_name(name: str) -> None:
-    """Raise `TargetRefused` for a table's name that cannot be a folder's."""
-    if not name or name.startswith((".", "_")) or any(character in name for character in '/\\:*?"<>|\0') or not name.isprintable():
-        raise TargetRefused("the table's name cannot be a folder's", operation="sync", object=repr(name))
 
 
 def wanted(names: Collection[str] | None, source: Source) -> bool:

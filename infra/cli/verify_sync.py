@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import click
 
 from ...cdc.location import Location
+from ...cdc.targets import folder_name
 from ...cdc.verify import Comparison, Difference, DumpFormat, Rows, compare, open_target
 from ...cdc.verify.pairs import DumpOptions, find_dumps, keys_of
 from ...cdc.verify.postgres import PostgresRows, open_tables
@@ -71,7 +72,7 @@ def command(
         alone = find_target(location, sources[0].name) if len(sources) == 1 else None
         for rows in sources:
             try:
-                there = alone or open_target(location.inside(rows.name), rows.name)
+                there = alone or open_target(location.inside(folder_name(rows.name)), rows.name)
                 key = by_table.get(there.name) or of_all or _key_of(rows, there)
                 with output.progress(f"comparing {there.name}"):
                     found = compare(rows, there, there.schema, key, ignore=ignore, examples=examples, empty_is_null=empty_is_null)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 from ...cdc.reading import Reading
-from ...cdc.targets import Declared
+from ...cdc.targets import Declared, check_into
 from ...cdc.unavailable import Unavailable
 from ...coordinator.keeper import OwnershipLost
 from ...coordinator.worker import LeaseLost
@@ -131,6 +131,7 @@ def sync(
 
 def _folder(into: str | os.PathLike[str]) -> str:
     folder = os.fspath(into)
+    check_into(folder.partition("?")[0] if "://" in folder else folder)
     return folder if "://" in folder else str(Path(folder).expanduser().absolute())
 
 

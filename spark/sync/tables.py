@@ -6,7 +6,7 @@ Every commit names the sync and how far the target is with it, and carries Delta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,8 @@ _ADAPTIVE = "spark.sql.adaptive.enabled"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _TIMES = "spark.sql.parquet.outputTimestampType"
+_MAPPING = "delta.columnMapping.mode"
+_MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 _DELTA_SAYS = re.compile(r"org\.apache\.spark\.sql\.delta\.[\w.$]*Exception: (.+)")
 _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
@@ -108,6 +110,8 @@ class Tables:
         with self._metadata(owner, target):
             builder = DeltaTable.createIfNotExists(self.session).location(self.path(target.name))
             builder = builder.property(PROPERTY, encode_metadata(owner, target))
+            if _to_be_mapped(target.columns):
+                builder = builder.property(_MAPPING, "name")
             for name, kind in self._wanted(target):
                 builder = builder.addColumn(name, kind)
             builder.execute()
@@ -121,7 +125,10 @@ class Tables:
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
         """Give a target columns that it lacks. The commit does not say how far the target is: nothing holds it up if that has changed."""
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
-        self.session.sql(f"ALTER TABLE delta.{quoted(self.path(target.name))} ADD COLUMNS ({named})")
+        table = f"delta.{quoted(self.path(target.name))}"
+        if _to_be_mapped((*target.columns, *columns)):  # those too that deltalake made without
+            self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+        self.session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
     def rows(self, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
         """Of a target, the rows with these keys."""
@@ -237,6 +244,11 @@ class Tables:
         finally:
             for name, known in before.items():
                 conf.unset(name) if known is None else conf.set(name, known)
+
+
+def _to_be_mapped(columns: Iterable[Column]) -> bool:
+    """Whether Delta takes columns of these names in Spark only if files have others."""
+    return any(_MAPPED.search(column.name) for column in columns)
 
 
 def _commits(history: DataFrame) -> list[Commit]:
