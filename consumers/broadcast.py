@@ -36,6 +36,8 @@ from .membership import Subscription
 log = logging.getLogger("penstock.consumers")
 
 SAVE_EVERY = timedelta(seconds=1)
+HANDLERS_MAX = 256
+"""At once: one of each queue, while there are not more queues."""
 _MEMBER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FETCH_ROWS_MAX = 500
 _FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -124,7 +126,11 @@ class BroadcastConsumer(Consumer):
 
     async def _work(self) -> None:
         self._executor = executor_of(
-            self._listener, batches=False, at_once=max(1, len(self._next)), clock=self._lake.runtime.clock, group=self.group
+            self._listener,
+            batches=False,
+            at_once=min(max(1, len(self._next)), HANDLERS_MAX),
+            clock=self._lake.runtime.clock,
+            group=self.group,
         )
         self._queues = [asyncio.ensure_future(self._follow(topic, queue, self._executor)) for topic, queue in self._next]
         ticking = asyncio.ensure_future(self._time_out(self._executor))

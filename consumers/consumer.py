@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from ..log.errors import ClosedError, InvalidArgument, PenstockError, unforeseen
+from ..log.limits import WAIT_MAX, check_duration
 from .membership import Membership
 
 log = logging.getLogger("penstock.consumers")
@@ -49,6 +50,8 @@ class Consumer:
         `InvalidArgument` inside one of its handlers.
         """
         self.check_outside()
+        if timeout is not None:
+            check_duration("timeout", timeout, most=WAIT_MAX, operation="close")
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         if timeout is not None:

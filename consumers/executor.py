@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
+from ..log.errors import RetryError
 from ..log.messages import MessageView
 from ..log.runtime import Clock
 from .lanes import Run
@@ -100,8 +101,22 @@ class Threads:
         self._hung: dict[Run, None] = {}
         self._idents: set[int] = set()
         self._at_work: set[int] = set()
-        for _ in range(threads):
-            self._add_thread()
+        self._vacant: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """One for each thread that could not be replaced: who was given up stays in its place."""
+        try:
+            for _ in range(threads):
+                self._add_thread()
+        except RuntimeError as error:
+            for _ in range(self._count):
+                self._ready.put(None)
+            raise RetryError(
+                "not all of the threads for handlers could be started",
+                operation="consume",
+                object=name,
+                expected=f"{threads:,} threads",
+                observed=f"{self._count:,}, then: {error}",
+                hint="ask for fewer, or allow the process more",
+            ) from error
 
     @property
     def hung(self) -> int:
@@ -117,7 +132,11 @@ class Threads:
 
     def gave_up(self, run: Run) -> None:
         self._hung[run] = None
-        self._add_thread()
+        try:
+            self._add_thread()
+        except RuntimeError as error:
+            self._vacant.put(None)
+            log.warning("%s: no thread can be started in place of one that hangs, there is one less: %s", self._name, error)
 
     async def close(self) -> None:
         for _ in range(self._count):
@@ -127,8 +146,8 @@ class Threads:
         return threading.get_ident() in self._idents
 
     def _add_thread(self) -> None:
+        threading.Thread(target=self._work, name=f"{self._name}-{self._count + 1}", daemon=True).start()
         self._count += 1
-        threading.Thread(target=self._work, name=f"{self._name}-{self._count}", daemon=True).start()
 
     def _work(self) -> None:
         self._idents.add(threading.get_ident())
@@ -151,8 +170,16 @@ class Threads:
             since_s, run.since_s = run.since_s, None
             self._at_work.discard(ident)
             self._tell(owner, run, last=True)
-            if run.timed_out_at is not None and since_s is not None:
-                return  # another thread took this one's place
+            if run.timed_out_at is not None and since_s is not None and self._is_replaced():
+                return
+
+    def _is_replaced(self) -> bool:
+        """Whether another thread has the place of one that was given up."""
+        try:
+            self._vacant.get_nowait()
+        except queue.Empty:
+            return True
+        return False
 
     def _run_one_by_one(self, owner: Owner, run: Run) -> None:
         call, now, until_s = self._call, self._clock.monotonic_s, owner.until_s

@@ -7,10 +7,28 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Literal
 
-from ..log.errors import InvalidArgument
+from ..log.errors import InvalidArgument, LimitExceeded
+from ..log.limits import MEMORY_BYTES_MAX, MESSAGES_MAX, check_count, plain
 
 CONSUME_TIMEOUT = timedelta(minutes=15)
 """A handler that runs longer has failed."""
+CONSUME_TIMEOUT_MAX = timedelta(days=7)
+THREADS_MAX = 4_096
+"""Handlers at once of one consumer, threads or tasks."""
+WINDOW_MAX = 100_000
+"""Of what a queue's cell may track from its floor on."""
+BATCH_MESSAGES_MAX = 10_000
+"""In one list for a listener, or in one receive."""
+MOST = {
+    "threads": THREADS_MAX,
+    "cache_messages": MESSAGES_MAX,
+    "cache_bytes": MEMORY_BYTES_MAX,
+    "batch_messages": BATCH_MESSAGES_MAX,
+    "receive_max": BATCH_MESSAGES_MAX,
+    "window": WINDOW_MAX,
+    "waiting": WINDOW_MAX,
+}
+"""Of each count that a consumer can be told."""
 HUNG_MAX = 100
 """With more handlers that were given up and still run, a consumer ends."""
 ROUNDS_PER_TIMEOUT = 4
@@ -20,7 +38,17 @@ ROUNDS_PER_TIMEOUT = 4
 def check_consume_timeout(timeout: object, operation: str) -> None:
     """Raise `InvalidArgument` for what is no time that a handler may take."""
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-        raise InvalidArgument("consume_timeout must be a timedelta above zero", operation=operation, observed=timeout)
+        raise InvalidArgument("consume_timeout must be a timedelta above zero", operation=operation, observed=plain(timeout))
+    if timeout > CONSUME_TIMEOUT_MAX:
+        raise LimitExceeded(
+            "consume_timeout is too long", operation=operation, expected=f"at most {CONSUME_TIMEOUT_MAX}", observed=str(timeout)
+        )
+
+
+def check_counts(options: object, *names: str, operation: str) -> None:
+    """Raise `InvalidArgument` for what is no count, `LimitExceeded` for one above `MOST`."""
+    for name in names:
+        check_count(name, getattr(options, name), most=MOST[name], operation=operation)
 
 
 class Mode(Enum):

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
-from ..log.errors import InternalError
+from ..log.errors import InternalError, InvalidArgument
+from ..log.limits import plain
 
 
 class Kind(StrEnum):
@@ -95,6 +96,18 @@ class Metrics(Protocol):
     def watch(self, source: Source, /) -> Callable[[], None]:
         """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks, until what this returns is called."""
         ...
+
+
+def check_metrics(metrics: object, operation: str) -> None:
+    """Raise `InvalidArgument` unless this is something to count into."""
+    parts = [getattr(metrics, name, None) for name in ("counter", "histogram", "watch")]
+    if isinstance(metrics, type) or not all(map(callable, parts)):
+        raise InvalidArgument(
+            "metrics cannot be counted there",
+            operation=operation,
+            expected="MemoryMetrics(), OpenTelemetryMetrics() or what has their methods",
+            observed=plain(metrics),
+        )
 
 
 class MemoryMetrics:

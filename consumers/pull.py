@@ -22,7 +22,8 @@ from ..coordinator.offsets import Settled
 from ..log.errors import CallError, InvalidArgument, PenstockError
 from ..log.filters import Filter, parse_filter
 from ..log.lake import Lake
-from ..log.limits import MIB, is_positive
+from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
+from ..log.limits import MIB, WAIT_MAX, check_count, check_duration, plain
 from ..log.messages import MessageView, views
 from ..log.reader import Position, Reader
 from .consumer import GroupMember
@@ -203,8 +204,8 @@ class PullConsumer(GroupMember):
         return [(part.queue[0], part.kept) for part in await self._parts(max_messages, timeout)]
 
     async def _parts(self, max_messages: int, timeout: timedelta) -> list[_Part]:
-        if not is_positive(max_messages):
-            raise InvalidArgument("max_messages must be a positive whole number", operation="poll", observed=max_messages)
+        check_count("max_messages", max_messages, most=MAX_MESSAGES, operation="poll")
+        check_duration("timeout", timeout, most=WAIT_MAX, operation="poll")
         until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
         await asyncio.sleep(0)  # whoever polls in a loop lets the lease be renewed, also when all comes from memory
         while True:
@@ -317,6 +318,10 @@ class PullConsumer(GroupMember):
 
     def _own_queue(self, topic: str, queue: int) -> _Owned:
         self._check_open("pull")
+        if not isinstance(topic, str) or not isinstance(queue, int) or isinstance(queue, bool):
+            raise InvalidArgument(
+                "a queue is named by its topic and number", operation="pull", expected="(str, int)", observed=plain((topic, queue))
+            )
         owned = self._owned.get((topic, queue))
         if owned is None or owned.keeper.ended.is_set():
             raise InvalidArgument(

@@ -12,15 +12,15 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import DeliveryOrder
 from ..log.errors import ClosedError, InvalidArgument
 from ..log.lake import Lake
-from ..log.limits import MIB, is_positive
+from ..log.limits import MIB, plain
 from .consumer import GroupMember
 from .engine import PushSurroundings, QueueEngine
 from .executor import Executor, executor_of
 from .failures import FailureLog
 from .lanes import Run
-from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout
+from .limits import CONSUME_TIMEOUT, HUNG_MAX, ROUNDS_PER_TIMEOUT, Limits, check_consume_timeout, check_counts
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics
+from .metrics import MemoryMetrics, Metrics, check_metrics
 from .older import OlderHandlers
 from .queue_owner import QueueOwner
 from .statistics import ConsumerStatistics
@@ -55,19 +55,17 @@ class PushOptions:
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
-        for name in ("threads", "cache_messages", "cache_bytes", "batch_messages", "window", "waiting"):
-            if not is_positive(getattr(self, name)):
-                raise InvalidArgument(
-                    f"{name} must be a positive whole number", operation="push consumer", observed=getattr(self, name)
-                )
+        counts = ("threads", "cache_messages", "cache_bytes", "batch_messages", "window", "waiting")
+        check_counts(self, *counts, operation="push consumer")
         check_consume_timeout(self.consume_timeout, "push consumer")
+        check_metrics(self.metrics, "push consumer")
         if self.on_expired not in ("skip", "stop"):
             raise InvalidArgument(
-                "on_expired is not known", operation="push consumer", expected="'skip' or 'stop'", observed=self.on_expired
+                "on_expired is not known", operation="push consumer", expected="'skip' or 'stop'", observed=plain(self.on_expired)
             )
         if self.batch not in (None, "group", "queue"):
             raise InvalidArgument(
-                "batch is not known", operation="push consumer", expected="'group', 'queue' or None", observed=self.batch
+                "batch is not known", operation="push consumer", expected="'group', 'queue' or None", observed=plain(self.batch)
             )
 
 
@@ -124,8 +122,6 @@ class PushConsumer(GroupMember):
     async def _begin(self) -> None:
         record = await self._membership.begin()
         self._orderly = record.settings.delivery_order is DeliveryOrder.ORDERLY
-
-    async def _work(self) -> None:
         options = self._options
         self._executor = executor_of(
             self._listener,
@@ -136,6 +132,10 @@ class PushConsumer(GroupMember):
             idle=self._spread,
         )
         self._older = OlderHandlers(self._executor, orderly=self._orderly)
+
+    async def _work(self) -> None:
+        assert self._executor is not None, "it has begun"
+        assert self._older is not None, "it has begun"
         ticking = asyncio.ensure_future(self._time_out(self._executor, self._older))
         try:
             await self._owner.run()
@@ -144,6 +144,8 @@ class PushConsumer(GroupMember):
             await asyncio.gather(ticking, return_exceptions=True)
 
     async def _end(self) -> None:
+        if self._loop is None and self._executor is not None:
+            await self._executor.close()  # it never began
         await self._owner.end()
 
     async def _close(self) -> None:

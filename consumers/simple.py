@@ -25,9 +25,9 @@ from ..log.limits import MIB, is_positive
 from ..log.messages import MessageView
 from .consumer import GroupMember
 from .hander import QueueHander, SettlingLost, SimpleSurroundings
-from .limits import Limits
+from .limits import Limits, check_counts
 from .membership import Membership, Subscription
-from .metrics import MemoryMetrics, Metrics
+from .metrics import MemoryMetrics, Metrics, check_metrics
 from .queue_owner import QueueOwner
 from .statistics import ConsumerStatistics
 
@@ -56,11 +56,8 @@ class SimpleOptions:
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
-        for name in ("receive_max", "cache_messages", "cache_bytes"):
-            if not is_positive(getattr(self, name)):
-                raise InvalidArgument(
-                    f"{name} must be a positive whole number", operation="simple consumer", observed=getattr(self, name)
-                )
+        check_counts(self, "receive_max", "cache_messages", "cache_bytes", operation="simple consumer")
+        check_metrics(self.metrics, "simple consumer")
 
 
 class SimpleConsumer(GroupMember):

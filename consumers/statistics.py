@@ -14,7 +14,7 @@ from ..coordinator import TimerStatistics, TransactionStatistics
 from ..coordinator.transactions.asking import Answer
 from ..coordinator.transactions.statistics import GroupTransactions
 from ..log.gathering import BatchSent, ProducerStatistics
-from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample
+from .metrics import Counter, Histogram, Kind, Metric, Metrics, Sample, check_metrics
 
 _TOPIC = ("topic", "consumer_group")
 _QUEUE = ("topic", "consumer_group", "queue")
@@ -348,6 +348,7 @@ class TopicCounters:
 
 def sends_counted(metrics: Metrics, *, topic: str) -> Callable[[BatchSent], None]:
     """Counts a producer's batches: pass it as ``ProducerOptions(on_batch=…)``. It costs four additions a batch, and nothing a message."""
+    check_metrics(metrics, "producer")
     messages, size = metrics.counter(MESSAGES_IN, topic=topic), metrics.counter(THROUGHPUT_IN, topic=topic)
     mean_size = metrics.histogram(MESSAGE_SIZE, topic=topic)
     succeeded_ms = metrics.histogram(SEND_COST_TIME, topic=topic, invocation_status="success")

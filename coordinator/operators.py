@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from ..log.errors import InvalidArgument, TopicNotFound
 from ..log.lake import Lake
+from ..log.limits import WAIT_MAX, check_duration, plain
 from ..log.messages import from_ms
 from ..log.reader import Position as Place
 from ..log.reader import Reader
@@ -142,6 +143,8 @@ class Operators:
 
     async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
         """All workers but those that ended in order. Without ``watch`` each is watched until it is known whether it lives."""
+        if watch is not None:
+            check_duration("watch", watch, most=WAIT_MAX, operation="workers")
         cells = self._coordination.cells
         patience_s = math.inf if watch is None else watch.total_seconds()
         seen = await watched(cells, self._lake.runtime, await workers(cells), patience_s=patience_s)
@@ -278,7 +281,7 @@ class Operators:
         """
         self._may_write("reset_offsets")
         check_own(topic, operation="reset_offsets")
-        if queues is not None and not queues:
+        if queues is not None and isinstance(queues, Sequence) and not queues:
             raise InvalidArgument(
                 "no queue is named", operation="reset_offsets", object=topic, hint="leave queues out for all of them"
             )
@@ -344,12 +347,12 @@ async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> Queue
 
 def _check_chosen(group: str, record: GroupRecord, topic: str | None, queue: int | None) -> None:
     """Raise unless the group has begun on the topic, and a topic of it has the queue."""
-    if topic is not None and topic not in record.positions:
+    if topic is not None and (not isinstance(topic, str) or topic not in record.positions):
         raise InvalidArgument(
             "the consumer group has not begun on this topic",
             object=group,
             expected=", ".join(sorted(record.positions)),
-            observed=topic,
+            observed=plain(topic),
         )
     queues = max((len(one.offsets) for name, one in record.positions.items() if topic in (None, name)), default=0)
     if queue is not None and (isinstance(queue, bool) or not isinstance(queue, int) or not 0 <= queue < queues):

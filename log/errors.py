@@ -56,7 +56,7 @@ class PenstockError(Exception):
 
     def __str__(self) -> str:
         facts = [
-            f"{name}: {value}"
+            f"{name}: {_text(value)}"
             for name, value in (
                 ("operation", self.operation),
                 ("object", self.object),
@@ -70,6 +70,18 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.__dict__))
+
+
+FACT_CHARS_MAX = 2_000
+"""Of what stands in a message; the error itself has all of it."""
+
+
+def _text(value: object) -> str:
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - a number of too many digits, or an object with a mistake of its own
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= FACT_CHARS_MAX else f"{text[:FACT_CHARS_MAX]}…"
 
 
 def _rebuild(cls: type[PenstockError], message: str, state: dict[str, object]) -> PenstockError:

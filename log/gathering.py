@@ -13,7 +13,7 @@ from typing import Literal
 import pyarrow as pa
 
 from .errors import BackPressureError, ClosedError, FencedError, InvalidArgument, PenstockError, ProducerFailedError, SequenceError
-from .limits import MIB, SEQUENCE_MAX, is_positive
+from .limits import LINGER_MAX, MEMORY_BYTES_MAX, MIB, SEQUENCE_MAX, WAIT_MAX, check_count, check_duration, plain
 from .messages import Message
 from .patience import patiently
 from .receipts import BatchFuture, Settled
@@ -60,15 +60,19 @@ class ProducerOptions:
     """Told of each batch once it is durable or failed, on the event loop: it must be quick, and raise nothing. For metrics."""
 
     def __post_init__(self) -> None:
-        for name in ("linger", "linger_max", "block_timeout", "delivery_timeout"):
-            duration: object = getattr(self, name)
-            if not isinstance(duration, timedelta) or duration < timedelta(0):
-                raise InvalidArgument(f"{name} must be a timedelta, not negative", observed=duration)
+        for name, most in (
+            ("linger", LINGER_MAX),
+            ("linger_max", LINGER_MAX),
+            ("block_timeout", WAIT_MAX),
+            ("delivery_timeout", WAIT_MAX),
+        ):
+            check_duration(name, getattr(self, name), most=most, operation="producer")
         for name in ("batch_bytes", "memory_bytes"):
-            if not is_positive(getattr(self, name)):
-                raise InvalidArgument(f"{name} must be a positive whole number", observed=getattr(self, name))
+            check_count(name, getattr(self, name), most=MEMORY_BYTES_MAX, operation="producer")
         if self.on_full not in ("block", "raise"):
-            raise InvalidArgument("on_full must be 'block' or 'raise'", observed=self.on_full)
+            raise InvalidArgument("on_full must be 'block' or 'raise'", operation="producer", observed=plain(self.on_full))
+        if self.on_batch is not None and not callable(self.on_batch):
+            raise InvalidArgument("on_batch must be callable", operation="producer", observed=plain(self.on_batch))
 
 
 @dataclass(frozen=True, slots=True)

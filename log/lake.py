@@ -18,7 +18,7 @@ from .gathering import ProducerOptions, ProducerStatistics
 from .header import Epoch
 from .messages import MessageType
 from .naming import OWN_PREFIX, check_producer_name, open_name
-from .paths import timer_log_name
+from .paths import check_topic_name, timer_log_name
 from .producer import Producer
 from .reader import Reader
 from .runtime import Runtime
@@ -92,6 +92,7 @@ class Lake:
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its messages; maintenance removes the objects."""
+        check_topic_name(name)
         check_own(name, operation="delete_topic")
         await self._writable("delete_topic")
         try:
@@ -144,6 +145,7 @@ class Lake:
 
     async def _shared(self, name: str, *, writable: bool) -> Topic:
         self._check_open()
+        check_topic_name(name)
         task = self._opened.get(name)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             opening = open_topic(self.store, self.runtime, name, writable=writable, pace=self._pace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, LimitExceeded
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -65,6 +65,14 @@ ENTRY_ROWS_MAX = 2**31
 """No entry brings more rows, inline and linked together. A repair jumps by this where nothing tells how many a lost entry brought."""
 FILTER_CHARS_MAX = 4096
 """It stands in the record of its consumer group."""
+WAIT_MAX = timedelta(days=30)
+"""Of what a caller waits for, or lets others wait for."""
+LINGER_MAX = timedelta(hours=1)
+MEMORY_BYTES_MAX = 1024 * 1024 * MIB
+"""Of a cache or a buffer: more is a mistake in the unit."""
+MESSAGES_MAX = 1_000_000
+"""Of a cache, or of one answer."""
+SHOWN_CHARS_MAX = 200
 FILTER_DEPTH_MAX = 64
 """Parentheses and NOTs inside each other."""
 
@@ -94,3 +102,35 @@ class TopicLimits:
 def is_positive(value: object) -> bool:
     """Whether it is a whole number above zero, and not a truth value."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def check_count(name: str, value: object, *, most: int, operation: str) -> None:
+    """Raise `InvalidArgument` unless it is a whole number above zero, and `LimitExceeded` above ``most``."""
+    if not is_positive(value):
+        raise InvalidArgument(f"{name} must be a positive whole number", operation=operation, observed=plain(value))
+    assert isinstance(value, int), "as was seen"
+    if value > most:
+        raise LimitExceeded(f"{name} is too much", operation=operation, expected=f"at most {most:,}", observed=plain(value))
+
+
+def check_duration(name: str, value: object, *, most: timedelta, operation: str) -> None:
+    """Raise `InvalidArgument` unless it is a duration, not negative, and `LimitExceeded` above ``most``."""
+    if not isinstance(value, timedelta) or value < timedelta(0):
+        raise InvalidArgument(f"{name} must be a timedelta, not negative", operation=operation, observed=plain(value))
+    if value > most:
+        raise LimitExceeded(f"{name} is too long", operation=operation, expected=f"at most {most}", observed=str(value))
+
+
+def check_flag(name: str, value: object, *, operation: str) -> None:
+    """Raise `InvalidArgument` unless it is True or False: the text "false" would be taken for true."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name} must be True or False", operation=operation, observed=plain(value))
+
+
+def plain(value: object) -> str:
+    """What a caller gave, short enough for an error."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a number of too many digits, or an object with a mistake of its own
+        text = f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"

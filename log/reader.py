@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from .errors import InvalidArgument, MissingDependency
 from .filters import filters_of
+from .limits import check_flag, plain
 from .messages import MESSAGE_SCHEMA, MessageView, to_us, views
 from .reading import Rows, Span, out_of_range
 from .table.lookup import Lookup, lookup
@@ -66,6 +67,7 @@ class Reader:
         overtakes what is being read) or beyond the next one, and `DataDamaged` where rows cannot be read any more, behind those that can,
         naming object and offsets; ``damaged="skip"`` leaves those out.
         """
+        check_flag("follow", follow, operation="read")
         if follow and end != "latest":
             raise InvalidArgument("what follows a topic has no end", operation="read", observed=f"follow=True, end={end!r}")
         keep = filters_of(tags, where)
@@ -159,6 +161,10 @@ class Reader:
 
         Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
         """
+        if queues is not None and (isinstance(queues, str | bytes) or not isinstance(queues, Sequence)):
+            raise InvalidArgument(
+                "queues are numbers in a list", operation="resolve", object=self._paths.topic, observed=plain(queues)
+            )
         chosen = self._checked_queues(None) if queues is None else [one for queue in queues for one in self._checked_queues(queue)]
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
 

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 
 from .batching import Places, message_id
 from .delays import QUEUE, Delayed, RecallHandles
-from .errors import ForkedError, StoreUnavailable
+from .errors import ForkedError, InvalidArgument, StoreUnavailable
+from .limits import plain
 from .patience import patiently
 from .pending import Written
 
@@ -91,6 +92,14 @@ class BatchFuture(Future[Settled]):
             )
 
 
+def _check_timeout(timeout: object) -> None:
+    if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout >= 0):
+        return
+    raise InvalidArgument(
+        "the timeout is no number of seconds", operation="receipt", expected="0 or more, or None", observed=plain(timeout)
+    )
+
+
 class SharedBatch(Protocol):
     """What all receipts of a batch share."""
 
@@ -114,9 +123,11 @@ class _Awaitable:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The error, once the outcome is known, or None."""
+        _check_timeout(timeout)
         return self._future.exception(timeout)
 
     def _settled(self, timeout_s: float | None) -> Settled:
+        _check_timeout(timeout_s)
         try:
             return self._future.result(timeout_s)
         except FutureTimeoutError as error:

@@ -59,6 +59,7 @@ from penstock.log import (
     TopicSettings,
     open_store,
 )
+from penstock.log.limits import check_flag
 from penstock.log.topics import Topic
 
 from .timer_lake import TimerLake
@@ -101,6 +102,13 @@ def connect(
     runtime: Runtime | None = None,
 ) -> Lake:
     """Open a lake on the running event loop; the arguments are those of `penstock.connect`."""
+    check_flag("read_only", read_only, operation="connect")
+    check_flag("maintenance", maintenance, operation="connect")
+    _check_kind("store", store, ObjectStore)
+    _check_kind("runtime", runtime, Runtime)
+    _check_kind("options", options, Mapping)
+    if options is not None and not all(isinstance(part, str) for pair in options.items() for part in pair):
+        raise InvalidArgument("options are texts by name", operation="connect", expected='such as {"region": "eu-west-1"}')
     runtime = runtime or Runtime()
     if store is None:
         store = open_store(url or "", runtime=runtime, options=options)
@@ -113,6 +121,13 @@ def connect(
         )
     check_coordination(coordination, store)
     return Lake(store, runtime=runtime, read_only=read_only, coordination=coordination, maintenance=maintenance, options=options)
+
+
+def _check_kind(name: str, given: object, kind: type) -> None:
+    if given is not None and not isinstance(given, kind):
+        raise InvalidArgument(
+            f"{name} is of another kind", operation="connect", expected=kind.__name__, observed=type(given).__name__
+        )
 
 
 class Lake(TimerLake, TransactionLake):
@@ -248,7 +263,7 @@ class Lake(TimerLake, TransactionLake):
             on_expired=on_expired,
             batch=batch,
             batch_messages=batch_messages,
-            metrics=metrics or MemoryMetrics(),
+            metrics=MemoryMetrics() if metrics is None else metrics,
         )
         return self._known(
             PushConsumer(
@@ -285,7 +300,10 @@ class Lake(TimerLake, TransactionLake):
         subscriptions = self._subscribed(topic, filter, start)
         stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
         options = SimpleOptions(
-            receive_max=receive_max, cache_messages=cache_messages, cache_bytes=cache_bytes, metrics=metrics or MemoryMetrics()
+            receive_max=receive_max,
+            cache_messages=cache_messages,
+            cache_bytes=cache_bytes,
+            metrics=MemoryMetrics() if metrics is None else metrics,
         )
         return self._known(
             SimpleConsumer(self, self.coordination, group=group, subscriptions=subscriptions, stated=stated, options=options)

@@ -16,6 +16,7 @@ from penstock.consumers import PushConsumer as AsyncPushConsumer
 from penstock.consumers.consumer import Consumer
 from penstock.consumers.pull import MESSAGES_MAX
 from penstock.log import MessageView, PenstockError, Position
+from penstock.log.limits import WAIT_MAX, check_duration
 from penstock.log.portal import Portal
 
 from .ends import close_after
@@ -47,6 +48,8 @@ class ConsumerEnd(Generic[CoreT]):
 
         Raises why it ended by itself.
         """
+        if timeout is not None:
+            check_duration("timeout", timeout, most=WAIT_MAX, operation="wait")
         if self._portal.stopped:
             return True
 

@@ -25,6 +25,7 @@ from penstock.coordinator import (
 )
 from penstock.log import Lake as LogLake
 from penstock.log import MessageView, ObjectStore, Position, Runtime
+from penstock.log.limits import check_flag
 
 _SECRETS = ("access_key_id", "secret_access_key", "session_token")
 
@@ -111,6 +112,7 @@ class GroupLake(LogLake):
         dead it is watched for its lease and a quarter more. With ``force`` it is deleted even so: members that live end with an error, and
         dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
         """
+        check_flag("force", force, operation="delete_group")
         await self._operating.delete(name, force=force)
 
     async def groups(self) -> dict[str, GroupSettings]:

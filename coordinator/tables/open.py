@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from ...log.errors import InvalidArgument, MissingDependency
+from ...log.limits import plain
 from ...log.runtime import Runtime
 from ...log.stores.keys import HIDDEN_FOLDER
 from ...log.stores.protocol import ObjectStore
@@ -124,6 +125,9 @@ def table_place(url: str | None, store_url: str) -> Place:
             return InSqlite(f"{unquote(lake.path).rstrip('/')}/{HIDDEN_FOLDER}/coordination.db")
         # In memory too: lakes that share a store must share their cells.
         return InStore()
+    given: object = url
+    if not isinstance(given, str):
+        raise InvalidArgument("not a coordination table's URL", operation="connect", observed=plain(given), expected=_SCHEMES)
     if url == "store":
         return InStore()
     parts = urlsplit(url)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import InvalidArgument
+from ..limits import plain
 from ..runtime import Runtime
 from .local import LocalStore
 from .memory import MemoryStore
@@ -92,7 +93,11 @@ def open_store(
     runtime = runtime or Runtime()
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else ""
     if not text:
-        raise InvalidArgument("not a store's URL", expected=_SCHEMES, observed=repr(url))
+        raise InvalidArgument("not a store's URL", expected=_SCHEMES, observed=plain(url))
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise InvalidArgument("the store's URL has characters that no name has", expected=_SCHEMES, observed=plain(url)) from error
     if "://" not in text:
         _no_options("a path", options or {})
         return _open_folder(os.path.expanduser(text), runtime)

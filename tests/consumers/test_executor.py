@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pytest
+
+import penstock
 from penstock.consumers import ConsumeResult
 from penstock.consumers.executor import Threads
 from penstock.consumers.lanes import Lane, OpenLane, Run
 from penstock.log import MessageView
 from penstock.log.runtime import SystemClock
 from tests.lakes import TIMEOUT_S
+from tests.waiting import wait_until
 
 _TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -140,3 +145,69 @@ def test_a_run_does_not_end_while_its_owner_looks_at_it() -> None:
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
     assert not owner.changed
     assert [ended for _, ended in owner.heard] == [False, True]
+
+
+@pytest.fixture
+def threads_left(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let so many threads of executors start, and no more, as where a process may have no more of them."""
+    start, left = threading.Thread.start, [math.inf]
+
+    def count_down(self: threading.Thread) -> None:
+        if self.name.startswith("penstock-"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeError("can't start new thread")
+        start(self)
+
+    def allow(count: int) -> None:
+        left[0] = count
+
+    monkeypatch.setattr(threading.Thread, "start", count_down)
+    return allow
+
+
+def of_executors() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("penstock-billing-")]
+
+
+def test_a_consumer_that_cannot_have_its_threads_ends_those_it_started_and_leaves(threads_left: Callable[[int], None]) -> None:
+    with penstock.connect("memory://", maintenance=False) as lake:
+        lake.create_topic("orders", queues=1)
+        threads_left(3)
+        with pytest.raises(penstock.RetryError, match=r"not all of the threads.*7 threads.*3, then: can't start new thread"):
+            lake.push_consumer("orders", group="billing", listener=lambda _: ConsumeResult.SUCCESS, threads=7)
+        wait_until(lambda: not of_executors(), "those that started end")
+        assert lake.describe_group("billing").members == ()
+        threads_left(2)
+        heard = threading.Event()
+        with lake.producer("orders") as producer:
+            producer.send(penstock.Message(b"x"))
+        with lake.push_consumer("orders", group="billing", listener=lambda _: heard.set(), threads=2):
+            assert heard.wait(TIMEOUT_S)
+
+
+def test_a_thread_that_was_given_up_and_cannot_be_replaced_stays_in_its_place(threads_left: Callable[[int], None]) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    hung, later = Run(Lane(0), [message(0)]), Run(Lane(1), [message(1)])
+
+    def listen(one: MessageView) -> ConsumeResult:
+        begun.set()
+        if one.offset == 0:
+            gate.wait(TIMEOUT_S)
+        return ConsumeResult.SUCCESS
+
+    async def main() -> None:
+        executor = Threads(listen, batches=False, threads=1, clock=SystemClock(), name="penstock-billing")
+        owner = Listed(later)
+        executor.start(owner, [hung])
+        assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+        threads_left(0)
+        hung.time_out("too slow")
+        executor.gave_up(hung)
+        executor.start(owner, [later])
+        gate.set()
+        await owner.over.wait()
+        await executor.close()
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
+    wait_until(lambda: not of_executors(), "its end")
