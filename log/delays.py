@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from .arrow_checks import check_delivery_times
 from .batching import MessageIds, message_id
 from .errors import InvalidArgument, LimitExceeded
-from .limits import TopicLimits
+from .limits import QUEUES_MAX, TopicLimits
 from .messages import LOG_SCHEMA, Message, from_us, limit_hint, to_us, views
 from .runtime import Clock
+from .stored import whole_number
 
 QUEUE = 0
 """The only one of a timer log."""
@@ -231,9 +232,9 @@ class Delays:
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:
-    """The queue that the sender of a row of the timer log named; None: none."""
-    named = properties.get(DESTINATION_QUEUE)
-    return None if named is None else int(named)
+    """The queue that the sender of a row of the timer log named; None: none, or what no queue is called."""
+    queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
+    return queue if queue is not None and queue < QUEUES_MAX else None
 
 
 def with_destinations(table: pa.Table) -> pa.Table:

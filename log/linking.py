@@ -32,6 +32,7 @@ from .errors import (
 )
 from .header import Batch, Epoch, Part
 from .lake import Lake
+from .limits import ENTRY_ROWS_MAX
 from .naming import check_producer_name, open_name
 from .pending import Outcome, Written
 from .settings import TopicSettings
@@ -206,8 +207,8 @@ class Linker:
             raise InvalidArgument("the parts hold no rows, or rows of queues that are not there", operation="link", observed=rows)
         if (batch is None) != (self._name is None):
             raise InvalidArgument("batches have numbers if, and only if, the linker has a name", operation="link", observed=batch)
-        if sum(rows.values()) > BATCH_ROWS_MAX:
-            raise LimitExceeded("too many rows for one batch", operation="link", expected=f"at most {BATCH_ROWS_MAX}")
+        if sum(rows.values()) > ENTRY_ROWS_MAX:
+            raise LimitExceeded("too many rows for one batch", operation="link", expected=f"at most {ENTRY_ROWS_MAX}")
         if batch is not None:
             check_batch(batch)
             if self.is_linked(batch):

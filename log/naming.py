@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from .errors import InvalidArgument, LimitExceeded, PenstockError, UnknownOutcome
+from dataclasses import replace
+
+from .errors import InvalidArgument, LimitExceeded, NotWritten, PenstockError, UnknownOutcome
+from .fold import was_accepted
 from .header import Epoch, Opening
-from .limits import PRODUCER_NAME_BYTES_MAX
-from .pending import Opened
+from .limits import PRODUCER_NAME_BYTES_MAX, VALIDITY_ENTRIES
+from .pending import Opened, as_accepted
+from .state import State
 from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
@@ -26,25 +30,37 @@ def check_producer_name(name: str | None) -> None:
 
 
 async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
-    """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again under a new write id.
+    """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again as it is.
+
+    It keeps its write id, as an earlier try that was handed over may get into the log behind a later one: of openings with one write id
+    one counts, and under another it would fence the producer that it was meant for.
 
     ``generation`` is that of the routing by the settings that the caller goes by: in any other the name is not opened (`TopicDeleted`).
     """
-    last: PenstockError | None = None
+    last: UnknownOutcome | None = None
+    opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
     for _ in range(OPENING_ATTEMPTS_MAX):
-        opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
+        if is_spent(opening, topic.tail.state):
+            opening = replace(opening, write_id=topic.runtime.new_id())
         outcome = await topic.appender.append_opening(opening, deadline_s=topic.runtime.clock.monotonic_s() + timeout_s)
         if isinstance(outcome, Opened):
             return outcome.epoch, outcome.last_sequence
         assert isinstance(outcome, PenstockError), "an opening is opened or fails"
-        if not isinstance(outcome, UnknownOutcome):
+        if isinstance(outcome, UnknownOutcome):
+            last = outcome
+        elif last is None or not isinstance(outcome, NotWritten):  # that this try was not written says nothing of those before
             raise outcome
-        last = outcome
     raise UnknownOutcome(
         "the producer's name could not be opened: what became of every try is unknown",
         operation="producer",
         object=name,
         expected=f"an answer to one of {OPENING_ATTEMPTS_MAX} tries",
         observed=str(last),
-        hint="try again; an opening that did get into the log fences nobody but earlier instances of the name",
+        hint=f"try again; should this opening get into the log late, within {VALIDITY_ENTRIES} entries, it fences what has the name then, which "
+        "is opened anew",
     ) from last
+
+
+def is_spent(opening: Opening, state: State) -> bool:
+    """Whether an opening is in the log and its epoch cannot be known any more: it is never accepted again, wherever it still is."""
+    return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

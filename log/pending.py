@@ -92,10 +92,13 @@ class Pending:
         return part.valid_until if part else 2**63
 
 
-def before_any(pending: Pending, state: State) -> PenstockError | None:
-    """Why no entry can bring what was never exposed to one, if that is known already: the fold would void it."""
+def before_any(pending: Pending, state: State) -> Outcome | None:
+    """How what no entry of this append can have brought ends, if that is known already: the fold would void it.
+
+    An opening may be in the log all the same, by an earlier append that ended as unknown.
+    """
     if pending.opening is not None:
-        return _gone(pending.opening.generation, state)
+        return _gone(pending.opening.generation, state) or as_accepted(pending.opening, state)
     if pending.batch is not None:
         batch = pending.batch
         return _hopeless(batch, state)
@@ -123,6 +126,8 @@ def after_jump(pending: Pending, state: State) -> Outcome | None:
     """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
     if pending.exposed_until == 0:  # it has not left this process
         return before_any(pending, state)
+    if pending.opening is not None and (opened := as_accepted(pending.opening, state)) is not None:
+        return opened
     if pending.batch is None:
         return _unknown("the log was trimmed past this process while an entry was on its way")
     batch = pending.batch
@@ -163,6 +168,17 @@ def is_same(one: Batch, other: Batch) -> bool:
         other.previous,
         other.last,
     )
+
+
+def as_accepted(opening: Opening, state: State) -> Opened | None:
+    """What an opening was given by an entry before ``state``; None where the state does not tell, or a later one stands before it."""
+    entry = state.openings.get(opening.write_id)
+    row = state.named.get(opening.producer)
+    if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
+        return None
+    # Of an entry with more openings the state does not tell whose place is whose, and no two may have one epoch.
+    alone = list(state.openings.values()).count(entry) == 1
+    return Opened(row.epoch, row.last) if alone else None
 
 
 def is_own(accepted: Opening, own: Opening) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.log import DELAY_LEVELS, LOG_SCHEMA, SEND_SCHEMA, TopicLimits
-from penstock.log.delays import DESTINATION_QUEUE, RecallHandle, delivery_us, without_destinations
+from penstock.log.delays import DESTINATION_QUEUE, RecallHandle, delivery_us, named_queue, without_destinations
 from penstock.log.messages import from_us
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
@@ -325,3 +325,10 @@ def test_large_batches_are_staged_and_wait_all_the_same() -> None:
         assert [one.offset for one in found] == list(range(40))
         assert [RecallHandle.decode(handle).message_id for handle in handles] == [one.message_id for one in found]
         assert all(one.delivery_timestamp == at for one in found)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.0", "1_0", " 1", "\u0661", "4096", "9" * 5000])
+def test_what_no_queue_is_called_names_none(text: str) -> None:
+    assert named_queue({DESTINATION_QUEUE: text}) is None
+    assert named_queue({DESTINATION_QUEUE: "7"}) == 7
+    assert named_queue({}) is None

@@ -12,7 +12,8 @@ import pytest
 from penstock.log.errors import FencedError, NotWritten, TopicDeleted, UnknownOutcome
 from penstock.log.fold import fold
 from penstock.log.header import Batch, CloseJob, Created, Deleted, Epoch, Opening, Part
-from penstock.log.pending import Opened, Pending, Written, after_fold, after_jump, at_deadline, is_expired
+from penstock.log.naming import is_spent
+from penstock.log.pending import Opened, Pending, Written, after_fold, after_jump, at_deadline, before_any, is_expired
 from penstock.log.state import State
 from tests.log.test_fold import batch, header_on, idle, opened, step, topic
 
@@ -54,6 +55,33 @@ def test_an_opener_knows_its_own_opening_among_others_of_the_name(loop: asyncio.
     folded = step(topic(), openings=[Opening("n", "other", 1, 99), mine, Opening("n", "third", 1, 99)])
     assert after_fold(sent(loop, opening=mine), folded) == Opened(Epoch(folded.number, 1), -1)
     assert after_fold(sent(loop, opening=replace(mine, write_id="absent")), folded) is None
+
+
+def test_an_opening_that_an_earlier_append_got_into_the_log_is_known_by_the_state(loop: asyncio.AbstractEventLoop) -> None:
+    mine = Opening("n", "mine", 1, 99)
+    folded = step(step(topic(), openings=[mine]).state)
+    expected = Opened(Epoch(folded.number - 1, 0), -1)
+    assert before_any(sent(loop, opening=mine, exposed_until=0), folded.state) == expected
+    assert after_jump(sent(loop, opening=mine), folded.state) == expected
+    assert before_any(sent(loop, opening=replace(mine, write_id="absent")), folded.state) is None
+
+
+@pytest.mark.parametrize("others", [[Opening("n", "x", 1, 99)], [Opening("other", "x", 1, 99)]])
+def test_no_two_openings_take_one_epoch_from_the_state(loop: asyncio.AbstractEventLoop, others: list[Opening]) -> None:
+    mine = Opening("n", "mine", 1, 99)
+    for openings in ([mine, *others], [*others, mine]):
+        state = step(topic(), openings=openings).state
+        assert before_any(sent(loop, opening=mine, exposed_until=0), state) is None
+        assert is_spent(mine, state)
+    assert not is_spent(mine, topic())
+
+
+def test_an_opening_that_a_later_one_fenced_is_spent(loop: asyncio.AbstractEventLoop) -> None:
+    mine = Opening("n", "mine", 1, 99)
+    state = step(step(topic(), openings=[mine]).state, openings=[Opening("n", "x", 1, 99)]).state
+    assert before_any(sent(loop, opening=mine, exposed_until=0), state) is None
+    assert isinstance(after_jump(sent(loop, opening=mine), state), UnknownOutcome)
+    assert is_spent(mine, state)
 
 
 def test_actions_are_written_when_their_entry_is(loop: asyncio.AbstractEventLoop) -> None:
