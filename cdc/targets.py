@@ -9,7 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
+import msgspec
+
 from ..log.errors import CallError, InvalidArgument
+from ..log.stored import Number
 from .changes import ALWAYS
 from .told import ByQueue, Told
 from .types import normal_type
@@ -74,6 +77,13 @@ class Column:
     type: str
 
 
+class _ProgressForm(msgspec.Struct, frozen=True):
+    offsets: dict[Number, Number]
+    truncated: int | None
+    told: dict[Number, tuple[int, Number]] = {}
+    commits: Number = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a target is: what stands in the metadata of its last commit by the sync."""
@@ -100,11 +110,10 @@ class Progress:
         return {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Progress:
-        """The inverse. Raises `KeyError`, `TypeError` or `ValueError`."""
-        offsets = {int(queue): int(offset) for queue, offset in document["offsets"].items()}
-        told = {int(queue): Told(position, behind) for queue, (position, behind) in document.get("told", {}).items()}
-        return cls(offsets, document["truncated"], told, int(document.get("commits", 0)))
+    def read(cls, document: object) -> Progress:
+        """The inverse. Raises `ValueError`."""
+        form = msgspec.convert(document, _ProgressForm, str_keys=True)
+        return cls(form.offsets, form.truncated, {queue: Told(*one) for queue, one in form.told.items()}, form.commits)
 
 
 def behind(progress: Mapping[str, Progress]) -> dict[str, int]:
@@ -192,25 +201,23 @@ class Found:
     """What the newest commit of a sync says."""
 
 
+class _WrittenForm(msgspec.Struct, frozen=True):
+    topic: str
+    life: Number
+    name: str
+    source: tuple[str | None, str]
+    key: tuple[str, ...]
+    history: bool = False
+
+
 def decode_metadata(text: str | None) -> Written | None:
     """Read it; None for commits that no sync made."""
     try:
-        found = json.loads(text or "null")
-    except ValueError:
-        return None
-    found = found.get(METADATA) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        return None
-    try:
-        schema, table = found["source"]
-        return Written(
-            Owner(found["topic"], found["life"], found["name"]),
-            (schema, table),
-            tuple(found["key"]),
-            bool(found.get("history")),
-            Progress.read(found),
-        )
-    except (KeyError, TypeError, ValueError):
+        found = msgspec.json.decode(text or "null")
+        found = found.get(METADATA) if isinstance(found, dict) else None
+        form = msgspec.convert(found, _WrittenForm)
+        return Written(Owner(form.topic, form.life, form.name), form.source, form.key, form.history, Progress.read(found))
+    except (ValueError, RecursionError):
         return None
 
 

@@ -6,17 +6,21 @@ from collections import defaultdict
 from dataclasses import replace
 
 from ..log.errors import DataDamaged, NewerFormatError
+from ..log.limits import NUMBER_MAX
 from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Spill, State, Tries
 from .offsets import OffsetSet, Settled
 from .varints import VarintReader, append_bytes, append_varint
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
-"""The same, with more behind it: pairs of a section's number and its bytes. Written only where there is more, so that a cell without is one
-that earlier versions read; they refuse the others, and do not drop what they do not know."""
+"""The same, with more behind it: how many sections follow, then pairs of a section's number and its bytes. Written only where there is more,
+so that a cell without is one that earlier versions read; they refuse the others, and do not drop what they do not know."""
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS = 1, 2, 3, 4
 _HASH_BYTES = 8
 _ID_BYTES = 16
+_TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
+_TRACKED_MAX = 1 << 17
+"""Far more messages than any window has: a few bytes can say that millions are in flight, and must not cost their reader all memory."""
 
 
 def encode_cell(cell: QueueCell) -> bytes:
@@ -47,6 +51,8 @@ def encode_cell(cell: QueueCell) -> bytes:
     append_varint(data, len(cell.dead_letters.assigned))
     for offset in cell.dead_letters.assigned:
         append_varint(data, offset)
+    if sections:
+        append_varint(data, len(sections))
     for number, section in sections.items():
         append_varint(data, number)
         append_bytes(data, section)
@@ -80,20 +86,20 @@ def _spill(spill: Spill) -> bytes:
 
 def decode_cell(data: bytes, *, where: str) -> QueueCell:
     """What `encode_cell` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
-    reader = VarintReader(data)
+    reader = VarintReader(data, where=where)
     if (version := reader.byte()) not in (_FORMAT, _WITH_SECTIONS):
         raise _newer(where, f"format {_FORMAT} or {_WITH_SECTIONS}", version)
     cell = QueueCell(
         generation=reader.varint(),
         epoch=reader.varint(),
-        owner=_text(reader.sized(), where),
+        owner=reader.text(),
         step=reader.varint(),
         commands=reader.varint(),
         settled=Settled.decode(reader),
-        granted=OffsetSet.decode(reader),
+        granted=_read_granted(reader),
         tries=_read_tries_by_offset(reader, where),
-        markers=dict(_read_marker(reader, where) for _ in range(reader.varint())),
-        dead_letters=DeadLetters(reader.varint(), tuple(reader.varint() for _ in range(reader.varint()))),
+        markers=dict(_read_marker(reader, where) for _ in range(reader.count(_MARKER_BYTES_MIN))),
+        dead_letters=_read_dead_letters(reader),
     )
     if version == _WITH_SECTIONS:
         cell = _with_sections(cell, reader, where)
@@ -103,20 +109,19 @@ def decode_cell(data: bytes, *, where: str) -> QueueCell:
 
 
 def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
-    while True:  # there is one at least, or something was cut off
+    for _ in range(reader.count(2)):
         number = reader.varint()
         if number == _TRANSACTIONS:
             cell = replace(cell, transactions=_read_transactions(reader.sized(), where))
         elif number == _SPILLS:
-            cell = replace(cell, spills=_read_spills(VarintReader(reader.sized())))
+            cell = replace(cell, spills=_read_spills(VarintReader(reader.sized(), where=where)))
         elif number == _LETTERS:
-            cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized()), where))
+            cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized(), where=where), where))
         elif number == _ACKS:
-            cell = _with_acks(cell, VarintReader(reader.sized()), where)
+            cell = _with_acks(cell, VarintReader(reader.sized(), where=where), where)
         else:
             raise _newer(where, f"section {_TRANSACTIONS} to {_ACKS}", number)
-        if reader.done:
-            return cell
+    return cell
 
 
 def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
@@ -131,7 +136,11 @@ def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
 def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:
     found = []
     while not reader.done:
-        found.append(Spill(reader.take(_ID_BYTES).hex(), *(reader.varint() for _ in range(4))))
+        name, taken, count = reader.take(_ID_BYTES).hex(), reader.varint(), reader.varint()
+        spill = Spill(name, taken, count, reader.time_ms(), reader.varint())
+        if not 0 < spill.count <= NUMBER_MAX - spill.taken:
+            raise reader.damaged("the cell names an object without rows", observed=spill)
+        found.append(spill)
     return tuple(found)
 
 
@@ -169,26 +178,40 @@ def _read_tries(reader: VarintReader, where: str) -> Tries:
     state = next((state for state in State if state == number), None)
     if state is None:
         raise DataDamaged("the cell has a state nobody knows", object=where, observed=number)
-    return Tries(state, reader.varint(), reader.varint(), reader.varint(), reader.varint())
+    return Tries(state, reader.varint(), reader.varint(), reader.time_ms(), reader.varint())
 
 
 def _read_tries_by_offset(reader: VarintReader, where: str) -> dict[int, Tries]:
     found: dict[int, Tries] = {}
-    for _ in range(reader.varint()):
-        tries = _read_tries(reader, where)
-        for first, limit in OffsetSet.decode(reader).ranges():
+    left = _TRACKED_MAX
+    for _ in range(reader.count(_TRIES_BYTES_MIN)):
+        tries, offsets = _read_tries(reader, where), OffsetSet.decode(reader)
+        left -= len(offsets)
+        if left < 0:
+            raise reader.damaged("the cell tracks more messages than any has room for", expected=f"at most {_TRACKED_MAX}")
+        for first, limit in offsets.ranges():
             found.update(dict.fromkeys(range(first, limit), tries))
+    return found
+
+
+def _read_granted(reader: VarintReader) -> OffsetSet:
+    granted = OffsetSet.decode(reader)
+    if len(granted) > _TRACKED_MAX:
+        raise reader.damaged(
+            "the cell has more in flight than any has room for", expected=f"at most {_TRACKED_MAX}", observed=len(granted)
+        )
+    return granted
+
+
+def _read_dead_letters(reader: VarintReader) -> DeadLetters:
+    following = reader.varint()
+    found = DeadLetters(following, tuple(reader.varint() for _ in range(reader.count())))
+    if len(found.assigned) > found.next_sequence:
+        raise reader.damaged("the cell has more dead letters than sequences", expected=following, observed=len(found.assigned))
     return found
 
 
 def _read_marker(reader: VarintReader, where: str) -> tuple[int, Marker]:
     group = int.from_bytes(bytes(reader.byte() for _ in range(_HASH_BYTES)), "little")
     head = reader.varint()
-    return group, Marker(head, head + reader.varint(), _read_tries(reader, where))
-
-
-def _text(data: bytes, where: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise DataDamaged("the cell's owner is no text", object=where, observed=data) from error
+    return group, Marker(head, head + reader.varint(NUMBER_MAX - head), _read_tries(reader, where))

@@ -6,13 +6,17 @@ import json
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Annotated, NamedTuple, TypeAlias
 
-from ..log.errors import DataDamaged, NewerFormatError
-from .groups import Command, CommandKind, GroupRecord, GroupSettings, Position
-from .retry import RetryPolicy
+from msgspec import Meta
+
+from ..log.limits import NUMBER_MAX, QUEUES_MAX
+from ..log.stored import Number, Stored, damaged, parse_stored
+from .groups import Command, CommandKind, DeadLetterPolicy, DeliveryOrder, GroupRecord, GroupSettings, Position
+from .retry import RetryPolicy, Schedule
 
 FORMAT = 1
+_WHAT = "a consumer group's record"
 
 
 def encode_group(record: GroupRecord) -> bytes:
@@ -34,44 +38,79 @@ def encode_group(record: GroupRecord) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+class _RetryForm(Stored, frozen=True):
+    schedule: str
+    interval: float
+    interval_max: float
+    jitter: float
+
+
+class _SettingsForm(Stored, frozen=True):
+    delivery_order: str
+    retry: _RetryForm
+    max_attempts: Number | None
+    dead_letter_policy: str
+    filters: dict[str, str]
+
+
+_Offsets: TypeAlias = Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
+
+
+class _PositionForm(NamedTuple):
+    life: Number
+    generations: Number | _Offsets
+    offsets: _Offsets
+    since: Number = 0
+    queues_max: Annotated[int, Meta(ge=0, le=QUEUES_MAX)] = 0
+    """Records of before had neither."""
+
+
+class _GroupForm(Stored, frozen=True):
+    format: int
+    settings: _SettingsForm
+    positions: dict[str, _PositionForm]
+    members: tuple[str, ...]
+    commands: tuple[tuple[Number, str, str, Number, Number, tuple[Number, ...]], ...]
+    commanded: Number
+    generations: Number
+    lives: Number
+    deleted: bool
+    secret: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2})*\Z")] = ""
+    """Records of before had none."""
+
+
 def decode_group(data: bytes, *, where: str) -> GroupRecord:
     """What `encode_group` gave. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _GroupForm, what=_WHAT, where=where)
+    settings, retry = form.settings, form.settings.retry
     try:
-        document: dict[str, Any] = json.loads(data)
-        if document["format"] != FORMAT:
-            raise NewerFormatError(
-                "the group was written by another version of Penstock",
-                object=where,
-                expected=f"format {FORMAT}",
-                observed=document["format"],
-                hint="upgrade this process",
-            )
-        settings = document["settings"]
-        retry = settings.pop("retry")
-        interval, interval_max = (timedelta(seconds=retry.pop(name)) for name in ("interval", "interval_max"))
         return GroupRecord(
-            settings=GroupSettings(**settings, retry=RetryPolicy(**retry, interval=interval, interval_max=interval_max)),
-            positions={topic: _position(one) for topic, one in document["positions"].items()},
-            members=tuple(document["members"]),
-            commands=tuple(
-                Command(number, CommandKind(kind), topic, queue, generation, tuple(accumulate(steps)))
-                for number, kind, topic, queue, generation, steps in document["commands"]
+            settings=GroupSettings(
+                delivery_order=DeliveryOrder(settings.delivery_order),
+                retry=RetryPolicy(
+                    schedule=Schedule(retry.schedule),
+                    interval=timedelta(seconds=retry.interval),
+                    interval_max=timedelta(seconds=retry.interval_max),
+                    jitter=retry.jitter,
+                ),
+                max_attempts=settings.max_attempts,
+                dead_letter_policy=DeadLetterPolicy(settings.dead_letter_policy),
+                filters=settings.filters,
             ),
-            commanded=document["commanded"],
-            generations=document["generations"],
-            lives=document["lives"],
-            secret=_secret(document.get("secret", "")),
-            deleted=document["deleted"],
+            positions={topic: _position(one) for topic, one in form.positions.items()},
+            members=form.members,
+            commands=tuple(
+                Command(number, CommandKind(kind), topic, queue, generation, _heads(steps))
+                for number, kind, topic, queue, generation, steps in form.commands
+            ),
+            commanded=form.commanded,
+            generations=form.generations,
+            lives=form.lives,
+            secret=form.secret,
+            deleted=form.deleted,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataDamaged("the cell is not a consumer group's record", object=where, observed=repr(error)) from error
-
-
-def _secret(text: object) -> str:
-    """Records of before had none."""
-    if not isinstance(text, str) or bytes.fromhex(text).hex() != text:
-        raise ValueError("a secret is hexadecimal digits")
-    return text
+    except (ValueError, OverflowError) as error:
+        raise damaged(_WHAT, error, where=where) from error
 
 
 def _position_document(position: Position) -> list[object]:
@@ -81,14 +120,19 @@ def _position_document(position: Position) -> list[object]:
     return [position.life, generations, position.offsets, position.since, position.queues_max]
 
 
-def _position(document: list[Any]) -> Position:
-    life, generations, offsets, *rest = document
-    since, queues_max = rest or (0, 0)  # records of before had none
+def _position(form: _PositionForm) -> Position:
+    generations = form.generations
     if isinstance(generations, int):
-        generations = [generations] * len(offsets)
-    if len(generations) != len(offsets):
+        generations = (generations,) * len(form.offsets)
+    if len(generations) != len(form.offsets):
         raise ValueError("a position has not as many generations as offsets")
-    return Position(tuple(offsets), tuple(generations), life, since, queues_max)
+    return Position(form.offsets, generations, form.life, form.since, form.queues_max)
+
+
+def _heads(steps: tuple[int, ...]) -> tuple[int, ...]:
+    if sum(steps) > NUMBER_MAX:
+        raise ValueError("a command is about offsets that there cannot be")
+    return tuple(accumulate(steps))
 
 
 def _steps(ascending: tuple[int, ...]) -> list[int]:

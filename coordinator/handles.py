@@ -15,7 +15,8 @@ from hashlib import blake2b
 import xxhash
 
 from ..log.errors import CallError, DataDamaged, InvalidArgument
-from .varints import VarintReader, append_bytes, append_varint
+from ..log.limits import NUMBER_MAX
+from .varints import HASH_MAX, VarintReader, append_bytes, append_varint
 
 _FORMAT = 1
 _SEAL_BYTES = 12
@@ -107,9 +108,9 @@ class ReceiptHandle:
                 raise InvalidArgument(
                     "the receipt handle was made by a later version of Penstock", expected=f"format {_FORMAT}", observed=version
                 )
-            group, topic = reader.sized().decode(), reader.sized().decode()
+            group, topic = reader.text(), reader.text()
             queue, offset, generation, attempt = (reader.varint() for _ in range(4))
-            lane, distance = reader.varint(), reader.varint()
+            lane, distance = reader.varint(HASH_MAX + 1), reader.varint(NUMBER_MAX - offset)
         except (ValueError, DataDamaged) as error:
             raise error if isinstance(error, InvalidArgument) else _no_handle(text) from error
         return ReceiptHandle(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from ..log.errors import DataDamaged
 from ..log.runtime import Runtime
-from .cells import CellChanged, Cells, Stored
+from ..log.stored import Stored, parse_stored
+from .cells import CellChanged, Cells
+from .cells import Stored as StoredCell
 from .tables import TableMismatch
 
 KEY = "lake"
 _WRITE_S = 10.0
+
+
+class _Form(Stored, frozen=True):
+    lake: str
 
 
 class LakeCell:
@@ -38,20 +43,17 @@ class LakeCell:
             return
         deadline_s = self._runtime.clock.monotonic_s() + _WRITE_S
         try:
-            stored: Stored | None = await self._cells.write(
+            stored: StoredCell | None = await self._cells.write(
                 KEY, json.dumps({"lake": self._lake}).encode(), on=None, deadline_s=deadline_s
             )
         except CellChanged as changed:
             stored = changed.stored
         self._compare(stored)
 
-    def _compare(self, stored: Stored | None) -> None:
+    def _compare(self, stored: StoredCell | None) -> None:
         if stored is None:
             return
-        try:
-            owner = json.loads(stored.data)["lake"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataDamaged("the cell does not name a lake", object=KEY, observed=repr(error)) from error
+        owner = parse_stored(stored.data, _Form, what="the name of a lake", where=KEY).lake
         if owner != self._lake:
             raise TableMismatch(
                 "the coordination table is another lake's",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated
 
-from ..log.errors import DataDamaged
+import msgspec
+from msgspec import Meta, Struct
+
+from ..log.stored import Number, TimeMs, damaged
 
 FORMAT = 1
 LEASE_S = 5.0
@@ -14,6 +17,8 @@ LEASE_S = 5.0
 LEASE_ON_STORE_S = 15.0
 """Where every heartbeat is a request to S3."""
 LEASE_IDLE_S = 60.0
+LEASE_MS_MAX = 7 * 24 * 3600 * 1000
+"""What says more is damaged: nobody would ever take the queues of such a worker."""
 IDLE_AFTER_S = 600.0
 """Without traffic for so long, and with nothing in flight, a worker takes the idle lease."""
 MARGIN = 0.25
@@ -103,18 +108,38 @@ def encode_heartbeat(heartbeat: Heartbeat) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+class _Form(Struct, frozen=True):
+    """Later versions may put more into it."""
+
+    worker: str
+    lease_ms: Annotated[int, Meta(ge=1, le=LEASE_MS_MAX)]
+    beat: Number
+    fenced: bool
+    members: tuple[tuple[int | str, ...], ...]
+    label: str
+    fenced_ms: TimeMs = 0
+
+
 def decode_heartbeat(data: bytes, *, where: str) -> Heartbeat:
     """What `encode_heartbeat` gave, by this version or one that knows more. Raises `DataDamaged`."""
     try:
-        document: dict[str, Any] = json.loads(data)
-        return Heartbeat(
-            worker=document["worker"],
-            lease_ms=document["lease_ms"],
-            beat=document["beat"],
-            fenced=document["fenced"],
-            fenced_ms=document.get("fenced_ms", 0),
-            members=tuple(Listed(number, group, tuple(topics)) for number, group, *topics in document["members"]),
-            label=document["label"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataDamaged("the cell is not a worker's heartbeat", object=where, observed=repr(error)) from error
+        form = msgspec.json.decode(data, type=_Form)
+        members = tuple(_listed(*one) for one in form.members)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, ValueError) as error:
+        raise damaged("a worker's heartbeat", error, where=where) from error
+    return Heartbeat(
+        worker=form.worker,
+        lease_ms=form.lease_ms,
+        beat=form.beat,
+        fenced=form.fenced,
+        fenced_ms=form.fenced_ms,
+        members=members,
+        label=form.label,
+    )
+
+
+def _listed(number: int | str, group: int | str, *topics: int | str) -> Listed:
+    texts = tuple(topic for topic in topics if isinstance(topic, str))
+    if not isinstance(number, int) or number < 0 or not isinstance(group, str) or len(texts) != len(topics):
+        raise ValueError("a member is a number, a group and topics")
+    return Listed(number, group, texts)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..log.errors import DataDamaged
+from ..log.limits import NUMBER_MAX
 from .varints import VarintReader, append_bytes, append_varint
 
 OffsetRange: TypeAlias = tuple[int, int]
@@ -106,7 +106,7 @@ class OffsetSet:
     def decode(reader: VarintReader) -> OffsetSet:
         """What `encode` gave. Raises `DataDamaged`."""
         base = reader.varint()
-        return _rebased(base, _decode_bits(reader.sized()))
+        return _rebased(base, _decode_bits(reader, base))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +171,10 @@ class Settled:
     @staticmethod
     def decode(reader: VarintReader) -> Settled:
         """What `encode` gave. Raises `DataDamaged`."""
-        floor, above = reader.varint(), _decode_bits(reader.sized())
+        floor = reader.varint()
+        above = _decode_bits(reader, floor)
         if above & 1:
-            raise DataDamaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
+            raise reader.damaged("a set of settled offsets contradicts itself: its floor is in it", observed=floor)
         return Settled(floor, above)
 
     def _with(self, bits: int) -> Settled:
@@ -212,34 +213,50 @@ def _encode_bits(bits: int) -> bytes:
     return bytes([form]) + forms[form]
 
 
-def _decode_bits(data: bytes) -> int:
+def _decode_bits(reader: VarintReader, base: int) -> int:
+    data = reader.sized()
     if not data:
         return 0
     form, payload = data[0], data[1:]
     if form in (_PACKED_RANGES, _PACKED_BITMAP):
-        payload = _unpacked(payload)
+        payload = _unpacked(payload, reader)
     if form in (_BITMAP, _PACKED_BITMAP):
-        return int.from_bytes(payload, "little")
-    if form not in (_RANGES, _PACKED_RANGES):
-        raise DataDamaged("a set of offsets has a form nobody knows", observed=form)
-    bits, end, ranges = 0, 0, VarintReader(payload)
-    while not ranges.done:
-        first = end + ranges.varint()
-        end = first + ranges.varint()
-        if end > _SPAN_MAX:
-            raise DataDamaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=end)
-        bits |= ((1 << (end - first)) - 1) << first
+        bits = int.from_bytes(payload, "little")
+    elif form in (_RANGES, _PACKED_RANGES):
+        bits = _decode_ranges(VarintReader(payload, where=reader.where))
+    else:
+        raise reader.damaged("a set of offsets has a form nobody knows", observed=form)
+    if bits.bit_length() > min(_SPAN_MAX, NUMBER_MAX - base):
+        raise reader.damaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=bits.bit_length())
     return bits
 
 
-def _unpacked(payload: bytes) -> bytes:
+def _decode_ranges(reader: VarintReader) -> int:
+    """Set side by side in one array: one after another in a long number, each would cost as much as all."""
+    edges, end = [], 0
+    while not reader.done:
+        first = end + reader.varint()
+        end = first + reader.varint()
+        if end > _SPAN_MAX:
+            raise reader.damaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=end)
+        edges.append((first, end))
+    steps = np.zeros(end + 1, np.int32)
+    firsts, ends = np.asarray(edges, np.int64).reshape(-1, 2).T
+    np.add.at(steps, firsts, 1)
+    np.add.at(steps, ends, -1)
+    return int.from_bytes(np.packbits(np.cumsum(steps) > 0, bitorder="little").tobytes(), "little")
+
+
+def _unpacked(payload: bytes, reader: VarintReader) -> bytes:
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(payload, _SPAN_MAX // 8)
     except zlib.error as error:
-        raise DataDamaged("a set of offsets cannot be unpacked", observed=str(error)) from error
-    if not unpacker.eof:
-        raise DataDamaged("a set of offsets is cut off, or reaches too far", expected=f"at most {_SPAN_MAX // 8} bytes")
+        raise reader.damaged("a set of offsets cannot be unpacked", observed=str(error)) from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise reader.damaged(
+            "a set of offsets is cut off, or reaches too far, or goes on behind its end", expected=f"at most {_SPAN_MAX // 8} bytes"
+        )
     return data
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
-from ..log.errors import DataDamaged, FencedError, NewerFormatError
+from msgspec import Meta
+
+from ..log.errors import FencedError
+from ..log.limits import QUEUES_MAX
 from ..log.runtime import Runtime
-from .cells import CellChanged, Cells, Stored
+from ..log.stored import Number, Stored, parse_stored
+from .cells import CellChanged, Cells
+from .cells import Stored as StoredCell
 from .keys import member_key
 from .records import check_life
 
@@ -31,7 +36,7 @@ class Progress:
 class MemberProgress:
     """The progress of a member on one topic, in the hands of whoever opened the name last."""
 
-    def __init__(self, cells: Cells, runtime: Runtime, key: str, progress: Progress, stored: Stored) -> None:
+    def __init__(self, cells: Cells, runtime: Runtime, key: str, progress: Progress, stored: StoredCell) -> None:
         self._cells = cells
         self._runtime = runtime
         self._key = key
@@ -95,13 +100,13 @@ def _encode(progress: Progress) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+class _Form(Stored, frozen=True):
+    format: int
+    session: str
+    life: Number
+    offsets: Annotated[tuple[Number, ...], Meta(max_length=QUEUES_MAX)]
+
+
 def _decode(data: bytes, where: str) -> Progress:
-    try:
-        document: dict[str, Any] = json.loads(data)
-        if document["format"] != _FORMAT:
-            raise NewerFormatError(
-                "the progress was written by another version of Penstock", object=where, observed=document["format"]
-            )
-        return Progress(document["session"], document["life"], tuple(document["offsets"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataDamaged("the cell is not a member's progress", object=where, observed=repr(error)) from error
+    form = parse_stored(data, _Form, what="a member's progress", where=where)
+    return Progress(form.session, form.life, form.offsets)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ..log.errors import DataDamaged
+from ..log.limits import NUMBER_MAX, TIME_MAX_MS
+
+HASH_MAX = 2**64 - 1
+"""Of 64 bits without a sign."""
 
 
 def append_varint(data: bytearray, number: int) -> None:
@@ -22,39 +26,74 @@ def append_bytes(data: bytearray, value: bytes) -> None:
 
 
 class VarintReader:
-    """Reads on through what was appended. Every method raises `DataDamaged` where the data ends too soon."""
+    """Reads on through what was appended, in the object ``where``.
 
-    def __init__(self, data: bytes) -> None:
+    The bytes are input. Every method raises `DataDamaged` where they end too soon, and for what nothing ever appends: numbers beyond 63 bits
+    or with more bytes than they need, counts of more than can follow, bytes that are no text.
+    """
+
+    def __init__(self, data: bytes, *, where: str | None = None) -> None:
         self._data = data
         self._at = 0
+        self.where = where
 
     @property
     def done(self) -> bool:
         """Whether all was read."""
         return self._at >= len(self._data)
 
+    @property
+    def left(self) -> int:
+        """How many bytes were not read."""
+        return len(self._data) - self._at
+
     def byte(self) -> int:
         return self.take(1)[0]
 
-    def varint(self) -> int:
+    def varint(self, most: int = NUMBER_MAX) -> int:
+        """A number up to ``most``."""
         number = shift = 0
         while True:
             byte = self.byte()
             number |= (byte & 0x7F) << shift
+            if number > most or (byte == 0 and shift):
+                raise self.damaged(
+                    "a number is too large, or longer than it needs to be", expected=f"at most {most}", observed=number
+                )
             if byte < 0x80:
                 return number
             shift += 7
 
+    def time_ms(self) -> int:
+        """Milliseconds since 1970, up to the year 9999."""
+        return self.varint(TIME_MAX_MS)
+
+    def count(self, least_bytes: int = 1) -> int:
+        """How many things follow that have so many bytes each, at least: checked before anybody makes room for them."""
+        return self.varint(self.left // least_bytes)
+
     def sized(self) -> bytes:
         return self.take(self.varint())
 
+    def text(self) -> str:
+        """UTF-8, its length first."""
+        data = self.sized()
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise self.damaged("the data is no text", expected="UTF-8", observed=repr(data[:50])) from error
+
     def rest(self) -> bytes:
-        return self.take(len(self._data) - self._at)
+        return self.take(self.left)
 
     def take(self, count: int) -> bytes:
         """So many bytes as they stand."""
         found = self._data[self._at : self._at + count]
         if len(found) < count:
-            raise DataDamaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")
+            raise self.damaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")
         self._at += count
         return found
+
+    def damaged(self, message: str, *, expected: object = None, observed: object = None) -> DataDamaged:
+        """The error for what cannot be read here."""
+        return DataDamaged(message, object=self.where, expected=expected, observed=observed)

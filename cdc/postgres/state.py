@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from ...log.errors import DataDamaged, FencedError, NewerFormatError
+from ...log.errors import FencedError
 from ...log.paths import topic_folder
+from ...log.stored import Number, Stored, parse_stored
 from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore, Put, PutMode, Version
 
 FORMAT = 1
@@ -95,17 +96,34 @@ class StateStore:
             self._version = found.version
 
 
-def _parse(data: bytes, key: str) -> CaptureState:
-    try:
-        fields = json.loads(data)
-        if fields.pop("format") > FORMAT:
-            raise NewerFormatError("a newer Penstock has written this", object=key, hint="use that version, or a newer one")
-        chunk = fields.pop("chunk")
-        if chunk is not None:
-            after, last = (None if key is None else tuple(map(str, key)) for key in (chunk["after"], chunk["last"]))
-            chunk = Chunk(str(chunk["table"]), after, last, int(chunk["start"]), int(chunk["end"]))
-        return CaptureState(**{**fields, "done": tuple(fields["done"]), "chunk": chunk})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DataDamaged(
-            "the state of a capture cannot be read", object=key, observed=f"{type(error).__name__}: {error}"
-        ) from error
+class _ChunkForm(Stored, frozen=True):
+    table: str
+    after: tuple[str, ...] | None
+    last: tuple[str, ...] | None
+    start: Number
+    end: Number
+
+
+class _Form(Stored, frozen=True):
+    format: int
+    life: str
+    system: str
+    database: str
+    publication: str
+    done: tuple[str, ...] = ()
+    renewing: bool = False
+    chunk: _ChunkForm | None = None
+
+
+def _parse(data: bytes, where: str) -> CaptureState:
+    form = parse_stored(data, _Form, what="the state of a capture", where=where, operation="capture")
+    found = form.chunk
+    return CaptureState(
+        life=form.life,
+        system=form.system,
+        database=form.database,
+        publication=form.publication,
+        done=form.done,
+        renewing=form.renewing,
+        chunk=None if found is None else Chunk(found.table, found.after, found.last, found.start, found.end),
+    )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from ...log.errors import DataDamaged, NewerFormatError
+from ...log.limits import TIME_MAX_MS
+from ...log.stored import shown
 from ..varints import VarintReader, append_bytes, append_varint
 from .state import NEVER, Bounds, Claim, Due, Run, TimerState
 
 _FORMAT = 1
+_RUN_BYTES_MIN = 5
+_RUN_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+_TIME_MAX_US = 1000 * TIME_MAX_MS
 
 
 def encode_timers(state: TimerState) -> bytes:
@@ -33,7 +40,7 @@ def encode_timers(state: TimerState) -> bytes:
 
 def decode_timers(data: bytes, *, where: str) -> TimerState:
     """What `encode_timers` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
-    reader = VarintReader(data)
+    reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(
             "the timers were written by a later version of Penstock", object=where, expected=f"format {_FORMAT}", observed=version
@@ -41,14 +48,14 @@ def decode_timers(data: bytes, *, where: str) -> TimerState:
     settled = _read_bounds(reader)
     next_sequence = reader.varint()
     claim = None
-    if reader.varint():
-        bounds, count = _read_bounds(reader), reader.varint()
+    if reader.varint(1):
+        bounds, count = _read_bounds(reader), reader.varint(next_sequence)
         claim = Claim(bounds, next_sequence - count, count)
     gathered = reader.varint()
-    runs, recalls = (tuple(_read_run(reader, where) for _ in range(reader.varint())) for _ in range(2))
+    runs, recalls = (tuple(_read_run(reader, where) for _ in range(reader.count(_RUN_BYTES_MIN))) for _ in range(2))
     recalled, before_us = set(), 0
-    for _ in range(reader.varint()):
-        before_us += reader.varint()
+    for _ in range(reader.count(2)):
+        before_us += reader.varint(_TIME_MAX_US - before_us)
         recalled.add(Due(before_us, reader.varint()))
     if not reader.done:
         raise DataDamaged("the timers have more to them than their parts", object=where, observed=f"{len(data)} bytes")
@@ -79,7 +86,7 @@ def _append_due(data: bytearray, due: Due) -> None:
 
 
 def _read_due(reader: VarintReader) -> Due:
-    return Due(reader.varint() + NEVER.time_us, reader.varint() + NEVER.offset)
+    return Due(reader.varint(_TIME_MAX_US) + NEVER.time_us, reader.varint() + NEVER.offset)
 
 
 def _append_bounds(data: bytearray, bounds: Bounds) -> None:
@@ -92,7 +99,7 @@ def _read_bounds(reader: VarintReader) -> Bounds:
 
 
 def _read_run(reader: VarintReader, where: str) -> Run:
-    name = reader.sized()
-    if not name.isascii():
-        raise DataDamaged("the name of a run is none of ours", object=where, observed=name)
-    return Run(name.decode(), reader.varint(), reader.varint(), _read_due(reader))
+    name = reader.text()
+    if not _RUN_NAME.fullmatch(name):  # it becomes a part of a key
+        raise DataDamaged("the name of a run is none of ours", object=where, observed=shown(name))
+    return Run(name, reader.varint(), reader.varint(), _read_due(reader))

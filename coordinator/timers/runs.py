@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Meta
 
 from ...log.errors import DataDamaged
 from ...log.files import UNSEALED, seal
+from ...log.limits import TIME_MAX_MS
 from ...log.messages import MESSAGE_SCHEMA
 from ...log.runtime import Runtime
+from ...log.stored import Number, parse_stored
 from ...log.stores.protocol import ObjectStore
 from ...log.table.segment_reader import SegmentReader
 from ...log.table.segments import TableFile
@@ -26,6 +29,7 @@ from .memtable import Rows, due_times, sizes
 from .state import Due, Run
 
 _GROUPS_KEY = "penstock.timers"
+TimeUs: TypeAlias = Annotated[int, Meta(ge=0, le=1000 * TIME_MAX_MS + 999)]
 
 
 class Group(NamedTuple):
@@ -145,12 +149,16 @@ def next_unloaded(runs: Iterable[OpenRun]) -> OpenRun | None:
     return min(left, key=lambda run: run.next or run.run.last, default=None)
 
 
+class _GroupForm(NamedTuple):
+    first: tuple[TimeUs, Number]
+    last: tuple[TimeUs, Number]
+    rows: Number
+
+
 def _groups(reader: SegmentReader, key: str) -> list[Group]:
-    values = reader.metadata.metadata or {}
-    try:
-        groups = [Group(Due(*first), Due(*last), rows) for first, last, rows in json.loads(values[_GROUPS_KEY.encode()])]
-    except (KeyError, ValueError, TypeError) as error:
-        raise DataDamaged("the object is not a run of timers", object=key, observed=repr(error)) from error
+    stored = (reader.metadata.metadata or {}).get(_GROUPS_KEY.encode(), b"")
+    found = parse_stored(stored, list[_GroupForm], what="a run of timers", where=key)
+    groups = [Group(Due(*one.first), Due(*one.last), one.rows) for one in found]
     if len(groups) != reader.row_groups:
         raise DataDamaged("the run has other row groups than it says", object=key, expected=len(groups), observed=reader.row_groups)
     return groups

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...log.errors import DataDamaged, NewerFormatError
-from ..varints import VarintReader, append_bytes, append_varint
+from ...log.limits import NUMBER_MAX
+from ..varints import HASH_MAX, VarintReader, append_bytes, append_varint
 from .acks import Acked, Acks
 from .state import By, Decision, Destination, HalfPart, LinkedAs, MemberCell, TransactionRow
 
@@ -11,6 +12,7 @@ _FORMAT = 1
 _CLAIMED, _CHECKED, _ACKS = 1, 2, 4
 _FLAGS = _CLAIMED | _CHECKED | _ACKS
 _ID_BYTES = 16
+_ROW_BYTES_MIN = _ID_BYTES + 7
 _UNLINKED, _GONE, _LINKED = 0, 1, 2
 
 
@@ -36,14 +38,14 @@ def encode_member(cell: MemberCell) -> bytes:
 
 def decode_member(data: bytes, *, where: str) -> MemberCell:
     """What `encode_member` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
-    reader = VarintReader(data)
+    reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise _newer(where, f"format {_FORMAT}", version)
     try:
-        group, used_ms, left = reader.sized().decode(), reader.varint(), bool(reader.varint())
-        topics = [(reader.sized().decode(), reader.sized().decode()) for _ in range(reader.varint())]
-        rows = [_read_row(reader, topics, where) for _ in range(reader.varint())]
-    except (ValueError, IndexError) as error:  # no text, no such decision, no such topic
+        group, used_ms, left = reader.text(), reader.time_ms(), bool(reader.varint(1))
+        topics = [(reader.text(), reader.text()) for _ in range(reader.count(2))]
+        rows = [_read_row(reader, topics, where) for _ in range(reader.count(_ROW_BYTES_MIN))]
+    except (ValueError, IndexError) as error:  # no such decision, no such topic
         raise DataDamaged("the cell is none of a member's transactions", object=where, observed=repr(error)) from error
     if not reader.done:
         raise DataDamaged("the transactions have more to them than their parts", object=where, observed=f"{len(data)} bytes")
@@ -88,38 +90,38 @@ def _append_acks(data: bytearray, acks: Acks) -> None:
 
 
 def _read_acks(reader: VarintReader) -> Acks:
-    group, topic = reader.sized().decode(), reader.sized().decode()
+    group, topic = reader.text(), reader.text()
     queue, generation = reader.varint(), reader.varint()
     acked: list[Acked] = []
     offset = 0
-    for _ in range(reader.varint()):
-        offset += reader.varint()
-        attempt, lane = reader.varint(), reader.varint()
+    for _ in range(reader.count(3)):
+        offset += reader.varint(NUMBER_MAX - offset)
+        attempt, lane = reader.varint(), reader.varint(HASH_MAX + 1)
         acked.append(Acked(offset, attempt, lane - 1 if lane else None))
     return Acks(group=group, topic=topic, queue=queue, generation=generation, acked=tuple(acked))
 
 
 def _read_row(reader: VarintReader, topics: list[tuple[str, str]], where: str) -> TransactionRow:
-    transaction, flags, created_ms = _id(reader), reader.varint(), reader.varint()
+    transaction, flags, created_ms = _id(reader), reader.varint(), reader.time_ms()
     if flags & ~_FLAGS:
         raise _newer(where, f"a transaction with what {_FLAGS} says", flags)
     return TransactionRow(
         id=transaction,
         created_ms=created_ms,
-        next_check_ms=reader.varint() if flags & _CHECKED else None,
+        next_check_ms=reader.time_ms() if flags & _CHECKED else None,
         checks=reader.varint(),
         decision=Decision(reader.varint()),
         by=By(reader.varint()),
         claimed=bool(flags & _CLAIMED),
-        finished_ms=reader.varint(),
-        destinations=tuple(_read_destination(reader, topics) for _ in range(reader.varint())),
+        finished_ms=reader.time_ms(),
+        destinations=tuple(_read_destination(reader, topics) for _ in range(reader.count(3))),
         acks=_read_acks(reader) if flags & _ACKS else None,
     )
 
 
 def _read_destination(reader: VarintReader, topics: list[tuple[str, str]]) -> Destination:
     topic, incarnation = topics[reader.varint()]
-    parts = tuple(_read_part(reader) for _ in range(reader.varint()))
+    parts = tuple(_read_part(reader) for _ in range(reader.count(2 + _ID_BYTES)))
     return Destination(topic, incarnation, parts, _read_linked(reader))
 
 
@@ -148,16 +150,16 @@ def _read_linked(reader: VarintReader) -> LinkedAs | None:
         return LinkedAs(gone=True)
     if kind != _LINKED:
         raise ValueError(f"no such kind of link: {kind}")
-    entry, count = reader.varint(), reader.varint()
+    entry, count = reader.varint(), reader.varint(1 + reader.left // 3)
     offsets = {}
     for _ in range(count - 1):
         queue, start = reader.varint(), reader.varint()
-        offsets[queue] = (start, start + reader.varint())
+        offsets[queue] = (start, start + reader.varint(NUMBER_MAX - start))
     return LinkedAs(entry - 1 if entry else None, offsets if count else None)
 
 
 def _id(reader: VarintReader) -> str:
-    return b"".join(bytes([reader.byte()]) for _ in range(_ID_BYTES)).hex()
+    return reader.take(_ID_BYTES).hex()
 
 
 def _newer(where: str, expected: str, observed: int) -> NewerFormatError:

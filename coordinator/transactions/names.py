@@ -81,15 +81,12 @@ def encode_names(names: frozenset[str], *, where: str) -> bytes:
 
 def decode_names(data: bytes, *, where: str) -> frozenset[str]:
     """What `encode_names` gave. Raises `DataDamaged`, or `NewerFormatError`."""
-    reader = VarintReader(data)
+    reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(
             "the names were written by a later version of Penstock", object=where, expected=f"format {_FORMAT}", observed=version
         )
-    try:
-        names = frozenset(reader.sized().decode() for _ in range(reader.varint()))
-    except UnicodeDecodeError as error:
-        raise DataDamaged("the names are not text", object=where, observed=repr(error)) from error
+    names = frozenset(reader.text() for _ in range(reader.count()))
     if not reader.done:
         raise DataDamaged("there is more behind the names", object=where, observed=f"{len(data)} bytes")
     return names

@@ -6,25 +6,29 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+
+import msgspec
 
 from ...cdc.targets import Progress, Source
 from ...coordinator.cell import QueueCell
 from ...coordinator.cell_codec import decode_cell
-from ...coordinator.cells import CellChanged, Cells, Stored
+from ...coordinator.cells import CellChanged, Cells
+from ...coordinator.cells import Stored as StoredCell
 from ...coordinator.coordination import Coordination
 from ...coordinator.keeper import OwnershipLost, QueueKeeper, take
 from ...coordinator.keys import role_key
 from ...coordinator.lease import MARGIN
 from ...coordinator.worker import LeaseLost, Member
-from ...log.errors import CallError, DataDamaged, InvalidArgument, OffsetOutOfRange
+from ...log.errors import CallError, InvalidArgument, OffsetOutOfRange
 from ...log.paths import topic_folder
 from ...log.runtime import Runtime
+from ...log.stored import Number, Stored, damaged, parse_stored
 from ..lakes import OpenLake
 
 _LOOK_S = 0.3
 _WRITE_S = 10.0
 _FORMAT = 1
+_WHAT = "the record of a sync"
 SYNCS = "syncs/"
 """Where the records are."""
 _GONE = "retention has removed events that the table lacks, since it stopped"
@@ -95,26 +99,43 @@ def encode_record(record: SyncRecord) -> bytes:
     return json.dumps(document).encode()
 
 
+class _StopForm(Stored, frozen=True):
+    queue: Number
+    offset: Number
+    reason: str
+
+
+class _Form(Stored, frozen=True):
+    format: int
+    life: Number
+    into: str
+    offsets: dict[Number, Number]
+    tables: dict[str, tuple[str | None, str]]
+    stopped: dict[str, tuple[_StopForm, ...]]
+    resume: dict[str, dict[Number, Number]]
+    chosen: frozenset[str] | None = None
+    truncated: tuple[tuple[str | None, str, int], ...] = ()
+    progress: dict[str, object] = msgspec.field(default_factory=dict)
+
+
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
-    """The inverse. Raises `DataDamaged`."""
+    """The inverse. Raises `DataDamaged` or `NewerFormatError`."""
+    form = parse_stored(data, _Form, what=_WHAT, where=where, operation="sync")
     try:
-        found: dict[str, Any] = json.loads(data)
-        if found["format"] != _FORMAT:
-            raise ValueError(f"format {found['format']}")
-        chosen = found.get("chosen")
-        return SyncRecord(
-            found["life"],
-            found["into"],
-            {int(queue): offset for queue, offset in found["offsets"].items()},
-            {name: (schema, table) for name, (schema, table) in found["tables"].items()},
-            {table: tuple(Stop(**stop) for stop in stops) for table, stops in found["stopped"].items()},
-            {table: {int(queue): offset for queue, offset in places.items()} for table, places in found["resume"].items()},
-            None if chosen is None else frozenset(chosen),
-            {(schema, table): position for schema, table, position in found.get("truncated", ())},
-            {name: Progress.read(progress) for name, progress in found.get("progress", {}).items()},
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataDamaged("the record of a sync cannot be read", operation="sync", object=where, observed=repr(error)) from error
+        progress = {name: Progress.read(one) for name, one in form.progress.items()}
+    except (ValueError, RecursionError) as error:
+        raise damaged(_WHAT, error, where=where, operation="sync") from error
+    return SyncRecord(
+        life=form.life,
+        into=form.into,
+        offsets=form.offsets,
+        tables=form.tables,
+        stopped={table: tuple(Stop(one.queue, one.offset, one.reason) for one in stops) for table, stops in form.stopped.items()},
+        resume=form.resume,
+        chosen=form.chosen,
+        truncated={(schema, table): position for schema, table, position in form.truncated},
+        progress=progress,
+    )
 
 
 async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
@@ -187,7 +208,7 @@ class SyncLease:
         self._role = role_key(topic, sync_group(name))
         self._member: Member | None = None
         self._keeper: QueueKeeper | None = None
-        self._stored: Stored | None = None
+        self._stored: StoredCell | None = None
 
     async def take(self, *, patience_s: float | None = None) -> None:
         """Become the holder; waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.

@@ -194,13 +194,13 @@ def test_a_cell_without_transactions_is_written_as_before_them_and_one_with_them
     with_one = cell.with_transaction(TRANSACTION)
     assert encode_cell(cell)[0] == encode_cell(with_one.without_transactions([TRANSACTION]))[0] == 1
     assert encode_cell(with_one)[0] == 2
-    assert len(encode_cell(with_one)) == len(encode_cell(cell)) + 2 + 16
+    assert len(encode_cell(with_one)) == len(encode_cell(cell)) + 3 + 16
     whole = encode_cell(with_one)
     for cut in range(1, len(whole)):
         with pytest.raises(DataDamaged):
             decode_cell(whole[:cut], where="cell 5")
     with pytest.raises(NewerFormatError, match="section 1"):
-        decode_cell(whole + b"\x63\x00", where="cell 5")
+        decode_cell(whole[:-19] + b"\x02" + whole[-18:] + b"\x63\x00", where="cell 5")
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -48,18 +48,16 @@ POSITIONS = st.integers(1, 5).flatmap(
     )
 )
 HEADS = st.sets(OFFSETS, min_size=1).map(sorted).map(tuple)
-COMMANDS = st.builds(
-    Command, st.integers(1), st.sampled_from(CommandKind), st.just("orders"), st.integers(0, 4), st.integers(0, 9), HEADS
-)
+COMMANDS = st.builds(Command, OFFSETS, st.sampled_from(CommandKind), st.just("orders"), st.integers(0, 4), st.integers(0, 9), HEADS)
 RECORDS = st.builds(
     GroupRecord,
     settings=SETTINGS,
     positions=st.dictionaries(st.sampled_from(["orders", "events"]), POSITIONS),
     members=st.lists(st.text(), unique=True).map(tuple),
     commands=st.lists(COMMANDS).map(tuple),
-    commanded=st.integers(0),
-    generations=st.integers(0),
-    lives=st.integers(0),
+    commanded=OFFSETS,
+    generations=OFFSETS,
+    lives=OFFSETS,
     secret=st.binary().map(bytes.hex),
     deleted=st.booleans(),
 )

@@ -12,6 +12,7 @@ from penstock.coordinator.balance import Plan, plan
 from penstock.coordinator.lease import (
     IDLE_AFTER_S,
     LEASE_IDLE_S,
+    LEASE_MS_MAX,
     Heartbeat,
     Hold,
     Listed,
@@ -62,7 +63,7 @@ def test_only_who_has_nothing_to_do_takes_the_long_lease() -> None:
 members = st.builds(Listed, st.integers(1, 10**6), st.text(), st.lists(st.text()).map(tuple))
 
 
-@given(st.text(), st.integers(0, 10**9), st.integers(0, 10**12), st.booleans(), st.lists(members), st.text())
+@given(st.text(), st.integers(1, LEASE_MS_MAX), st.integers(0, 10**12), st.booleans(), st.lists(members), st.text())
 def test_a_heartbeat_is_stored_as_it_is(
     worker: str, lease_ms: int, beat: int, fenced: bool, listed: list[Listed], label: str
 ) -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from penstock.coordinator.timers.codec import decode_timers, encode_timers
 from penstock.coordinator.timers.state import RECALLED_MAX, Bounds, Claim, Due, Run, TimerState
 from penstock.log.errors import DataDamaged, NewerFormatError
+from penstock.log.limits import TIME_MAX_MS
 
-_DUES = st.builds(Due, st.integers(0, 2**61), st.integers(0, 2**40))
+_DUES = st.builds(Due, st.integers(0, 1000 * TIME_MAX_MS - 1), st.integers(0, 2**40))
 _BOUNDS = st.builds(Bounds, st.integers(0, 2**40), st.one_of(_DUES, st.just(Due(-1, -1))))
 _RUNS = st.builds(Run, st.from_regex(r"[a-z0-9-]{1,40}", fullmatch=True), st.integers(0, 2**30), st.integers(0, 2**40), _DUES)
 

@@ -19,8 +19,10 @@ from penstock.coordinator.transactions.state import (
     TransactionRow,
 )
 from penstock.log.errors import DataDamaged, LimitExceeded, NewerFormatError
+from penstock.log.limits import TIME_MAX_MS
 
 numbers = st.integers(0, 2**53)
+times = st.integers(0, TIME_MAX_MS)
 ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
 parts = st.builds(HalfPart, numbers, ids, numbers)
 offsets = st.dictionaries(st.integers(0, 4095), st.tuples(numbers, numbers).map(lambda pair: (pair[0], sum(pair))), max_size=3)
@@ -31,19 +33,19 @@ destinations = st.builds(
 rows = st.builds(
     TransactionRow,
     id=ids,
-    created_ms=numbers,
-    next_check_ms=st.none() | numbers,
+    created_ms=times,
+    next_check_ms=st.none() | times,
     checks=st.integers(0, 16),
     decision=st.sampled_from(Decision),
     by=st.sampled_from(By),
     claimed=st.booleans(),
-    finished_ms=numbers,
+    finished_ms=times,
     destinations=st.lists(destinations, max_size=3).map(tuple),
 )
 cells = st.builds(
     MemberCell,
     group=st.text(max_size=5),
-    used_ms=numbers,
+    used_ms=times,
     left=st.booleans(),
     rows=st.lists(rows, max_size=4, unique_by=lambda row: row.id).map(lambda found: {row.id: row for row in found}),
 )
@@ -94,7 +96,7 @@ def test_too_many_names_are_refused() -> None:
 
 
 def test_names_of_another_are_damage() -> None:
-    with pytest.raises(DataDamaged, match="not text"):
+    with pytest.raises(DataDamaged, match="no text"):
         decode_names(b"\1\1\1\xff", where="here")
     with pytest.raises(DataDamaged, match="more behind"):
         decode_names(encode_names(frozenset(), where="") + b"\0", where="here")
