@@ -305,7 +305,7 @@ class QueueLife(Generic[ScheduleT]):
             self._anew.clear()
             schedule, start = self.schedule, self.schedule.next_load
             rows_max, bytes_max = self._around.room(self)
-            rows_max = min(rows_max, schedule.room(), _FETCH_ROWS_MAX)
+            rows_max = min(rows_max, schedule.room(self.keeper.cell), _FETCH_ROWS_MAX)
             nothing = rows_max <= 0 or self._draining
             if nothing or (rows_max < schedule.in_memory // _SMALL and not waited):
                 waited = not nothing

@@ -167,5 +167,5 @@ def _statistics(life: QueueLife[Any], in_flight: int) -> QueueStatistics:
         blocked_groups=stands.blocked_groups,
         parked_groups=stands.parked_groups,
         cell_bytes=life.keeper.size_bytes,
-        fetching_paused=schedule.room() <= 0,
+        fetching_paused=schedule.room(cell) <= 0,
     )

@@ -159,8 +159,8 @@ class Ready:
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
-    def room(self) -> int:
-        """How many fresh messages may be fetched besides."""
+    def room(self, cell: QueueCell) -> int:
+        """How many fresh messages may be fetched besides; the cell has no part in it, as what is handed out never holds its floor."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:

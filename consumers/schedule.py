@@ -51,7 +51,6 @@ class Schedule:
         """The first offset that is neither granted, settled nor listed."""
         self.next_load = self.next_fresh
         """The first offset that is to be fetched."""
-        self._floor, self._unburied = cell.settled.floor, len(cell.dead_letters.assigned)
         self.in_memory = 0
         """Messages that were loaded, and are neither settled nor failed."""
         self.running: dict[Run, None] = {}
@@ -81,12 +80,12 @@ class Schedule:
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
-    def room(self) -> int:
-        """How many fresh messages the window and the cell have room for."""
-        tracked = len(self.blocked) + len(self.tracked) + self._unburied
+    def room(self, cell: QueueCell) -> int:
+        """How many fresh messages the window and the cell, as it stands now, have room for."""
+        tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)
         if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
-        return max(0, self._limits.window - (self.next_load - self._floor))
+        return max(0, self._limits.window - (self.next_load - cell.settled.floor))
 
     def missing(self, now_ms: int) -> list[int]:
         """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
@@ -128,7 +127,7 @@ class Schedule:
 
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
         """What to do next. Whoever asks must carry it out, or give up the queue."""
-        self._floor, self._unburied, step = cell.settled.floor, len(cell.dead_letters.assigned), Step()
+        step = Step()
         self.tracked.fall_due(now_ms)
         reported, self._reported = self._reported, {}
         for run in reported:
@@ -153,12 +152,12 @@ class Schedule:
             else:
                 self.blocked.run_solo(now_ms, step)
         else:
-            self._go_on(now_ms, step)
+            self._go_on(now_ms, cell, step)
         self.running |= dict.fromkeys((*step.runs_now, *step.runs))
         return step
 
-    def _go_on(self, now_ms: int, step: Step) -> None:
-        self._stall(step)
+    def _go_on(self, now_ms: int, cell: QueueCell, step: Step) -> None:
+        self._stall(cell.settled.floor, step)
         if self._held:
             self._held = False
             self._lanes.start_all(step.runs if self._orderly or self._lanes.common.batches else step.runs_now)
@@ -364,10 +363,10 @@ class Schedule:
         for lane in touched:
             self._lanes.start(lane, step.runs)
 
-    def _stall(self, step: Step) -> None:
+    def _stall(self, floor: int, step: Step) -> None:
         """Move what has been running since the window was half as far to where it does not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
-        for run in list(self.running) if bound > self._floor else ():
+        for run in list(self.running) if bound > floor else ():
             lane = run.lane
             if not isinstance(lane, OpenLane) or run.wave or run in step.runs_now or run.taken == run.size:
                 continue

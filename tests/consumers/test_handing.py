@@ -218,7 +218,7 @@ class World:
             self.counts["recall"] += 1
         if missing := ready.missing(self.now_ms):
             ready.recalled([self.model.log[offset] for offset in missing], 0, 0)
-        if ready.room() > 0 and ready.in_memory < 20 and ready.next_load < len(self.model.log):
+        if ready.room(self.cell) > 0 and ready.in_memory < 20 and ready.next_load < len(self.model.log):
             limit = min(len(self.model.log), ready.next_load + self.rng.randint(1, 30))
             offsets = range(ready.next_load, limit)
             passed = [offset for offset in offsets if offset in self.filtered]

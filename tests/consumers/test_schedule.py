@@ -90,7 +90,7 @@ class World:
             self.counts["recall"] += 1
         if missing := schedule.missing(self.now_ms):
             schedule.recalled([self.log[offset] for offset in missing], missing[0], missing[0])
-        room = min(schedule.room(), 100 - schedule.in_memory)
+        room = min(schedule.room(self.cell), 100 - schedule.in_memory)
         if room > 0 and schedule.next_load < len(self.log):
             limit = min(len(self.log), schedule.next_load + self.rng.randint(1, room))
             rows = self.log[schedule.next_load : limit]

@@ -9,8 +9,9 @@ import pytest
 
 from penstock.consumers.lanes import Failure, Run
 from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.rows import group_hash
 from penstock.consumers.schedule import Schedule
-from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.offsets import OffsetSet
 from penstock.log import MessageView
@@ -111,7 +112,7 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
             schedule.recalled([rows[offset - rows[0].offset] for offset in missing], missing[0], missing[0])
         if (start := schedule.blocked.recall_from(now_ms, schedule.next_fresh)) is not None:
             schedule.recalled(rows[start - rows[0].offset :], start, schedule.next_fresh)
-        if schedule.next_load <= rows[-1].offset and schedule.room():
+        if schedule.next_load <= rows[-1].offset and schedule.room(cell):
             schedule.load(rows[schedule.next_load - rows[0].offset :], OffsetSet(), rows[-1].offset + 1)
         step = schedule.plan(now_ms, cell)
         cell = step.apply(cell)
@@ -136,6 +137,24 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
 def test_fetching_pauses_while_too_many_dead_letters_are_to_be_written() -> None:
     cell, limits = QueueCell().taken_by("w").with_dead_letters(range(5)), Limits(tracked=5)
     schedule = Schedule(GroupSettings(), cell, limits=limits)
-    assert schedule.room() == 0
-    schedule.plan(0, cell.with_buried(1))
-    assert schedule.room() > 0
+    assert schedule.room(cell) == 0
+    assert schedule.room(cell.with_buried(1)) > 0
+
+
+@pytest.mark.parametrize("behind", ["blocked", "filtered"])
+def test_a_step_that_settles_or_lists_a_whole_window_leaves_room_for_the_next(behind: str) -> None:
+    """Nothing runs afterwards and nothing is due, so nobody would plan once more."""
+    cell = QueueCell().taken_by("w")
+    if behind == "blocked":
+        later = Tries(State.WAITING, 1, 1, 1_000_000)
+        cell = cell.with_granted(OffsetSet(0, 1)).with_markers({group_hash("g"): Marker(0, 1, later)}, OffsetSet(0, 1))
+    schedule = Schedule(GroupSettings(), cell, limits=Limits(window=20))
+    first, limit = schedule.next_load, schedule.next_load + schedule.room(cell)
+    if behind == "blocked":
+        schedule.load([message(offset, "g") for offset in range(first, limit)], OffsetSet(), limit)
+    else:
+        schedule.load([], OffsetSet.of([(first, limit)]), limit)
+    assert schedule.room(cell) == 0
+    step = schedule.plan(0, cell)
+    assert not (step.runs or step.runs_now or schedule.running or schedule.is_urgent(0))
+    assert schedule.room(step.apply(cell)) == 20
