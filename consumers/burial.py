@@ -21,6 +21,8 @@ from .step import Letter
 log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
+_TOGETHER = 100
+"""So many are written before the cell hears of it: a long line of them gets shorter also where no owner lives long."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _SKIPPED = "an operator skipped it"
 _FORMER = (0, "it was given up in a former life of the topic or the group")
@@ -82,7 +84,8 @@ class Burial:
         """
         pause = Backoff(_PAUSE_S)
         while True:
-            assigned = keeper.cell.dead_letters.sequences() if keeper.cell.generation >= since() else []
+            cell = keeper.cell
+            assigned = cell.dead_letters.sequences()[:_TOGETHER] if cell.generation >= since() else []
             if not assigned:
                 self._woken.clear()
                 if not keeper.cell.dead_letters.assigned or keeper.cell.generation < since():
@@ -91,10 +94,10 @@ class Burial:
                     self._empty.clear()
                 continue
             try:
-                former = keeper.cell.dead_letters.of_former()
+                former = cell.dead_letters.of_former()[: len(assigned)]
                 letters, lost = await self._letters_of(assigned[len(former) :], feed)
                 lost = [*former, *lost]
-                unwritten = await self._writer.write(letters, lost=lost)
+                unwritten = await self._writer.write(letters, lost=lost, given=cell.dead_letters.next_sequence - 1)
             except OwnershipLost:
                 raise
             except DeadLettersAhead as error:

@@ -90,11 +90,12 @@ class DeadLetterWriter:
             may_write=may_write,
         )
 
-    async def write(self, letters: Sequence[DeadLetter], *, lost: Sequence[int] = ()) -> list[int]:
+    async def write(self, letters: Sequence[DeadLetter], *, lost: Sequence[int] = (), given: int | None = None) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
-        ``letters`` are all that the cell has assigned and does not know to be durable, by sequence, but those whose messages are ``lost``: of
-        these only the sequence is left, and returned are those no dead letter of which is known to be there. Raises `OwnershipLost` once
+        ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages are
+        ``lost``: of these only the sequence is left, and returned are those no dead letter of which is known to be there. ``given`` is the last
+        sequence that the cell has assigned; None: that of the last of these. Raises `OwnershipLost` once
         ``may_write`` says no, `DeadLettersAhead`, or a retry error or an unknown outcome after five tries: then the same call may be made again.
         """
         assigned = sorted([*(letter.sequence for letter in letters), *lost])
@@ -104,12 +105,13 @@ class DeadLetterWriter:
         if letters:
             copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
             last = (await self._copies.write(copies)).last_sequence
-        if last > assigned[-1]:
+        given = assigned[-1] if given is None else given
+        if last > given:
             error = DeadLettersAhead(
                 "the dead-letter queue is ahead of the cell that gives its sequences",
                 operation="write dead letters",
                 object=self.topic,
-                expected=f"at most sequence {assigned[-1]}",
+                expected=f"at most sequence {given}",
                 observed=f"sequence {last}",
                 hint="another owner has gone on; or, if the group's cells were lost, let their sequences go on behind the observed one",
             )

@@ -153,7 +153,7 @@ class QueueEngine(QueueLife[Schedule]):
                 await self._step(Mode.QUIET)
             elif self.schedule.wants_solo(now_ms) and self._may_run_alone():
                 await self._run_alone()
-            elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms):
+            elif self.schedule.has_reports and not self.starving and not self.schedule.is_urgent(now_ms, self.keeper.cell):
                 await asyncio.sleep(_ACKS_GATHER_S)
                 await self._step(Mode.USUAL)
             else:

@@ -246,10 +246,9 @@ class QueueHander(QueueLife[Ready]):
         step, given = schedule.plan(now_ms, wants)
         for want, messages in zip(wants, given, strict=True):
             self._around.in_hand.begin(self._together(messages), want.due_ms)
-        due_ms = schedule.next_expiry_ms()
         write = self._around.runtime.random.getrandbits(64) if settling else 0
         change = _Change(write, settling, self._expirer(now_ms), self._caught_up(settling))
-        settles = (due_ms is not None and due_ms <= now_ms) or await self._would_do(settling)
+        settles = self._lapses(now_ms) or await self._would_do(settling)
         self._burial.give_up(step.letters)
         for waiting in settling:
             waiting.tried = Tried(write, self.keeper.cell.ack_writes)
@@ -267,6 +266,8 @@ class QueueHander(QueueLife[Ready]):
             self.schedule = schedule = self._new_schedule(self.keeper.cell)
             self._forsake(asked, ())
         else:
+            if not step.is_empty:
+                self._full_bytes = _FULL_BYTES
             self._carry_on(step)
             for one, messages in zip(asked, given, strict=True):
                 self._hand_out(one, messages)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Literal
 
+from ..coordinator.limits import LETTERS_MAX
 from ..log.errors import InvalidArgument, LimitExceeded
 from ..log.limits import MEMORY_BYTES_MAX, MESSAGES_MAX, check_count, plain
 
@@ -83,6 +84,8 @@ class Limits:
     """Of the messages that wait by themselves the next ones due, so many, are in the queue's cell. When it has half as many more, those due
     last go into objects beside it. None: all are in the cell.
     """
+    letters: int = LETTERS_MAX
+    """Dead letters that are to be written; from here on nothing more is given up: what would be stays as if its handler still ran."""
     tracked: int = 2_000
     """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""
 
@@ -93,5 +96,5 @@ class Limits:
 
     @property
     def full(self) -> int:
-        """So many of them the cell has room for, at 25 bytes each: from here on, what fails stays in the window until others are done."""
+        """So many of them the cell has room for, whatever their numbers: from here on, what fails stays in the window until others are done."""
         return self.tracked * 9 // 8

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 
 from ..coordinator.cell import QueueCell
-from ..coordinator.commands import caught_up
+from ..coordinator.commands import caught_up, waits_for_room
 from ..coordinator.groups import DeliveryOrder, GroupRecord
 from ..coordinator.handing import Expiry, Lapse, expired, last_expiry_ms
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
@@ -48,6 +48,9 @@ _ROOM_GROWS_S = 0.005
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
 """So long dead letters whose topic was deleted meanwhile may take."""
+_FULL_S = 1.0
+_CROWDED_MS = 1_000
+"""Between two looks at what is to be given up and has no room."""
 _LOOK_S = 1.0
 """While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 
@@ -110,6 +113,8 @@ class QueueLife(Generic[ScheduleT]):
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
+        self._expiry_ms = 0
+        """Before then nothing comes back, as there was no room for some of it."""
         self._adopted = keeper.cell
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
@@ -178,8 +183,7 @@ class QueueLife(Generic[ScheduleT]):
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
-                    with suppress(OwnershipLost):
-                        task.result()
+                    await self._end_of(task)
         except TopicDeleted:
             # What is in memory may be on its way.
             await self._burial.finish(_PARTING_S)
@@ -197,13 +201,23 @@ class QueueLife(Generic[ScheduleT]):
             await self._feed.detach(self.queue)
             self.ended.set()
 
+    async def _end_of(self, task: asyncio.Future[Any]) -> None:
+        """Raise what makes going on impossible. A full cell does not: the queue is taken anew, as from a dead owner."""
+        try:
+            task.result()
+        except OwnershipLost:
+            pass
+        except CellFull as error:
+            log.error("group %s, %s queue %d is taken anew: %s", *self._where, error)  # noqa: TRY400 - it says all
+            await asyncio.sleep(_FULL_S)  # meanwhile dead letters are written, and waiting messages leave the cell
+
     async def _rest(self) -> None:
         """Until something moved, or is due."""
         self._recalling.look(self.schedule, self._keep, self._clock.wall_ms())  # of what the step left to be read
         self._spilling.wake()
         if self._woken.is_set():
             return
-        dues = [due for due in (self.schedule.next_due_ms(), self.schedule.next_expiry_ms()) if due is not None]
+        dues = [due for due in (self.schedule.next_due_ms(self.keeper.cell), self._next_expiry_ms()) if due is not None]
         timeout_s = max(0.0, (min(dues) - self._clock.wall_ms()) / 1000) if dues and not self._around.worker.quiet else None
         if self._look_pause_s(self._clock.wall_ms()) is not None:
             look_s = max(0.0, self._look_s - self._clock.monotonic_s())
@@ -216,8 +230,7 @@ class QueueLife(Generic[ScheduleT]):
 
     async def _expire(self, now_ms: int) -> None:
         """Let come back what is due, as failed attempts."""
-        due_ms = self.schedule.next_expiry_ms()
-        if due_ms is None or due_ms > now_ms:
+        if not self._lapses(now_ms):
             return
         found: list[Expiry] = []
 
@@ -225,15 +238,24 @@ class QueueLife(Generic[ScheduleT]):
             found[:] = [self._burial.foresee(expired(cell, now_ms, self._record.settings))]
             return found[0].cell
 
-        try:
-            cell = await self.keeper.change(change)
-        except CellFull as error:
-            log.warning("group %s, %s queue %d: %s", *self._where, error)
-            await asyncio.sleep(_TROUBLE_S)
-            return
+        cell = await self.keeper.change(change)
         self._counters.cell_writes.add()
         self.schedule.adopt(cell)
         self._note(found[0].lapses)
+
+    def _lapses(self, now_ms: int) -> bool:
+        """Whether something comes back now. What would be given up, and has no room yet, is looked at again now and then."""
+        due_ms = self._next_expiry_ms()
+        if due_ms is None or due_ms > now_ms:
+            return False
+        expiry = expired(self.keeper.cell, now_ms, self._record.settings)
+        self._expiry_ms = now_ms + _CROWDED_MS if expiry.left else 0
+        return bool(expiry.lapses)
+
+    def _next_expiry_ms(self) -> int | None:
+        """When to look for what comes back."""
+        due_ms = self.schedule.next_expiry_ms()
+        return None if due_ms is None else max(due_ms, self._expiry_ms)
 
     def _note(self, lapses: Sequence[Lapse]) -> None:
         self._counters.failed_attempts.add(len(lapses))
@@ -279,11 +301,11 @@ class QueueLife(Generic[ScheduleT]):
         if self.topic not in record.positions:
             raise ReopenError("the consumer group was deleted", operation="consume", object=self._around.group)
         if (after := caught_up(before, record, self.topic, self.queue)) is before:
-            self._obeyed = record
+            self._obeyed = None if waits_for_room(before, record, self.topic, self.queue) else record
             return
         self._burial.skip(before, after)
         cell = await self.keeper.change(lambda cell: caught_up(cell, record, self.topic, self.queue))
-        self._obeyed = record
+        self._obeyed = None if waits_for_room(cell, record, self.topic, self.queue) else record
         if cell.generation != before.generation:
             self._abandon()
             self.ages, self.arrivals = Ages(), Ages()

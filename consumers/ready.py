@@ -167,8 +167,8 @@ class Ready:
         """Offsets of messages that may be handed out again and are not in memory."""
         return self.tracked.missing(now_ms)
 
-    def next_due_ms(self) -> int | None:
-        """When something more is due than at the last plan."""
+    def next_due_ms(self, cell: QueueCell) -> int | None:
+        """When something more is due than at the last plan; the cell has no part in it."""
         return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from ..coordinator.cell import Marker, QueueCell, State, Tries
@@ -45,6 +46,8 @@ class Schedule:
         self._earliest = 0
         self._waves = 0
         """Runs of suspects under way."""
+        self._hopeless = False
+        """Whether something was to be given up that runs no more, and there was no room for its dead letter."""
         self._held = False
         """Whether lanes with granted messages may stand still, because all was quiet."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
@@ -91,9 +94,11 @@ class Schedule:
         """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due."""
         return self.tracked.missing(now_ms)
 
-    def next_due_ms(self) -> int | None:
-        """When something that waits is due."""
-        postponed = [0] if any(run.failure and run.ended for run in self._reported) and not self._is_full else []
+    def next_due_ms(self, cell: QueueCell) -> int | None:
+        """When something that waits is due, by the cell as it stands now; a failure that waited for room, at once when there is some."""
+        letters = len(cell.dead_letters.assigned)
+        ended = (run for run in self._reported if run.failure and run.ended)
+        postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
         return min([*postponed, *self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
@@ -105,9 +110,9 @@ class Schedule:
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
-    def is_urgent(self, now_ms: int) -> bool:
+    def is_urgent(self, now_ms: int, cell: QueueCell) -> bool:
         """Whether the next step would do more than note successes, which can wait a little for company."""
-        due_ms = self.next_due_ms()
+        due_ms = self.next_due_ms(cell)
         return (
             bool(self._loaded or self._held or (self.tracked.suspects and not self._waves))
             or (due_ms is not None and due_ms <= now_ms)
@@ -121,7 +126,7 @@ class Schedule:
 
     def wants_solo(self, now_ms: int) -> bool:
         """Whether something is to be run with nothing else in flight in the whole process."""
-        return self.tracked.wants_solo or self.blocked.wants_solo(now_ms)
+        return not self._hopeless and (self.tracked.wants_solo or self.blocked.wants_solo(now_ms))
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
@@ -134,10 +139,9 @@ class Schedule:
             if run in self.running:
                 if run.failure is not None and (run.ended or run.timed_out_at is not None):
                     self.split(run)  # all of it was counted as finished
-                if not self._postpones(run, step, mode):
-                    self._take_report(run, now_ms, step, mode)
+                self._take_report(run, now_ms, step, mode, postponed=self._postpones(run, cell, step, mode))
         if mode in (Mode.USUAL, Mode.SOLO):
-            self._give_up_suspects(step)
+            self._give_up_suspects(cell, step)
         if self._earliest:
             self.tracked.let_go(self._earliest, step)
             self.blocked.expired(self._earliest, step)
@@ -147,7 +151,9 @@ class Schedule:
         elif mode is Mode.QUIET:
             self._held = True
         elif mode is Mode.SOLO:
-            if self.tracked.wants_solo:
+            if self._hopeless:
+                pass  # there was room when it was asked
+            elif self.tracked.wants_solo:
                 self._run_suspects(step)
             else:
                 self.blocked.run_solo(now_ms, step)
@@ -178,23 +184,47 @@ class Schedule:
     def _is_full(self) -> bool:
         return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
-    def _postpones(self, run: Run, step: Step, mode: Mode) -> bool:
-        """Whether a failure stays in the window, because the cell has no room to track it. The next owner finds it as a suspect."""
-        if run.failure is None or run.lane.marker is not None or not self._is_full:
+    def _lacks_room(self, run: Run, letters: int) -> bool:
+        """Whether the cell has no room for what follows from a failure: its marker or tries, or its dead letter beside so many."""
+        if run.failure is None:
+            return False
+        return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
+
+    def _gives_up(self, run: Run) -> bool:
+        """Whether a failure makes a dead letter."""
+        if run.failure is None or (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
+            return False
+        done = run.done if run.timed_out_at is None else run.timed_out_at
+        marker = run.lane.marker
+        before = self.tracked.of(run.messages[done]) if marker is None else marker.tries
+        if marker is not None and done > run.taken:
+            before = Tries(before.state, before.attempts)  # the strikes are those of a head that is done
+        return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
+
+    def _postpones(self, run: Run, cell: QueueCell, step: Step, mode: Mode) -> bool:
+        """Whether a failure stays as if its handler still ran, because the cell has no room for what follows. The next owner finds it as a
+        suspect, or due again.
+        """
+        if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
         if mode is not Mode.DRAIN:
             self._reported[run] = None
             return True
+        assert run.failure is not None, "only a failure takes room"
+        if run.lane.marker is not None:
+            run.failure = replace(run.failure, blamed=False, rejected=False)
+            return False
         delivered = run.messages[run.done if run.timed_out_at is None else run.timed_out_at :]
         for message in delivered if run.is_batch else delivered[:1]:
             self.tracked.set(message.offset, self.tracked.of(message), step)
         run.failure = None
         return False
 
-    def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode) -> None:
+    def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
+        """Settle what is done; ``postponed``: the failure behind that is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
-        ended = run.ended or run.timed_out_at is not None
+        ended = not postponed and (run.ended or run.timed_out_at is not None)
         moved = run.messages.offsets[run.taken : done]
         run.taken = done
         if ended:
@@ -306,15 +336,24 @@ class Schedule:
     def _hash(self, message: MessageView) -> int:
         return self._hashes.of(message.message_group)
 
-    def _give_up_suspects(self, step: Step) -> None:
-        """Treat those that ended their process alone, as often as a message may fail, as messages that failed so often."""
-        most = self.settings.max_attempts
+    def _give_up_suspects(self, cell: QueueCell, step: Step) -> None:
+        """Treat those that ended their process alone, as often as a message may fail, as messages that failed so often: as many as there is
+        room for.
+        """
+        most, self._hopeless = self.settings.max_attempts, False
         if most is None:
             return
-        for message in self.tracked.take_suspects(lambda message: self.tracked.of(message).strikes >= most):
+        alone = [offset for offset in self.tracked.suspects if self.tracked.tries[offset].strikes >= most]
+        lanes = self.blocked.hopeless(most)
+        room: int | None = None
+        if not (self._orderly and self.settings.dead_letter_policy is DeadLetterPolicy.PARK):
+            room = max(0, self._limits.letters - len(cell.dead_letters.assigned) - len(step.letters))
+            self._hopeless = len(alone) + len(lanes) > room
+        chosen = set(alone[:room])
+        for message in self.tracked.take_suspects(lambda message: message.offset in chosen):
             self.in_memory += 1
             self._give_up(self._lanes.of(message.message_group), [message], self.tracked.of(message), ENDED_ITS_PROCESS, step)
-        for lane in self.blocked.hopeless(most):
+        for lane in lanes[: None if room is None else max(0, room - len(chosen))]:
             assert lane.marker is not None, "a blocked group has a marker"
             self._give_up(lane, [], lane.marker.tries, ENDED_ITS_PROCESS, step)
 

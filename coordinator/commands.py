@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .cell import Marker, QueueCell, State, Tries
 from .groups import Command, CommandKind, GroupRecord, Position
+from .limits import LETTERS_MAX
 from .offsets import Settled
 
 
@@ -15,8 +16,9 @@ def begin(position: Position, queue: int) -> QueueCell:
     return QueueCell(generation=position.generations[queue], settled=Settled(position.offsets[queue]))
 
 
-def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> QueueCell:
-    """The cell once all that the record says has come to pass: a reset first, then the commands that came after it.
+def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, letters_max: float = LETTERS_MAX) -> QueueCell:
+    """The cell once all that the record says has come to pass: a reset first, then the commands that came after it; those that give messages
+    up, and all behind them, only when fewer than ``letters_max`` dead letters are to be written (`waits_for_room`).
 
     The same cell when nothing is left to do. Nothing that was granted before a reset counts after it; dead letters stay assigned, and those
     of a former life of the topic or the group are noted to be so.
@@ -25,17 +27,28 @@ def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> Q
     if cell.generation < position.generations[queue]:
         lives_on = cell.generation >= position.since
         cell = cell.reset_to(position.offsets[queue], position.generations[queue], lives_on=lives_on)
-    return carried_out(cell, (one for one in record.commands if (one.topic, one.queue) == (topic, queue)))
+    return carried_out(cell, _of_queue(record, topic, queue), letters_max=letters_max)
 
 
-def carried_out(cell: QueueCell, commands: Iterable[Command]) -> QueueCell:
+def carried_out(cell: QueueCell, commands: Iterable[Command], *, letters_max: float = LETTERS_MAX) -> QueueCell:
     """The cell after these commands for its queue, by number; those that were carried out before do nothing."""
     for command in commands:
         if command.number > cell.commands:
             if command.generation == cell.generation:
+                if command.kind is CommandKind.SKIP and len(cell.dead_letters.assigned) >= letters_max:
+                    break
                 cell = _obeying(cell, command)
             cell = replace(cell, commands=command.number)
     return cell
+
+
+def waits_for_room(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> bool:
+    """Whether a command is left of those that `caught_up` carried out: it has to be called again when dead letters were written."""
+    return any(command.number > cell.commands for command in _of_queue(record, topic, queue))
+
+
+def _of_queue(record: GroupRecord, topic: str, queue: int) -> list[Command]:
+    return [one for one in record.commands if (one.topic, one.queue) == (topic, queue)]
 
 
 def _obeying(cell: QueueCell, command: Command) -> QueueCell:

@@ -14,6 +14,7 @@ from ..log.errors import InternalError
 from .cell import Marker, QueueCell, State, Tries
 from .groups import DeadLetterPolicy, GroupSettings
 from .handles import AlreadySettled, ReceiptAhead, ReceiptExpired, ReceiptHandle, ReceiptOutdated
+from .limits import LETTERS_MAX
 from .offsets import OffsetSet
 
 _ACK = "ack"
@@ -37,6 +38,8 @@ class Expiry:
 
     cell: QueueCell
     lapses: tuple[Lapse, ...] = ()
+    left: bool = False
+    """Whether others are due that would be given up, and for whose dead letters there is no room yet: they are out until there is."""
 
 
 def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
@@ -86,24 +89,34 @@ def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
     return cell
 
 
-def expired(cell: QueueCell, now_ms: int, settings: GroupSettings) -> Expiry:
-    """With a strike against everything that is out and due: visible again, or at the end of its attempts what the group's policy says."""
+def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_max: int = LETTERS_MAX) -> Expiry:
+    """With a strike against everything that is out and due: visible again, or at the end of its attempts what the group's policy says.
+
+    No more is given up than makes ``letters_max`` dead letters to be written; what was due first comes first.
+    """
+    most, parks_all = settings.max_attempts, settings.dead_letter_policy is DeadLetterPolicy.PARK
     tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
     markers = {lane: one for lane, one in cell.markers.items() if _is_due(one.tries, now_ms)}
+    dying = [(one.due_ms, offset) for offset, one in tries.items() if _is_last(one, most)]
+    if not parks_all:
+        dying += [(one.tries.due_ms, one.head) for one in markers.values() if _is_last(one.tries, most)]
+    room = max(0, letters_max - len(cell.dead_letters.assigned))
+    if left := {offset for _, offset in sorted(dying)[room:]}:
+        tries = {offset: one for offset, one in tries.items() if offset not in left}
+        markers = {lane: one for lane, one in markers.items() if one.head not in left}
     if not tries and not markers:
-        return Expiry(cell)
-    most = settings.max_attempts
+        return Expiry(cell, left=bool(left))
     lapses: list[Lapse] = []
     again: dict[int, Tries] = {}
     for offset, one in tries.items():
-        gives_up = most is not None and one.strikes + 1 >= most
+        gives_up = _is_last(one, most)
         lapses.append(Lapse(offset, one.attempts, given_up=gives_up))
         if not gives_up:
             again[offset] = _waiting(one)
     after: dict[int, Marker | None] = {}
     for lane, marker in markers.items():
-        gives_up = most is not None and marker.tries.strikes + 1 >= most
-        parks = gives_up and settings.dead_letter_policy is DeadLetterPolicy.PARK
+        gives_up = _is_last(marker.tries, most)
+        parks = gives_up and parks_all
         lapses.append(Lapse(marker.head, marker.tries.attempts, parked=parks, given_up=gives_up and not parks))
         if gives_up and not parks:
             after[lane] = marker.from_head(marker.head + 1)
@@ -113,7 +126,7 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings) -> Expiry:
     cell = cell.with_all_tries(again) if again else cell
     cell = cell.with_markers(after, OffsetSet()) if after else cell
     letters = [lapse.offset for lapse in lapses if lapse.given_up]
-    return Expiry(cell.with_dead_letters(letters) if letters else cell, tuple(lapses))
+    return Expiry(cell.with_dead_letters(letters) if letters else cell, tuple(lapses), left=bool(left))
 
 
 def last_expiry_ms(cell: QueueCell) -> int:
@@ -131,6 +144,10 @@ def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
 
 def _is_due(tries: Tries, now_ms: int) -> bool:
     return tries.state is State.OUT and tries.due_ms <= now_ms
+
+
+def _is_last(tries: Tries, most: int | None) -> bool:
+    return most is not None and tries.strikes + 1 >= most
 
 
 def _is_out(tries: Tries, handle: ReceiptHandle) -> bool:

@@ -13,16 +13,17 @@ from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from ..log.errors import InternalError, PenstockError, ReopenError, RetryError
+from ..log.limits import KIB
 from .cell import QueueCell
 from .cell_codec import decode_cell, encode_cell
 from .cells import CellChanged, Cells, Stored
-from .limits import CELL_BYTES_MAX
+from .limits import CELL_STORED_BYTES_MAX
 
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
 """Applied to the newest cell, perhaps more than once, and to a later cell the second time; so it must be pure."""
 
-_ROOM_BYTES = CELL_BYTES_MAX - 1024
-"""Cells stop growing here: what settles messages, and a new owner's name, must always find room."""
+ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
+"""Cells stop growing here: a new owner, who makes suspects of what was in flight, must always find room."""
 
 
 class OwnershipLost(ReopenError):
@@ -128,7 +129,7 @@ class QueueKeeper:
         while True:
             cell, made = _apply(base, gathered)
             data = encode_cell(replace(cell, step=base.step + 1))
-            if len(data) > (room := max(_ROOM_BYTES, self.size_bytes)):
+            if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(base)))):
                 cell, made = _apply_what_fits(base, gathered, room)
                 data = encode_cell(replace(cell, step=base.step + 1))
             if not made:

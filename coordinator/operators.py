@@ -335,7 +335,7 @@ class Operators:
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
     """The cell of a queue as it is once all that was ordered has come to pass. Raises `DataDamaged`."""
     found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
-    return caught_up(found, record, topic, queue)
+    return caught_up(found, record, topic, queue, letters_max=math.inf)
 
 
 async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:

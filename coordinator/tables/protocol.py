@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from ...log.errors import CallError, InvalidArgument, LimitExceeded
 from ...log.limits import PATH_PART_BYTES_MAX
 from ...log.stores.keys import check_key
-from ..limits import CELL_BYTES_MAX, CELL_KEY_BYTES_MAX
+from ..limits import CELL_KEY_BYTES_MAX, CELL_STORED_BYTES_MAX
 
 
 class TableNotFound(CallError, LookupError):
@@ -104,11 +104,11 @@ def check_cell_key(key: str) -> None:
 def check_cell(key: str, data: bytes) -> None:
     """Raise unless every table accepts a cell of this key and content."""
     check_cell_key(key)
-    if len(data) > CELL_BYTES_MAX:
+    if len(data) > CELL_STORED_BYTES_MAX:
         raise LimitExceeded(
             "the cell is too large",
             operation="put",
             object=key,
-            expected=f"at most {CELL_BYTES_MAX} bytes",
+            expected=f"at most {CELL_STORED_BYTES_MAX} bytes",
             observed=f"{len(data)} bytes",
         )

@@ -34,10 +34,10 @@ def test_what_is_due_and_cannot_run_yet_wakes_nobody() -> None:
     """It is being read, or suspects run first: whoever woke its owner for it would do so without end."""
     cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1, 1_000)).with_tries(1, Tries(State.WAITING, 1, 1, 500_000))
     schedule = Schedule(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT), cell, limits=Limits())
-    assert schedule.next_due_ms() == 1_000
+    assert schedule.next_due_ms(cell) == 1_000
 
     assert schedule.plan(1_000, cell).is_empty
-    assert schedule.next_due_ms() == 500_000
+    assert schedule.next_due_ms(cell) == 500_000
     assert schedule.missing(1_000) == [0]
 
     message = MessageView("orders", 0, 0, "m0", "g", None, (), {}, b"", EPOCH, EPOCH, None, "p")
@@ -88,7 +88,7 @@ def test_what_falls_due_between_a_step_and_the_look_for_what_is_to_be_read_is_to
     schedule.plan(1_000, step.apply(QueueCell()))
     assert schedule.blocked.recall_from(1_000, 1) is None
     assert not schedule.blocked.fell_due
-    assert schedule.next_due_ms() is not None
+    assert schedule.next_due_ms(QueueCell()) is not None
 
     assert schedule.blocked.recall_from(1_005, 1) is None
     assert schedule.blocked.fell_due, "nothing wakes its owner any more"

@@ -149,6 +149,17 @@ class ScriptedFaults:
         return found
 
 
+class Down:
+    """Whatever would be written under keys that contain ``part`` is refused, until it is ``up``."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+        self.up = False
+
+    def decide(self, call: Call) -> Fault | None:
+        return Fault.UNAVAILABLE if not self.up and call.verb in WRITES and self._part in call.key else None
+
+
 def single_faults(calls: Iterable[Call], kinds: Iterable[Fault] = tuple(Fault)) -> Iterator[tuple[Where, Fault]]:
     """Every possible fault at every call of a run that had none: each pair is the script of one run."""
     for call in calls:

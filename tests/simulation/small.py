@@ -9,9 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import penstock.log.lake
 import penstock.log.table.maintenance
+from penstock.consumers.limits import Limits
+from penstock.coordinator.commands import carried_out, caught_up
+from penstock.coordinator.handing import expired
 from penstock.log.limits import KIB
 from penstock.log.runtime import Runtime
 from penstock.log.stores.protocol import ObjectStore
@@ -50,3 +54,18 @@ def small_log(constants: Mapping[str, int] = SMALL) -> Iterator[None]:
         penstock.log.lake.probe_conditional_writes = probe  # type: ignore[attr-defined]
         for module, name, value in replaced:
             setattr(module, name, value)
+
+
+@contextmanager
+def few_letters(most: int) -> Iterator[None]:
+    """Let a queue have so many dead letters that are not known to be written."""
+    functions: list[Any] = [Limits.__init__, caught_up, carried_out, expired]
+    places: list[dict[str, Any]] = [function.__kwdefaults__ for function in functions]
+    before = [(place, name, place[name]) for place in places for name in ("letters", "letters_max") if name in place]
+    for place, name, _ in before:
+        place[name] = most
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            place[name] = value

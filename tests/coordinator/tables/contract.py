@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock.coordinator.limits import CELL_BYTES_MAX, CELL_KEY_BYTES_MAX
+from penstock.coordinator.limits import CELL_KEY_BYTES_MAX, CELL_STORED_BYTES_MAX
 from penstock.coordinator.tables import CellTable, CellVersion, Conflict
 from penstock.log.errors import InvalidArgument, LimitExceeded
 
@@ -131,16 +131,17 @@ async def keys_pass_a_page(table: CellTable) -> None:
     """DynamoDB answers a scan in pages of 1 MB."""
     keys = [f"many/{number:03}" for number in range(20)]
     for key in keys:
-        await table.put(key, bytes(CELL_BYTES_MAX), expected=None)
+        await table.put(key, bytes(CELL_STORED_BYTES_MAX), expected=None)
     assert await table.keys("many/") == keys
 
 
 async def the_largest_cell_fits_and_a_larger_one_is_refused(table: CellTable) -> None:
-    largest = bytes(range(256)) * (CELL_BYTES_MAX // 256)
+    largest = bytes(range(256)) * (CELL_STORED_BYTES_MAX // 256)
     version = await table.put("k", largest, expected=None)
     assert (await read(table, "k")) == (largest, version)
     with pytest.raises(
-        LimitExceeded, match=rf"the cell is too large.*object: k.*at most {CELL_BYTES_MAX} bytes.*{CELL_BYTES_MAX + 1}"
+        LimitExceeded,
+        match=rf"the cell is too large.*object: k.*at most {CELL_STORED_BYTES_MAX} bytes.*{CELL_STORED_BYTES_MAX + 1}",
     ):
         await table.put("k", largest + b"x", expected=version)
     assert (await read(table, "k")) == (largest, version)

@@ -131,10 +131,10 @@ def buried_first(original: Any) -> Any:
         writer = self._writer
         real = writer.write
 
-        async def write(letters: Any, *, lost: Any = ()) -> list[int]:
+        async def write(letters: Any, *, lost: Any = (), given: Any = None) -> list[int]:
             last = letters[-1].sequence
             await keeper.change(lambda cell: cell.with_buried(last))
-            return await real(letters, lost=lost)
+            return await real(letters, lost=lost, given=given)
 
         writer.write = write  # type: ignore[method-assign]
         await original(self, keeper, feed)

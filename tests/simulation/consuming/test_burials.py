@@ -10,15 +10,19 @@ from typing import Literal
 
 import pytest
 
+from penstock.consumers import burial
 from penstock.consumers.dead_letters import REASON
 from penstock.consumers.results import ConsumeResult
 from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from penstock.coordinator.keeper import Change, QueueKeeper
 from penstock.log.messages import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
 from tests.simulation.consuming.stage import GROUP, SUCCESS, Stage
+from tests.simulation.faults import Down
 from tests.simulation.process import SimProcess
 from tests.simulation.requests import Gate
+from tests.simulation.small import few_letters
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 
@@ -182,3 +186,95 @@ def test_a_letter_is_written_as_soon_as_its_sequence_stands_in_the_cell_and_says
 
     stage.play(script, behave=behave)
     assert sorted(told) == [(f"{n}", "the listener answered FAILURE") for n in range(8)]
+
+
+@pytest.mark.parametrize("order", list(DeliveryOrder))
+@pytest.mark.parametrize("last", ["waits", "dies", "is replaced"])
+def test_dead_letters_that_cannot_be_written_stop_what_is_given_up_and_nothing_else(order: DeliveryOrder, last: str) -> None:
+    """No more are assigned than there is room for, however many messages fail; what would be given up is not run again while its owner
+    lives, and what is good goes on. Once they can be written all of it drains, each letter once.
+    """
+    stage = Stage(GroupPlan(max_attempts=1, order=order), machines=2)
+    outage = Down(f"dlq.{GROUP}/log")
+    bad = 30
+
+    async def script() -> None:
+        stage.world.store.plan = outage
+        await stage.send_of_groups(*((f"bad {n}", f"b{n % 6}") for n in range(bad)))
+        stage.start(0)
+        await stage.until("full", lambda: len(stage.cell().dead_letters.assigned) == 4)
+        await stage.send_of_groups(*((f"good {n}", f"g{n}") for n in range(30)))
+        await stage.until("the good are done", lambda: all(stage.started(bad + n) for n in range(30)))
+        await asyncio.sleep(30)
+        assert len(stage.cell().dead_letters.assigned) == 4
+        assert max(stage.started(n) for n in range(bad)) == 1
+        if last == "dies":
+            await kill(stage, 0)
+        if last != "waits":
+            stage.start(1)
+        if last == "is replaced":
+            await stage.machine(0).stop()
+        if last != "waits":
+            await stage.until("taken", lambda: stage.cell().epoch == 2)
+            await asyncio.sleep(30)
+            assert len(stage.cell().dead_letters.assigned) == 4
+        outage.up = True
+        await stage.until("done", lambda: stage.is_settled(bad + 30))
+
+    with few_letters(4):
+        world = stage.play(script, behave=rejecting)
+    assert world.counts["a consumer ended by itself"] == 0
+    assert sorted(body for _, _, body in letters(stage)) == sorted(f"bad {n}".encode() for n in range(bad))
+
+
+def test_messages_that_an_operator_skips_wait_for_room_too() -> None:
+    stage = Stage(GroupPlan(max_attempts=1, policy=DeadLetterPolicy.PARK))
+    outage = Down(f"dlq.{GROUP}/log")
+
+    async def script() -> None:
+        stage.world.store.plan = outage
+        await stage.send_of_groups(*((f"bad {n}", f"b{n % 3}") for n in range(12)))
+        stage.start()
+        for turn in range(3):
+            parked = [turn * 3 + n for n in range(3)]
+            await stage.until("parked", lambda heads=parked: sorted(one.head for one in stage.cell().markers.values()) == heads)  # type: ignore[misc]
+            await stage.operate(lambda operators: operators.skip(GROUP))
+            if len(stage.cell().dead_letters.assigned) >= 4:
+                break
+        await asyncio.sleep(10)
+        assert len(stage.cell().dead_letters.assigned) == 6, "the third order waits"
+        outage.up = True
+        await stage.until("skipped", lambda: sorted(one.head for one in stage.cell().markers.values()) == [9, 10, 11])
+        await stage.operate(lambda operators: operators.skip(GROUP))
+        await stage.until("done", lambda: stage.is_settled(12))
+
+    with few_letters(4):
+        stage.play(script, behave=rejecting)
+    assert sorted(body for _, _, body in letters(stage)) == sorted(f"bad {n}".encode() for n in range(12))
+
+
+def test_an_owner_that_lives_for_a_moment_only_makes_the_line_of_letters_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell hears of each few that are written, not only of all."""
+    monkeypatch.setattr(burial, "_TOGETHER", 3)
+    stage = Stage(GroupPlan(max_attempts=1), machines=2)
+    outage = Down(f"dlq.{GROUP}/log")
+
+    async def script() -> None:
+        stage.world.store.plan = outage
+        await stage.send_of_groups(*((f"bad {n}", f"b{n}") for n in range(20)))
+        stage.start(0)
+        await stage.until("given up", lambda: len(stage.cell().dead_letters.assigned) == 20)
+        outage.up = True
+        await stage.until("some are buried", lambda: len(stage.cell().dead_letters.assigned) < 20)
+        left = len(stage.cell().dead_letters.assigned)
+        outage.up = False
+        assert left > 0
+        await kill(stage, 0)
+        stage.start(1)
+        await stage.until("taken", lambda: stage.cell().epoch == 2)
+        assert len(stage.cell().dead_letters.assigned) <= left
+        outage.up = True
+        await stage.until("done", lambda: stage.is_settled(20))
+
+    stage.play(script, behave=rejecting)
+    assert [sequence for _, sequence, _ in letters(stage)] == list(range(20))
