@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
-from ..log.errors import InvalidArgument, TopicDeleted
+from ..log.errors import InvalidArgument, LimitExceeded, TopicDeleted
 from ..log.runtime import Runtime
 from .cell import parted
 from .cell_codec import decode_cell, encode_cell
@@ -25,6 +25,7 @@ from .groups import (
 )
 from .keys import GROUPS, group_key, queue_key
 from .lake_cell import LakeCell
+from .limits import CELL_BYTES_MAX
 
 log = logging.getLogger("penstock.coordinator")
 
@@ -253,6 +254,15 @@ class Groups:
                 return before  # carried out, and then another wrote
             left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
             after = replace(before, commands=left).commanded_to(kind, heads)
+            if (size := len(encode_group(after))) > max(CELL_BYTES_MAX, len(encode_group(before))):
+                raise LimitExceeded(
+                    "the consumer group's record has no room for more orders until its owners have carried out some",
+                    operation=kind.value,
+                    object=group,
+                    expected=f"at most {CELL_BYTES_MAX} bytes",
+                    observed=f"{size} bytes",
+                    hint="order it for one queue after the other, and keep a consumer running that carries it out",
+                )
             tried[:] = [after]
             return after
 

@@ -11,7 +11,7 @@ from ...log.errors import LimitExceeded, NotWritten, PenstockError, unforeseen
 from ...log.runtime import Runtime
 from ..cells import CellChanged, Cells, Stored
 from ..keys import transactions_key
-from ..limits import CELL_BYTES_MAX
+from ..limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX
 from .codec import decode_member, encode_member
 from .errors import TransactionNotFound
 from .state import MemberCell
@@ -34,6 +34,8 @@ class _Asked:
     until_s: float
     group: str | None
     """Of a cell that is made if there is none."""
+    grows: bool
+    """It can wait, or be refused, when the cell is full."""
     done: asyncio.Future[MemberCell]
     refusal: PenstockError | None = None
 
@@ -86,21 +88,22 @@ class MemberCells:
         return self._known.get(member, _ABSENT).size_bytes
 
     def change(
-        self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf
+        self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
     ) -> asyncio.Future[MemberCell]:
         """The cell with the change, once that is durable; changes of one cell are made in the order of calls.
 
-        With a ``group`` a cell that is absent is made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
+        What ``grows`` is refused by a full cell; what brings transactions to their end always finds room. With a ``group`` a cell that is absent
+        is made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
         Raises what ``change`` raises, by the cell as it stands; `TransactionNotFound` when there is no cell, `LimitExceeded` when it would be
         too large, `NotWritten` when it is too late, what the table raises, and `UnknownOutcome` when that does not tell.
         """
-        asked = self._ask(member, change, group, until_s)
+        asked = self._ask(member, change, group, until_s, grows=grows)
         self._begin(member)
         return asyncio.shield(asked.done)
 
     def note(self, member: str, change: Change) -> None:
         """The same, for what nobody waits for: it goes with the next write, or alone in a while. What fails is to be found out later."""
-        self._ask(member, change, None, math.inf)
+        self._ask(member, change, None, math.inf, grows=False)
         if member not in self._writing and member not in self._later:
             self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
 
@@ -116,8 +119,8 @@ class MemberCells:
             self._begin(member)
         await asyncio.gather(*self._writing.values(), return_exceptions=True)
 
-    def _ask(self, member: str, change: Change, group: str | None, until_s: float) -> _Asked:
-        asked = _Asked(change, until_s, group, asyncio.get_running_loop().create_future())
+    def _ask(self, member: str, change: Change, group: str | None, until_s: float, *, grows: bool) -> _Asked:
+        asked = _Asked(change, until_s, group, grows, asyncio.get_running_loop().create_future())
         asked.done.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting for it any more
         self._asked.setdefault(member, []).append(asked)
         return asked
@@ -184,7 +187,8 @@ class MemberCells:
         after = cell  # one by one: who comes when it is full is told so
         for one in asked:
             changed = one.apply(after, member=member, now_s=now_s)
-            if changed is not None and changed is not after and len(encode_member(changed)) > CELL_BYTES_MAX:
+            room = CELL_BYTES_MAX if one.grows else CELL_STORED_BYTES_MAX
+            if changed is not None and changed is not after and len(encode_member(changed)) > room:
                 one.refusal = _too_large(member)
             else:
                 after = changed

@@ -129,8 +129,8 @@ class Sending:
             return cell
 
         if first:
-            return self._cells.change(self.member, named, group=self._group, until_s=started_s + SEND_S)
-        return self._cells.change(self.member, named)
+            return self._cells.change(self.member, named, group=self._group, until_s=started_s + SEND_S, grows=True)
+        return self._cells.change(self.member, named, grows=True)
 
     async def _upload(self, sent: Sent, file: HalfFile, part: Part) -> None:
         store, key = sent.topic.store, sent.topic.paths.root + part.key

@@ -68,7 +68,8 @@ class Settlement:
         """
         acks, member = acks_of(self._handles), member_of(transaction)
         now_ms = self._clock.wall_ms()
-        row = (await self._members.change(member, lambda cell: cell.with_acks(transaction, acks, now_ms=now_ms))).row(transaction)
+        cell = await self._members.change(member, lambda cell: cell.with_acks(transaction, acks, now_ms=now_ms), grows=True)
+        row = cell.row(transaction)
         if row.decision is Decision.ROLLED_BACK:
             check_open(row, operation="commit")
         if row.is_open:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from penstock.consumers.limits import WINDOW_MAX, Limits
 from penstock.consumers.spilling import NAMED_MAX
-from penstock.coordinator import keeper
 from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, Spill, State, Tries
 from penstock.coordinator.cell_codec import encode_cell
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
@@ -17,10 +14,6 @@ from penstock.coordinator.keeper import ROOM_BYTES
 from penstock.coordinator.limits import CELL_STORED_BYTES_MAX, LETTERS_MAX
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.coordinator.transactions.acks import UNNOTED_MAX
-from penstock.log.messages import MessageView
-from tests.simulation.consuming.plot import GroupPlan
-from tests.simulation.consuming.stage import SUCCESS, Stage
-from tests.simulation.process import SimProcess
 
 FAR = 2**42
 """An offset that a queue reaches in a hundred years at a thousand messages a second."""
@@ -91,29 +84,3 @@ def test_what_expires_at_its_last_attempt_waits_for_room_for_its_dead_letter(
     assert (again.cell, again.lapses, again.left) == (expiry.cell, (), True)
     after = expired(expiry.cell.with_buried(expiry.cell.dead_letters.next_sequence), 100, settings, letters_max=3)
     assert (after.cell.dead_letters.assigned, after.left) == ((10, 11, 12), False)
-
-
-@pytest.mark.simulation
-def test_a_cell_without_any_room_ends_no_consumer_and_its_queue_goes_on_once_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(GroupPlan(max_attempts=None, retry_s=0.2))
-    failing, room = True, keeper.ROOM_BYTES
-
-    async def behave(_: SimProcess, message: MessageView) -> object:
-        if failing and message.body.startswith(b"bad"):
-            raise RuntimeError("it is down")
-        return SUCCESS
-
-    async def script() -> None:
-        nonlocal failing
-        await stage.send_of_groups(*((f"bad {n}", f"b{n}") for n in range(40)), ("good", "g"))
-        monkeypatch.setattr(keeper, "ROOM_BYTES", 300)
-        stage.start()
-        await stage.until("some are blocked", lambda: bool(stage.cell().markers or stage.cell().tries))
-        await asyncio.sleep(30)
-        assert stage.machine().consumers, "it is still there"
-        failing = False
-        monkeypatch.setattr(keeper, "ROOM_BYTES", room)
-        await stage.until("done", lambda: stage.is_settled(41))
-
-    world = stage.play(script, behave=behave)
-    assert world.counts["a consumer ended by itself"] == 0

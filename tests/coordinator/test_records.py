@@ -27,7 +27,7 @@ from penstock.coordinator.lake_cell import LakeCell
 from penstock.coordinator.records import Groups
 from penstock.coordinator.retry import RetryPolicy, Schedule
 from penstock.coordinator.tables import CellTable, CellVersion, MemoryTable, TableMismatch
-from penstock.log.errors import DataDamaged, InvalidArgument, StoreUnavailable, TopicDeleted
+from penstock.log.errors import DataDamaged, InvalidArgument, LimitExceeded, StoreUnavailable, TopicDeleted
 from penstock.log.runtime import Runtime
 from tests.coordinator.test_cells import FaultyTable
 
@@ -372,5 +372,23 @@ def test_a_cell_of_the_lake_that_is_no_such_thing_is_named() -> None:
         await Cells(table, Runtime()).write("lake", b"[]", on=None, deadline_s=9e9)
         with pytest.raises(DataDamaged, match=r"does not name a lake.*lake"):
             await groups(table, lake="s3://bucket/mine").read("billing")
+
+    asyncio.run(main())
+
+
+def test_a_record_full_of_orders_takes_no_more_of_them_and_lets_consumers_join_who_carry_them_out() -> None:
+    async def main() -> None:
+        table = MemoryTable()
+        found, cells = groups(table), Cells(table, Runtime())
+        await begun(found, 0, 0)
+        heads = tuple(range(0, 2**21, 256))
+        await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
+        with pytest.raises(LimitExceeded, match="no room for more orders"):
+            await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
+        for number in range(100):
+            await found.update("billing", lambda record, n=number: record.joined_by(f"{n:032x}/1"))  # type: ignore[misc]
+        cell = caught_up(QueueCell(), await found.get("billing"), "orders", 0)
+        await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
+        await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ import pytest
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.coordinator.tables import CellVersion, MemoryTable
+from penstock.coordinator.transactions import members as members_module
 from penstock.coordinator.transactions.errors import TransactionNotFound
 from penstock.coordinator.transactions.members import NOTE_S, MemberCells
 from penstock.coordinator.transactions.state import By, Decision, HalfPart, MemberCell
@@ -151,7 +152,8 @@ def test_a_cell_that_is_full_takes_what_fits_and_says_so() -> None:
         table = MemoryTable()
         cells = members(table)
         done = await asyncio.gather(
-            *(cells.change(MEMBER, begun(number, parts=60), group="shop") for number in range(100)), return_exceptions=True
+            *(cells.change(MEMBER, begun(number, parts=60), group="shop", grows=True) for number in range(100)),
+            return_exceptions=True,
         )
         refused = [one for one in done if isinstance(one, LimitExceeded)]
         assert 0 < len(refused) < 90
@@ -160,6 +162,25 @@ def test_a_cell_that_is_full_takes_what_fits_and_says_so() -> None:
         cell = await cells.read(MEMBER)
         assert cell is not None
         assert len(cell.rows) == 100 - len(refused)
+
+    run_virtual(main())
+
+
+def test_transactions_of_a_full_cell_come_to_their_end_which_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        cells = members(MemoryTable())
+        for number in range(5):
+            await cells.change(MEMBER, begun(number), group="shop", grows=True)
+        full = cells.size_bytes(MEMBER)
+        monkeypatch.setattr(members_module, "CELL_BYTES_MAX", full)
+        with pytest.raises(LimitExceeded):
+            await cells.change(MEMBER, begun(5), grows=True)
+        await cells.change(MEMBER, begun(0, parts=3))  # as large as what an end may add
+        assert cells.size_bytes(MEMBER) > full
+        for number in range(5):
+            await cells.change(MEMBER, lambda cell, n=number: cell.withdrawn(id_of(n), now_ms=2))  # type: ignore[misc]
+            await cells.change(MEMBER, lambda cell, n=number: cell.with_finished(id_of(n), {}, now_ms=2))  # type: ignore[misc]
+        await cells.change(MEMBER, begun(5), grows=True)
 
     run_virtual(main())
 

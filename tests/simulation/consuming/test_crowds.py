@@ -10,6 +10,7 @@ import pytest
 from penstock.consumers.limits import Limits
 from penstock.consumers.results import ConsumeResult, RetryAfter
 from penstock.consumers.statistics import QueueStatistics
+from penstock.coordinator import keeper
 from penstock.coordinator.groups import DeliveryOrder
 from penstock.coordinator.limits import CELL_BYTES_MAX
 from penstock.log.messages import MessageView
@@ -113,3 +114,28 @@ def test_six_thousand_messages_fail_at_once() -> None:
     assert world.witness.cell_bytes_max <= CELL_BYTES_MAX // 2
     assert min(late_s) >= -0.001
     assert max(late_s) < 1
+
+
+def test_a_cell_without_any_room_ends_no_consumer_and_its_queue_goes_on_once_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(GroupPlan(max_attempts=None, retry_s=0.2))
+    failing, room = True, keeper.ROOM_BYTES
+
+    async def behave(_: SimProcess, message: MessageView) -> object:
+        if failing and message.body.startswith(b"bad"):
+            raise RuntimeError("it is down")
+        return SUCCESS
+
+    async def script() -> None:
+        nonlocal failing
+        await stage.send_of_groups(*((f"bad {n}", f"b{n}") for n in range(40)), ("good", "g"))
+        monkeypatch.setattr(keeper, "ROOM_BYTES", 300)
+        stage.start()
+        await stage.until("some are blocked", lambda: bool(stage.cell().markers or stage.cell().tries))
+        await asyncio.sleep(30)
+        assert stage.machine().consumers, "it is still there"
+        failing = False
+        monkeypatch.setattr(keeper, "ROOM_BYTES", room)
+        await stage.until("done", lambda: stage.is_settled(41))
+
+    world = stage.play(script, behave=behave)
+    assert world.counts["a consumer ended by itself"] == 0
