@@ -130,6 +130,7 @@ class Machine:
                 await consumer.close(timeout=None if plot.patience_s is None else timedelta(seconds=plot.patience_s))
                 await ended
             except PenstockError as error:
+                await asyncio.gather(ended, return_exceptions=True)  # the same error
                 self.world.check_expected(process.name, error)
                 await asyncio.sleep(0.5)
 

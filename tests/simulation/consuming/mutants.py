@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.consumers import blocked, dead_letters
+from penstock.consumers import blocked, dead_letters, membership
 from penstock.consumers.burial import Burial
 from penstock.consumers.copies import CopyWriter
 from penstock.consumers.engine import QueueEngine
@@ -14,7 +14,8 @@ from penstock.consumers.queue_life import QueueLife
 from penstock.consumers.schedule import Schedule
 from penstock.consumers.step import Step
 from penstock.coordinator import cell as cells
-from penstock.coordinator.cell import QueueCell
+from penstock.coordinator import records
+from penstock.coordinator.cell import DeadLetters, QueueCell
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.keeper import QueueKeeper
 from penstock.coordinator.keys import QUEUES
@@ -201,5 +202,33 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         patch=attribute(Schedule, "_drain", patches.unfinished),
         scenario="deploys",
         seeds=(0, 1),
+    ),
+    "lives-letters": Mutant(
+        guard="dead letters of a former life are not of the messages that have their offsets now",
+        rule="L1",
+        patch=attribute(DeadLetters, "outlived", patches.unchanged),
+        scenario="lives",
+        seeds=(2, 0),
+    ),
+    "lives-burial": Mutant(
+        guard="nothing is read for dead letters before the cell has caught up with the life that is now",
+        rule="L1",
+        patch=attribute(QueueLife, "_since", patches.from_the_first),
+        scenario="lives",
+        seeds=(2,),
+    ),
+    "lives-view": Mutant(
+        guard="a member whose view is a former topic's settles nothing of the next one",
+        rule="L4",
+        patch=attribute(membership, "check_life", patches.unasked),
+        scenario="lives",
+        seeds=(2, 7),
+    ),
+    "lives-queues": Mutant(
+        guard="cells of queues that a topic has no more are voided",
+        rule="C10",
+        patch=attribute(records, "parted", patches.kept),
+        scenario="lives",
+        seeds=(5, 6),
     ),
 }

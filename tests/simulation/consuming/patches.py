@@ -201,3 +201,19 @@ def without_sequences(original: Any) -> Any:
 def one_name(original: Any) -> Any:
     """All queues' dead letters go under the name of their topic."""
     return lambda *parts: original(*parts[:-1])
+
+
+def unchanged(_: Any) -> Any:
+    return lambda letters: letters
+
+
+def from_the_first(_: Any) -> Any:
+    return lambda life: 0
+
+
+def unasked(_: Any) -> Any:
+    return lambda topic, *, known, life: None
+
+
+def kept(_: Any) -> Any:
+    return lambda cell, since: cell

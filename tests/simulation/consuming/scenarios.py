@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
+from tests.simulation.consuming.lives import Lives
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
 from tests.simulation.consuming.world import STORE_NETWORK, Consuming
 from tests.simulation.faults import Fault, FaultPlan, RandomFaults
@@ -22,14 +23,14 @@ def _plan(seed: int | str, of: str, rate: float) -> RandomFaults | None:
     return RandomFaults.swarm(Kernel(f"{seed}/{of}").rng, rate=rate) if rate else None
 
 
-def _make(seed: int | str, rate: float, plot: Plot) -> Consuming:
+def _make(seed: int | str, rate: float, plot: Plot, kind: type[Consuming] = Consuming) -> Consuming:
     """A world on one of the three tables, with faults of the table and, fewer, of the store."""
     rng = rng_of(f"{seed}/table")
     latency_ms, lease_s = rng.choice([(DYNAMODB_MS, 5.0), (CELLS_ON_S3_MS, 15.0), (SQLITE_MS, 5.0)])
     network = Network(
         latency_ms=latency_ms, very_slow=0.001, time_out_s=2.0, slow_s=(0.2, 4.0), late_s=(0.5, 30.0), pause_s=plot.pause_s
     )
-    return Consuming(
+    return kind(
         seed,
         replace(plot, lease_s=lease_s),
         table_plan=_plan(seed, "table", rate),
@@ -246,6 +247,28 @@ def calm(seed: int | str, *, rate: float = 0.0) -> Consuming:
     return _make(seed, rate, Plot(tempers={Temper.GOOD: 20.0, Temper.RAISES: 1.0}, machines=2, deploys_every_s=25.0))
 
 
+def lives(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Topics and the group are deleted and made again under push and simple consumers, while dead letters cannot be written."""
+    rng = rng_of(seed)
+    order = rng.choice(list(DeliveryOrder))
+    plan = GroupPlan(order=order, max_attempts=2, retry_s=log_uniform(rng, 0.2, 3.0), threads=rng.choice([1, 4]))
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": plan},
+            queues=3,
+            keyless=True,
+            machines=2,
+            blows_every_s=rng.choice([0.0, 6.0]) if rate else 0.0,
+            pause_s=(1.0, 30.0),
+            orders_every_s=rng.choice([3.0, 8.0]) if rate else 0.0,
+            faults_end_s=60.0,
+        ),
+        Lives,
+    )
+
+
 def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
     """For single faults: a retry, a rejection, a poison, a kill, a reset and a deploy, of a few messages."""
     tempers = {Temper.GOOD: 4.0, Temper.RAISES: 1.0, Temper.REJECTED: 1.0, Temper.KILLS_ONCE: 1.0}
@@ -279,6 +302,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "pauses": pauses,
     "narrow": narrow,
     "sluggish": sluggish,
+    "lives": lives,
     "calm": calm,
 }
 _IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "crowded", "sluggish")

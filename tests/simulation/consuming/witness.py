@@ -80,7 +80,8 @@ class Witness(MemoryTable):
             )
         self._count_spills(self.bare.get(line, QueueCell()), bare)
         before = self.cells.get(line, QueueCell())
-        if cell.epoch > before.epoch and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
+        taken = bool(cell.owner) and cell.epoch > before.epoch  # else it was voided, as the topic has the queue no more
+        if taken and before.owner not in {"", cell.owner} and not self.is_over(before.owner):
             self._blame("C9", f"{line}: taken by {cell.owner} while {before.owner} was not over")
         self.cells[line], self.bare[line] = cell, bare
         self.cell_bytes_max = max(self.cell_bytes_max, len(body))
@@ -103,7 +104,7 @@ class Witness(MemoryTable):
         for topic, position in record.positions.items():
             known = before.positions.get(topic) if before is not None else None
             for queue, (generation, offset) in enumerate(zip(position.generations, position.offsets, strict=True)):
-                if known is None or known.generations[queue] != generation:
+                if known is None or queue >= len(known.offsets) or known.generations[queue] != generation:
                     self._history.records.append(Positioned(self._loop.now, (group, topic, queue), generation, offset))
                 elif known.offsets[queue] != offset:
                     self._blame(

@@ -1,0 +1,19 @@
+"""Topics and groups are deleted and made again under consumers; `make campaign` plays more of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.campaign import Run, met
+from tests.simulation.consuming.campaign import play
+
+pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_nothing_of_one_life_is_taken_for_another_s() -> None:
+    runs: list[Run] = [play("lives", seed) for seed in range(4)]
+    wrong = [run.report() for run in runs if run.wrong]
+    assert not wrong, "\n".join(wrong)
+    counts = met(runs)
+    for what in ("made again: topic", "made again: group", "dead letters", "lost letters", "error: topic_deleted"):
+        assert counts[what], f"{what} never happened"
