@@ -101,6 +101,11 @@ async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -
         data = (await store.get(info.key)).data
         form = parse_stored(read_footer(data, where=info.key)[_HANDED_KEY], _HandedForm, what=_WHAT, where=info.key)
         openings, batches = parse_openings(form.openings), parse_batches(form.batches)
+        if (
+            max((*(one.valid_until for one in openings), *(one.valid_until for one in batches)), default=0)
+            > tail + VALIDITY_ENTRIES
+        ):
+            return None  # the collector goes by the tail: the rows could be gone before the last entry that may link them
         return _placed(paths, tail, name, openings, batches, len(data), digest(data))
     except (DataDamaged, NewerFormatError, ObjectMissing, LookupError, ValueError):
         return None  # an object that says nothing legible hands nothing over; its producer will notice and hand over again

@@ -138,6 +138,51 @@ def test_an_absent_key_is_believed_for_five_minutes_and_then_only_with_the_floor
     run(work())
 
 
+def test_the_read_of_an_entry_is_no_proof() -> None:
+    """The floor may have passed it, and the deletions behind the floor may be near."""
+
+    async def work() -> None:
+        log = await a_log(5)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        await log.send({0: 1})
+        log.clock.advance(seconds=VIEW_AGE_MAX_S - 10)
+        assert await view.step()
+        assert view.state.entry == 6
+        log.clock.advance(seconds=11)
+        assert view.is_aged
+
+    run(work())
+
+
+def test_an_answer_about_a_place_that_the_view_has_left_proves_nothing() -> None:
+    async def work() -> None:
+        log = await a_log(5)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        view.prove(4, log.clock.monotonic_s())
+        assert view.is_aged
+        view.prove(5, log.clock.monotonic_s())
+        assert not view.is_aged
+
+    run(work())
+
+
+def test_a_view_that_is_opened_again_does_not_go_back() -> None:
+    async def work() -> None:
+        log = await a_log(CHECKPOINT_ENTRIES + 5)
+        view = view_of(log)
+        await view.open()
+        await view.catch_up()
+        await view.open()
+        assert view.state == log.state
+
+    run(work())
+
+
 def test_an_entry_below_the_floor_is_not_believed_by_an_old_view() -> None:
     """What stands there may have been put by one that slept as long."""
 
