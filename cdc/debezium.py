@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..log.errors import InvalidArgument
+from .sources import Source, source_of
 
 _OPERATIONS = ("c", "u", "d", "r", "t", "m")
 _PUTS = ("c", "u", "r")
@@ -21,10 +22,8 @@ _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 class Change:
     """One change of one row; or a truncate of a table, or a message that an application wrote into the source's log."""
 
-    table: str
-    """Of a message, its prefix."""
-    schema: str | None
-    """The schema (Postgres), or the database (MySQL)."""
+    source: Source
+    """The table; of a message, its prefix as one."""
     op: str
     """c(reate), u(pdate), d(elete), r(ead by a snapshot), t(runcate) or m(essage)."""
     key: Mapping[str, Any]
@@ -32,7 +31,9 @@ class Change:
     row: Mapping[str, Any]
     """The row after the change; before it for a delete."""
     position: int | None
-    """Where the source's log has it: increasing along the stream, below 2**63. None when the event does not say enough."""
+    """Where the source's log has it: never decreasing along the stream, below 2**63. None when the event does not say enough."""
+    sequence: int | None = None
+    """The same with the number of the row in its statement, for a producer that sends every change under one of its own."""
     before: Mapping[str, Any] | None = None
     """The row before the change, as far as the source was told to log it."""
     time_us: int | None = None
@@ -40,6 +41,14 @@ class Change:
     schema_of_key: Mapping[str, Any] | None = None
     """Connect's schema of the key, where the event has it."""
     schema_of_row: Mapping[str, Any] | None = None
+
+    @property
+    def table(self) -> str:
+        return self.source.table
+
+    @property
+    def schema(self) -> str | None:
+        return self.source.schema
 
 
 _DECODER = json.JSONDecoder(parse_float=Decimal)
@@ -111,16 +120,13 @@ def is_control(event: object) -> bool:
     return names == {"ts_ms"} or names >= {"status", "id"} or names >= {"source", "ddl"} or names >= {"source", "tableChanges"}
 
 
-def table_of(event: object) -> tuple[str | None, str] | None:
-    """Schema and table of an event that may be no change at all; None when it does not say."""
+def table_of(event: object) -> Source | None:
+    """The table of an event that may be no change at all; None when it does not say."""
     outer = _payload(event)
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         outer = _payload(outer["value"])
     source = outer.get("source") if isinstance(outer, dict) else None
-    table = source.get("table") if isinstance(source, dict) else None
-    if not isinstance(source, dict) or not isinstance(table, str):
-        return None
-    return source.get("schema") or source.get("db"), table
+    return source_of(source) if isinstance(source, dict) else None
 
 
 def parse_change(event: object) -> Change | None:
@@ -142,22 +148,22 @@ def parse_change(event: object) -> Change | None:
         raise InvalidArgument(
             "this is no Debezium envelope", expected="an object with source and op", observed=f"fields {sorted(envelope)[:8]}"
         )
-    table = source.get("table")
-    if op == "m":  # of no table
-        table = table or _fields(envelope.get("message") or {}).get("prefix")
-    if not isinstance(table, str):
-        raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(table))
+    if op == "m" and not source.get("table"):  # of no table
+        source = {**source, "table": _fields(envelope.get("message") or {}).get("prefix")}
+    if (table := source_of(source)) is None:
+        raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(source.get("table")))
     before, after = envelope.get("before"), envelope.get("after")
+    position = position_of(source, envelope.get("transaction"))
     if after is None and op in _PUTS:
         # What the row was before is not what it is now.
         raise InvalidArgument("the event does not say the row", expected=f"an object as after, op being {op}", observed="null")
     return Change(
-        table=table,
-        schema=source.get("schema") or source.get("db"),
+        source=table,
         op=op,
         key=_fields(key),
         row=_fields(after or before or {}),
-        position=position_of(source, envelope.get("transaction")),
+        position=position,
+        sequence=_sequence_of(position, source),
         before=_fields(before) if before else None,
         time_us=_time_us(source),
         schema_of_key=schema_of_key,
@@ -184,12 +190,13 @@ def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
-    """The source's position as one number below 2**63 that increases along the stream; None when it does not fit or is not there.
+    """The source's position as one number below 2**63 that never decreases along the stream; None when it does not fit or is not there.
 
     - Postgres: the commit's LSN, then the event's number within its transaction (connectors write it when
       ``provide.transaction.metadata`` is on). The event's own LSN would not do: transactions run side by side, so it goes
       back and forth along the stream. Room for 64 TiB of log and a million events a transaction.
-    - MySQL: the binlog's number, position and row.
+    - MySQL: the binlog's number and position. Several changes may have the same: the rows of one statement, and all of a transaction that was
+      written compressed, statement by statement. Their ``row`` does not order those, as it begins at 0 in each: the topic does.
     """
     try:
         if "sequence" in source and isinstance(transaction, dict):
@@ -200,11 +207,18 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
             return _packed(
                 (int(file[1]), 63 - _MYSQL_POSITION_BITS - _MYSQL_ROW_BITS),
                 (int(source["pos"]), _MYSQL_POSITION_BITS),
-                (int(source.get("row") or 0), _MYSQL_ROW_BITS),
+                (0, _MYSQL_ROW_BITS),
             )
     except (KeyError, IndexError, TypeError, ValueError):
         return None
     return None
+
+
+def _sequence_of(position: int | None, source: Mapping[str, Any]) -> int | None:
+    row = source.get("row") or 0
+    if position is None or "file" not in source or not isinstance(row, int):
+        return position
+    return position | row if 0 <= row < 1 << _MYSQL_ROW_BITS else None
 
 
 def _first_of(sequence: object) -> int:

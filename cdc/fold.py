@@ -8,19 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..log.errors import InvalidArgument, PenstockError
 from .changes import ALWAYS, NEVER, Key, Net, Place, move, put, remove, truncated
 from .debezium import Change, NestedTooDeep, decode_event, is_control, parse_change, table_of
 from .reading import Reading, RowReader, said
 from .seen import Seen
-from .targets import Source, Target, of_table, wanted
+from .sources import Source, of_table, wanted
+from .targets import Target
 from .told import Told
 from .types import KEEP, Unfit, characters
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The times that a version can have."""
+
+Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
+"""Which truncates count: ``ordered``, those with a position, the others stop their table; ``queue``, also those, after what came before them by
+their queue, for tables all of whose events come by one; ``ignore``, none."""
+UNORDERED = (
+    "it empties the table and has no position, so it cannot be told which rows of other queues it removes: let the connector write positions, or "
+    "start with truncates='queue' (--truncates queue) if all events of the table come by one queue, or with 'ignore'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Plan:
     bars: Mapping[Source, Mapping[int, Refused]] = field(default_factory=dict)
     """By table and queue, the event from which on it cannot be applied, where that is known beforehand."""
     reading: Reading = field(default_factory=Reading)
+    truncates: Truncates = "ordered"
 
 
 @dataclass(slots=True)
@@ -147,10 +157,10 @@ class Fold:
         except (InvalidArgument, ValueError, TypeError, AttributeError) as error:
             self._no_change(event, queue, offset, error)
             return
-        if change is None or change.op == "m":
+        if change is None or change.op == "m" or (change.op == "t" and self._plan.truncates == "ignore"):
             folded.ignored += 1
             return
-        source = (change.schema, change.table)
+        source = change.source
         table = self._tables.get(source)
         if (
             (table is not None and (table.target.stopped or offset < table.done.get(queue, 0)))
@@ -160,6 +170,7 @@ class Fold:
             folded.passed += 1
             return
         try:
+            self._check_order(change)
             if table is None:
                 self._see(source, change, (queue, offset))
             else:
@@ -208,6 +219,11 @@ class Fold:
                 self._folded.passed += 1
             elif queue not in self._folded.refused.get(source, ()):
                 self._refuse(source, (queue, offset), _reason(error))
+
+    def _check_order(self, change: Change) -> None:
+        positioned = change.position is not None and self._plan.guard
+        if change.op == "t" and not positioned and self._plan.truncates == "ordered":
+            raise Unfit(UNORDERED)
 
     def _barred(self, source: Source, queue: int, offset: int) -> bool:
         bar = self._plan.bars.get(source, {}).get(queue)
@@ -276,7 +292,7 @@ class Fold:
 
     def _row(self, table: _Table, change: Change, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
-            self._see((change.schema, change.table), change, place, known=table.names)
+            self._see(change.source, change, place, known=table.names)
         return table.values(change.row, change.schema_of_row)
 
     def _key(self, table: _Table, change: Change) -> Key:

@@ -1,7 +1,7 @@
 """Every version of a row (SCD type 2): a batch's changes of one row as the chain of versions that they make.
 
 A version is valid from its own change until the next one. Whether the chain's beginning is older than what the target has is decided where
-the two meet: changes at or below the position of the target's current version are passed over.
+the two meet: changes below the position of the target's current version are passed over, and so are those at it that end with what that has.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ class Link(NamedTuple):
     op: str
     values: tuple[Any, ...]
     since: tuple[int, ...]
-    """By column, the level of the change that said it: the target's current version is asked for those that it is at or above, and for
-    what nothing in the chain has (`NEVER`)."""
+    """By column, the level of the change that said it: the target's current version is asked for those that it is above, and for what nothing
+    in the chain has (`NEVER`)."""
     position: int | None
     level: int
-    """The version counts unless the target's current one is at this position or above it."""
+    """The version counts unless the target's current one is above this position, or at it and tells the same."""
     valid_from_us: int
     valid_to_us: int | None
     """None: it is the row's newest."""
     number: int
     """In its chain."""
+    last: bool = True
+    """Of its chain's links of this position: of MySQL a whole transaction may have one."""
 
 
 def chains(versions: Iterable[Version]) -> list[Link]:
@@ -64,20 +66,30 @@ def _ordered(versions: Sequence[Version]) -> Sequence[Version]:
 
 def _chain(versions: Sequence[Version]) -> list[Link]:
     taken: list[Link] = []
-    position: int | None = None
     level = -1
     for version in versions:
-        if taken and version.position is not None and position is not None and version.position <= position:
-            continue  # told again
+        if taken and _told_again(version, taken[-1]):
+            continue
         position = version.position
         level = ALWAYS if position is None or level == ALWAYS else position
         before = taken[-1] if taken else None
         values, since = _filled(version, level, before)
         if before is not None:
-            taken[-1] = before._replace(valid_to_us=version.time_us)
+            taken[-1] = before._replace(valid_to_us=version.time_us, last=position is None or position != before.position)
         op = "d" if version.op == "t" else version.op
         taken.append(Link(version.key, op, values, since, position, level, version.time_us, None, len(taken)))
     return taken
+
+
+def _told_again(version: Version, before: Link) -> bool:
+    """Whether a version lies behind the one before it; or says at its position what that said."""
+    if version.position is None or before.position is None or version.position > before.position:
+        return False
+    if version.position < before.position:
+        return True
+    if version.op in "dt" or before.op == "d":
+        return version.op in "dt" and before.op == "d"
+    return all(value is KEEP or value == old for value, old in zip(version.values, before.values, strict=True))
 
 
 def _filled(version: Version, level: int, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:

@@ -55,6 +55,11 @@ class Seen:
         if position is not None:
             self.truncated = max(position, self.truncated or 0)
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Offset and queue of the first event."""
+        return min((offset, queue) for queue, offset in self.first(()).items())
+
     def first(self, columns: Collection[str]) -> dict[int, int]:
         """By queue, the offset of the first event that has one of these columns; of the first of all when there are none."""
         found: dict[int, int] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .seen import Seen
-from .targets import Column, Declared, Source, Target, TargetRefused, of_table
+from .sources import Source, named, of_table
+from .targets import Column, Declared, Target, TargetRefused
 
 _OWN = "__"
 
@@ -55,8 +56,3 @@ def new_columns(target: Target, shape: Shape) -> list[Column]:
                 hint="was it renamed at the source? Rename it in the target too, or begin a new one",
             ).of(column.name)
     return [column for column in shape.columns if column.name.lower() not in known]
-
-
-def named(source: Source) -> str:
-    """A table of the source, for people."""
-    return source[1] if source[0] is None else f"{source[0]}.{source[1]}"

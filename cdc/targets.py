@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import msgspec
 
 from ..log.errors import CallError, InvalidArgument
 from ..log.stored import Number
 from .changes import ALWAYS
+from .sources import Source
 from .told import ByQueue, Told
 from .types import normal_type
-
-Source: TypeAlias = tuple[str | None, str]
-"""A table of the source: schema (or database) and name."""
 
 POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
@@ -62,11 +60,6 @@ class Declared:
             if isinstance(named, str) or not named:
                 raise InvalidArgument("a key is a list of columns", operation="sync", object=table, observed=repr(named))
         return cls(typed, {table: tuple(named) for table, named in (keys or {}).items()})
-
-
-def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
-    """What a mapping says of a table, by ``schema.table`` or ``table``; None when nothing."""
-    return declared.get(f"{source[0]}.{source[1]}", declared.get(source[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +198,7 @@ class _WrittenForm(msgspec.Struct, frozen=True):
     topic: str
     life: Number
     name: str
-    source: tuple[str | None, str]
+    source: Source
     key: tuple[str, ...]
     history: bool = False
 
@@ -252,16 +245,25 @@ def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool
 
 
 def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
-    """The folders that a table may have, those that others have ``taken`` left out: its name, else that with its schema before it.
-
-    Raises `TargetRefused` when there is none.
+    """The folders that a table may have, those that others have ``taken`` left out, and what may be taken for them: its name, else that with
+    its schema before it, its database, its server. Raises `TargetRefused` when there is none.
     """
-    schema, table = source
-    names = [folder_name(table)] if schema is None else [folder_name(table), folder_name(f"{schema}.{table}")]
-    free = [name for name in names if taken.get(name, source) == source]
+    others = {name for other in taken.values() if other != source for name in folder_names(other)}
+    free = [name for name in folder_names(source) if taken.get(name) == source or (name not in taken and name not in others)]
     if not free:
         raise name_taken(source)
     return free
+
+
+def folder_names(source: Source) -> list[str]:
+    """What a table's folder may be called, the shortest first; not by names that are too long for one. Raises `TargetRefused` if all are."""
+    found = [folder_name(source.names[0])]
+    for name in source.names[1:]:
+        try:
+            found.append(folder_name(name))
+        except TargetRefused:
+            break
+    return found
 
 
 def folder_name(table: str) -> str:
@@ -301,15 +303,9 @@ def _escaped(text: str) -> str:
 
 def name_taken(source: Source) -> TargetRefused:
     """Every folder that a table could have is another one's."""
-    schema, table = source
     return TargetRefused(
         "the table's folder is that of another table",
         operation="sync",
-        object=table if schema is None else f"{schema}.{table}",
+        object=source.names[-1],
         hint="sync it into a folder of its own, by a sync of another name: tables=… (--table)",
     )
-
-
-def wanted(names: Collection[str] | None, source: Source) -> bool:
-    """Whether a table is among those that were asked for."""
-    return names is None or source[1] in names or f"{source[0]}.{source[1]}" in names

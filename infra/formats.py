@@ -99,7 +99,7 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
         "schema": change.schema,
         "op": change.op,
         "key": "-".join(map(str, change.key.values())),
-        "position": change.position,
+        "position": change.sequence,
     }
     if change.op in _NO_ROW and labels.message_group == DEBEZIUM_LABELS.message_group:
         labels = replace(labels, message_group="table", keys=("table",))

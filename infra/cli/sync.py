@@ -52,6 +52,13 @@ _TAIL_BYTES = 4_000
     "--guard", type=click.Choice(["position", "offset"]), default="position", show_default=True, help="What tells older from newer."
 )
 @click.option(
+    "--truncates",
+    type=click.Choice(["ordered", "queue", "ignore"]),
+    default="ordered",
+    show_default=True,
+    help="Which truncates count: those with a position; also others, where all events of a table come by one queue; or none.",
+)
+@click.option(
     "--unavailable-value",
     "unavailable_values",
     multiple=True,
@@ -100,6 +107,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "keys": _keys(given["keys"]),
             "history": True if "all" in given["history"] else list(given["history"]),
             "guard": given["guard"],
+            "truncates": given["truncates"],
             "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Literal
 from ...cdc.changes import NEVER
 from ...cdc.fold import Folded, Plan, Refused, Truncate
 from ...cdc.seen import Seen
-from ...cdc.shape import Shape, named, new_columns
-from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Source, Target, TargetRefused, behind, target_names, wanted
+from ...cdc.shape import Shape, new_columns
+from ...cdc.sources import Source, wanted
+from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
 from ...log.errors import InvalidArgument
 from ..lakes import lakes
 from ..source.admission import Ranges, admitted, packed
@@ -40,7 +41,9 @@ class Engine:
     def __init__(self, spark: SparkSession | None, options: Options) -> None:
         """By this Spark; or without one, in this process and by deltalake."""
         self._options = options
-        self._plan = Plan({}, options.tables, options.declared.keys, options.guard, reading=options.reading)
+        self._plan = Plan(
+            {}, options.tables, options.declared.keys, options.guard, reading=options.reading, truncates=options.truncates
+        )
         self._reading = options.place.reading
         self._view = TopicView(self._reading, options.topic)
         self._mirror = GroupMirror(TopicView(options.place, options.topic), options.topic, f"sync-{options.name}")
@@ -103,11 +106,9 @@ class Engine:
         position, lost = where_to_begin(record, standing.kept, self._options.topic)
         if not self._made_again() and covers(record.chosen, self._options.tables):
             self._position = position
-        sources = {named(source): source for source in self._names}
         for table, stops in lost.items():
-            schema, dot, name = table.partition(".")
-            source = sources.get(table, (schema, name) if dot else (None, table))
-            self._stopped.keep(source, stops, record.resume.get(table, {}))
+            schema, _, name = table.rpartition(".")
+            self._stopped.keep(record.sources.get(table, Source(schema or None, name)), stops, record.resume.get(table, {}))
 
     def _made_again(self) -> bool:
         """Whether targets have gone that can be made again from the beginning; those that cannot stand still."""
@@ -240,6 +241,8 @@ class Engine:
         )
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
         plan = replace(self._plan, targets=targets, bars=self._bars)
+        if plan.truncates == "ordered" and len(self.ends()) == 1:
+            plan = replace(plan, truncates="queue")  # there is no other one
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
@@ -285,6 +288,7 @@ class Engine:
             stopped=self.stopped,
             progress={name: self._progress[name] for name in self._names.values() if name in self._progress},
             resume=self._stopped.resume,
+            sources=self._stopped.sources,
         )
         lease = self._held
         lakes.open(self._options.place).run(lambda: lease.save(record))
@@ -297,7 +301,7 @@ class Engine:
     def _took_in(self, folded: Folded) -> bool:
         """Give targets what they lack. False: they have everything that the events call for."""
         changed = False
-        for source, seen in folded.seen.items():
+        for source, seen in sorted(folded.seen.items(), key=lambda one: one[1].place):  # however tasks shared them
             if source in self._stopped:
                 continue
             try:
@@ -306,7 +310,7 @@ class Engine:
                     self._add_columns(source, shape) if source in self._targets else self._add_table(source, shape, seen, folded)
                 )
             except Exception as error:
-                if (why := refusal_of(self._tables, self._names.get(source, source[1]), error)) is None:
+                if (why := refusal_of(self._tables, self._names.get(source, source.table), error)) is None:
                     raise
                 self._bar(source, seen, why)
                 changed = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...cdc.shape import Shape, key_of, named
-from ...cdc.targets import Column, Found, Owner, Progress, Source, Target, TargetRefused, Written, check_owner, name_taken
+from ...cdc.shape import Shape, key_of
+from ...cdc.sources import Source, named
+from ...cdc.targets import Column, Found, Owner, Progress, Target, TargetRefused, Written, check_owner, folder_names, name_taken
 from ...log.errors import InvalidArgument
 
 GONE = (
@@ -16,10 +17,18 @@ GONE = (
 
 
 def folder_of(source: Source, names: Sequence[str], find: Callable[[str], Found | None]) -> tuple[str, Found | None]:
-    """The first of the folders that is no other table's, and what is there. Raises `TargetRefused`."""
+    """Its own of the folders, else the first that is no other table's and may not be taken for it; and what is there. Raises `TargetRefused`."""
+    free, taken = list[tuple[str, Found | None]](), set[str]()
     for name in names:
         found = find(name)
-        if found is None or found.written is None or found.written.source == source:
+        if found is not None and found.written is not None:
+            if found.written.source == source:
+                return name, found
+            taken |= {name, *folder_names(found.written.source)}
+        else:
+            free.append((name, found))
+    for name, found in free:
+        if name not in taken:
             return name, found
     raise name_taken(source)
 

@@ -16,7 +16,7 @@ from ...cdc.history import Link, chains
 from ...cdc.merging import LEVEL, SINCE
 from ...cdc.targets import CURRENT, OP, POSITION, VALID_FROM, VALID_TO, Target
 from ...cdc.types import arrow_type
-from .names import KIND, NUMBER, TOLD, quoted
+from .names import AGAIN, END, KIND, LAST, NUMBER, TOLD, quoted
 from .steps import Steps
 from .typed import typed_batch
 
@@ -37,6 +37,7 @@ def history_schema(target: Target) -> pa.Schema:
         POSITION: pa.int64(),
         LEVEL: pa.int64(),
         NUMBER: pa.int64(),
+        LAST: pa.bool_(),
         SINCE: pa.list_(pa.int64()),
     }
     columns = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
@@ -55,7 +56,9 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     """What to merge: a row that closes each current version that has a newer one, and the new versions.
 
     ``there``: what the target has. A row that is gone is as far as its last version: what is told of it again comes before its delete too.
+    What is at the position of the current version is told again if it ends as that is; else it goes on with a transaction that has one position.
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     keys = [quoted(key) for key in target.key]
@@ -65,19 +68,28 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
 
     s, c = rows.alias("s"), there.where(CURRENT).alias("c")
     mine = there.alias("a").join(s, same("a", "s"), "left_semi")
-    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(TOLD)).alias("e")
+    others = [column.name for column in target.columns if column.name not in target.key]
+    end = f"max_by(struct({', '.join([f'1 AS {TOLD}', *map(quoted, others)])}), struct({POSITION}, {CURRENT}, {VALID_FROM}))"
+    e = mine.groupBy(*keys).agg(F.expr(f"max({POSITION})").alias(TOLD), F.expr(end).alias(END)).alias("e")
     reached = f"CASE WHEN c.{CURRENT} THEN c.{POSITION} ELSE e.{TOLD} END"
-    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached}"
-    alive = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left").where(newer)
-    kept = [
-        F.expr(
-            f"CASE WHEN s.{SINCE}[{place}] <= coalesce(c.{POSITION}, {NEVER}) THEN c.{quoted(column.name)}"
-            f" ELSE s.{quoted(column.name)} END"
-        ).alias(column.name)
-        if column.name not in target.key
-        else F.expr(f"s.{quoted(column.name)}").alias(column.name)
-        for place, column in enumerate(target.columns)
-    ]
+
+    places = {column.name: place for place, column in enumerate(target.columns)}
+
+    def value(name: str, otherwise: str, reached: str) -> str:
+        """What a version has in a column; what it does not say is said otherwise."""
+        return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
+
+    values = {name: f"s.{quoted(name)}" for name in places} | {
+        name: value(name, f"c.{quoted(name)}", f"c.{POSITION}") for name in others
+    }
+    alike = [f"({value(name, f'e.{END}.{quoted(name)}', reached)}) <=> e.{END}.{quoted(name)}" for name in others]
+    equal = " AND ".join(["true", *alike])
+    ended = f"s.{LEVEL} = {reached} AND s.{LAST} AND CASE WHEN s.{OP} = 'd' THEN c.{CURRENT} IS NULL ELSE {equal} END"
+    of_row = Window.partitionBy(*(F.col(f"s.{key}") for key in keys))
+    newer = f"{reached} IS NULL OR s.{LEVEL} > {reached} OR (s.{LEVEL} = {reached} AND NOT {AGAIN})"
+    met = s.join(c, same("s", "c"), "left").join(e, same("s", "e"), "left")
+    alive = met.withColumn(AGAIN, F.coalesce(F.max(F.expr(ended)).over(of_row), F.lit(False))).where(newer)
+    kept = [F.expr(one).alias(name) for name, one in values.items()]
     rest = [F.expr(f"s.{name}").alias(name) for name in (OP, VALID_FROM, VALID_TO, CURRENT, POSITION, NUMBER)]
     alive = alive.select(*kept, *rest)
     names = alive.columns
@@ -148,6 +160,7 @@ def _batch(target: Target, schema: pa.Schema, links: Sequence[Link]) -> pa.Recor
         POSITION: [link.position for link in links],
         LEVEL: [link.level for link in links],
         NUMBER: [link.number for link in links],
+        LAST: [link.last for link in links],
         SINCE: [link.since for link in links],
     }
     return typed_batch(columns, schema)

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
-from ...cdc.targets import Progress, Source
+from ...cdc.sources import Source
+from ...cdc.targets import Progress
 from ...coordinator.cell import QueueCell
 from ...coordinator.cell_codec import decode_cell
 from ...coordinator.cells import CellChanged, Cells
@@ -60,7 +61,7 @@ class SyncRecord:
     tables: Mapping[str, Source] = field(default_factory=dict)
     """Folder to schema and table."""
     stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
-    """By table as ``schema.table``, the first event of each queue that could not be applied."""
+    """By table as ``schema.table``, with its database before it where that is not enough, the first event of each queue that could not be applied."""
     resume: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Of those, by queue, the offset before which they have everything: since one queue stopped them, nothing of the others was applied."""
     chosen: frozenset[str] | None = None
@@ -69,6 +70,8 @@ class SyncRecord:
     """Of tables without a target yet, the highest position of a truncate."""
     progress: Mapping[str, Progress] = field(default_factory=dict)
     """By folder, what its target says of how far it is: Delta's cleanup of the log removes the commit that says so from a quiet one."""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Of tables that are stopped, by their names there, what tells them from others."""
 
 
 def sync_group(name: str) -> str:
@@ -91,9 +94,10 @@ def encode_record(record: SyncRecord) -> bytes:
         "offsets": offsets,
         "chosen": None if record.chosen is None else sorted(record.chosen),
         "tables": tables,
-        "truncated": [[*source, position] for source, position in record.truncated.items()],
+        "truncated": [[list(source), position] for source, position in record.truncated.items()],
         "stopped": stopped,
         "progress": {name: progress.document() for name, progress in record.progress.items()},
+        "sources": {table: list(source) for table, source in record.sources.items()},
         "resume": {table: {str(queue): offset for queue, offset in places.items()} for table, places in record.resume.items()},
     }
     return json.dumps(document).encode()
@@ -110,12 +114,13 @@ class _Form(Stored, frozen=True):
     life: Number
     into: str
     offsets: dict[Number, Number]
-    tables: dict[str, tuple[str | None, str]]
+    tables: dict[str, Source]
     stopped: dict[str, tuple[_StopForm, ...]]
     resume: dict[str, dict[Number, Number]]
     chosen: frozenset[str] | None = None
-    truncated: tuple[tuple[str | None, str, int], ...] = ()
+    truncated: tuple[tuple[Source, int], ...] = ()
     progress: dict[str, object] = msgspec.field(default_factory=dict)
+    sources: dict[str, Source] = msgspec.field(default_factory=dict)
 
 
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
@@ -133,8 +138,9 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
         stopped={table: tuple(Stop(one.queue, one.offset, one.reason) for one in stops) for table, stops in form.stopped.items()},
         resume=form.resume,
         chosen=form.chosen,
-        truncated={(schema, table): position for schema, table, position in form.truncated},
+        truncated=dict(form.truncated),
         progress=progress,
+        sources=form.sources,
     )
 
 

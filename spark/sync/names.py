@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NUMBER, KIND, TOLD = "__number", "__kind", "__told"
+NUMBER, KIND, TOLD, LAST, AGAIN, END = "__number", "__kind", "__told", "__last", "__again", "__end"
 
 
 def quoted(name: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from ...cdc.fold import Refused
+from ...cdc.fold import Refused, Truncates
 from ...cdc.reading import Reading
-from ...cdc.targets import Declared, Source, of_table
+from ...cdc.sources import Source, of_table
+from ...cdc.targets import Declared
 from ...log.errors import PenstockError
 from ..lakes import LakePlace
 from .steps import NO_STEPS, Steps
@@ -45,6 +46,7 @@ class Options:
     reading: Reading = field(default_factory=Reading)
     max_events_per_batch: int = 100_000
     guard: bool = True
+    truncates: Truncates = "ordered"
     adopt: bool = False
     tasks: int = 1
     events_in_driver: int = 50_000

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
+from ...cdc.fold import Truncates
 from ...cdc.reading import Reading
 from ...cdc.targets import Declared, check_into
 from ...cdc.unavailable import Unavailable
@@ -56,6 +57,7 @@ def sync(
     max_events_per_batch: int = 100_000,
     events_in_driver: int = 50_000,
     guard: Literal["position", "offset"] = "position",
+    truncates: Truncates = "ordered",
     unavailable_value: str | Collection[str] = (),
     adopt: bool = False,
     coordination: str | None = None,
@@ -77,6 +79,8 @@ def sync(
     - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` takes the topic's order for the truth.
+    - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue; another one stops its table, as nothing
+      says which rows of other queues it removes. ``"queue"`` applies them too, for tables whose events all come by one queue; ``"ignore"`` none.
     - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
     - ``adopt``: write to targets that something else has written.
     - ``listener``: called with every batch that was applied, in the run's own thread.
@@ -97,6 +101,10 @@ def sync(
         raise InvalidArgument("bad trigger", operation="sync", expected="'available_now' or a timedelta", observed=repr(trigger))
     if guard not in ("position", "offset"):
         raise InvalidArgument("bad guard", operation="sync", expected="'position' or 'offset'", observed=repr(guard))
+    if truncates not in get_args(Truncates):
+        raise InvalidArgument(
+            "bad truncates", operation="sync", expected="'ordered', 'queue' or 'ignore'", observed=repr(truncates)
+        )
     if max_events_per_batch < 1:
         raise InvalidArgument("a batch has at least one event", operation="sync", observed=max_events_per_batch)
     if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
@@ -121,6 +129,7 @@ def sync(
         reading=Reading(Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)),
         max_events_per_batch=max_events_per_batch,
         guard=guard == "position",
+        truncates=truncates,
         adopt=adopt,
         events_in_driver=events_in_driver,
         tasks=1 if spark is None else max(1, spark.sparkContext.defaultParallelism),

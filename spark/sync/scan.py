@@ -20,7 +20,8 @@ from ...cdc.changes import Key, Net, finished, merged
 from ...cdc.combine import combined, without_rows
 from ...cdc.fold import Fold, Folded, Plan, Truncate
 from ...cdc.merging import LEVEL, PUT, SINCE
-from ...cdc.targets import POSITION, Source, Target
+from ...cdc.sources import Source
+from ...cdc.targets import POSITION, Target
 from ...cdc.types import KEEP, arrow_type
 from ..source.task import ReadTask, read
 from .history import history_rows

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from ...cdc.fold import Refused
-from ...cdc.shape import named
-from ...cdc.targets import Source
+from ...cdc.sources import Source, named_apart
 from .lease import Stop
+
+T = TypeVar("T")
 
 
 class Stops:
@@ -40,9 +42,18 @@ class Stops:
     @property
     def named(self) -> dict[str, tuple[Stop, ...]]:
         """By table, the events that cannot be applied."""
-        return {named(source): tuple(stops[queue] for queue in sorted(stops)) for source, stops in self._stops.items()}
+        return {name: tuple(stops[queue] for queue in sorted(stops)) for name, stops in self._by_name(self._stops).items()}
 
     @property
     def resume(self) -> dict[str, dict[int, int]]:
         """By table and queue, where it is to be taken up."""
-        return {named(source): dict(places) for source, places in self._resume.items()}
+        return {name: dict(places) for name, places in self._by_name(self._resume).items()}
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """By table, what tells it from others."""
+        return {name: source for source, name in named_apart(self._stops).items()}
+
+    def _by_name(self, of_tables: Mapping[Source, T]) -> dict[str, T]:
+        names = named_apart(self._stops)
+        return {names[source]: one for source, one in of_tables.items()}

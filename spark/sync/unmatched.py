@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ...cdc.targets import Source, Target, wanted
+from ...cdc.sources import Source, wanted
+from ...cdc.targets import Target
 from .options import Options
 
 

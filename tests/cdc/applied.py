@@ -8,9 +8,10 @@ from typing import Any
 
 from penstock.cdc.changes import ALWAYS, Key, Net, finished, merged
 from penstock.cdc.combine import combined
-from penstock.cdc.fold import Fold, Folded, Plan
+from penstock.cdc.fold import Fold, Folded, Plan, Truncates
 from penstock.cdc.shape import Shape, key_of, new_columns
-from penstock.cdc.targets import Declared, Progress, Source, Target
+from penstock.cdc.sources import Source
+from penstock.cdc.targets import Declared, Progress, Target
 from penstock.cdc.types import KEEP
 from tests.cdc.reference import Message
 
@@ -28,6 +29,7 @@ class Memory:
     declared: Declared = field(default_factory=Declared)
     guard: bool = True
     tasks: int = 1
+    truncates: Truncates = "queue"
     targets: dict[Source, Target] = field(default_factory=dict)
     tables: dict[Source, dict[Key, Row]] = field(default_factory=dict)
     stopped: dict[Source, dict[int, tuple[int, str]]] = field(default_factory=dict)
@@ -49,11 +51,11 @@ class Memory:
             self.stopped.setdefault(source, {}).update({queue: (one.place[1], one.reason) for queue, one in refused.items()})
 
     def rows(self) -> dict[str, dict[Key, dict[str, Any]]]:
-        return {source[1]: {key: row.values for key, row in rows.items()} for source, rows in self.tables.items()}
+        return {source.table: {key: row.values for key, row in rows.items()} for source, rows in self.tables.items()}
 
     def _fold(self, messages: Sequence[Message]) -> Folded:
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self.targets.items()}
-        fold = Fold(Plan(targets, None, self.declared.keys, self.guard))
+        fold = Fold(Plan(targets, None, self.declared.keys, self.guard, truncates=self.truncates))
         for message in messages:
             fold.add(message.queue, message.offset, message.body)
         return fold.result()
@@ -69,7 +71,7 @@ class Memory:
             elif shape.key:
                 before = [at for at in (self.truncated.pop(source, None), seen.truncated) if at is not None]
                 progress = Progress({}, max(before, default=None))
-                self.targets[source] = Target(source, source[1], key_of(shape), shape.key, progress)
+                self.targets[source] = Target(source, source.table, key_of(shape), shape.key, progress)
                 self.tables[source] = {}
                 changed = True
             elif seen.truncated is not None:

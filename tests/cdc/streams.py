@@ -28,7 +28,7 @@ class Table:
     columns: dict[str, str]
 
 
-Flavour: TypeAlias = Literal["postgres", "postgres without transactions", "mysql"]
+Flavour: TypeAlias = Literal["postgres", "postgres without transactions", "mysql", "mysql, compressed"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class Connector:
         if op == "d" and self.tombstones:
             self._send(table, key, None)
 
+    def begin(self, further: int = 1) -> None:
+        """The next transaction."""
+        self.transaction, self.order = self.transaction + further, 0
+
     def _send(self, table: Table, key: Values | None, value: Any) -> None:
         told_key = key and self._row(table, key)
         if self.typed:
@@ -101,8 +105,9 @@ class Connector:
 
     def _source(self, table: Table, *, snapshot: bool) -> dict[str, Any]:
         common = {"snapshot": "true" if snapshot else "false", "db": "shop", "table": table.name}
-        if self.flavour == "mysql":
-            place = {"file": "binlog.000007", "pos": self.transaction, "row": self.order}
+        if self.flavour.startswith("mysql"):
+            compressed = self.flavour == "mysql, compressed"
+            place = {"file": "binlog.000007", "pos": 1_000 * self.transaction + (0 if compressed else self.order), "row": 0}
             return {"connector": "mysql", **common, **place}
         lsn = 8 * self.transaction
         return {"connector": "postgresql", "schema": "public", **common, "lsn": lsn, "sequence": json.dumps([str(lsn), str(lsn)])}
@@ -133,7 +138,7 @@ class Stream:
 
     @property
     def schema(self) -> str:
-        return "shop" if self.flavour == "mysql" else "public"
+        return "shop" if self.flavour.startswith("mysql") else "public"
 
 
 class _Database:
@@ -160,7 +165,7 @@ class _Database:
     def step(self, doing: str) -> None:
         table = self.tables[self.draw(st.sampled_from(sorted(self.tables)))]
         if self.draw(st.booleans()):
-            self.connector.transaction, self.connector.order = self.connector.transaction + self.draw(st.integers(1, 50)), 0
+            self.connector.begin(self.draw(st.integers(1, 50)))
         match doing:
             case "write" | "update":
                 self.write(table)
@@ -168,9 +173,11 @@ class _Database:
                 self.delete(table)
             case "rename":
                 self.change_key(table)
-            case "truncate":
+            case "truncate":  # a transaction of its own
                 self.rows[table.name].clear()
+                self.connector.begin()
                 self.connector.tell(table, "t", None)
+                self.connector.begin()
             case "add column":
                 self.add_column(table)
             case "drop column":
@@ -258,7 +265,7 @@ STEPS = ("write", "write", "update", "update", "delete", "rename", "truncate", "
 def streams(
     draw: st.DrawFn,
     *,
-    flavours: Sequence[Flavour] = ("postgres", "postgres without transactions", "mysql"),
+    flavours: Sequence[Flavour] = ("postgres", "postgres without transactions", "mysql", "mysql, compressed"),
     without: Sequence[str] = (),
     splits: bool | None = None,
     max_steps: int = 25,

@@ -65,7 +65,8 @@ def test_an_envelope_alone_has_no_key(event: object) -> None:
     change = parse_change(event)
     assert change is not None
     assert (change.table, change.schema, change.op, change.key, change.row) == ("users", "shop", "d", {}, {"id": 7})
-    assert change.position == 3 << 44 | 484 << 12 | 1
+    assert change.position == 3 << 44 | 484 << 12
+    assert change.sequence == 3 << 44 | 484 << 12 | 1
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_positions_are_in_the_order_of_commit_and_number(places: list[tuple[int,
         ({"sequence": "no JSON"}, {"total_order": 1}),
         ({"sequence": None}, {"total_order": 1}),
         ({"file": "binlog", "pos": 4}, None),
-        ({"file": "binlog.000001", "pos": 4, "row": 2**12}, None),
+        ({"file": "binlog.000001", "pos": 2**32, "row": 0}, None),
         ({}, None),
     ],
 )
@@ -127,3 +128,12 @@ def test_a_position_that_is_not_there_or_does_not_fit_is_none(source: dict[str, 
 
 def test_a_first_transaction_without_a_commit_before_it_has_a_position() -> None:
     assert position_of({"sequence": '[null, "700"]'}, {"total_order": 1}) == 1
+
+
+@pytest.mark.parametrize("row", [None, 0, 1, 2**12 - 1, 2**12, 2**30])
+def test_a_row_of_a_statement_has_its_position_and_a_sequence_of_its_own_where_that_fits(row: int | None) -> None:
+    place: Any = MYSQL["source"]
+    change = parse_change({**MYSQL, "source": {**place, "row": row}})
+    assert change is not None
+    assert change.position == 3 << 44 | 484 << 12
+    assert change.sequence == (None if row is not None and row >= 2**12 else change.position + (row or 0))

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cdc.fold import UNORDERED
+from penstock.cdc.sources import Source
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
 from tests.cdc.reference import Message, Reference
@@ -27,8 +29,9 @@ def check(stream: Stream, data: st.DataObject, by: By, *, guard: bool = True) ->
         reference.apply(batch)
         tables.apply(batch)
         wanted = {source: state.rows for source, state in reference.tables.items()}
+        found = {(source.schema, source.table): rows for source, rows in tables.tables.items()}
         for source, rows in wanted.items():
-            there = tables.tables.get(source, {})
+            there = found.get(source, {})
             assert {key: (known(row.values), row.position) for key, row in there.items()} == {
                 key: (known(row.values), row.position) for key, row in rows.items()
             }
@@ -45,7 +48,7 @@ def test_tables_in_their_queues_without_the_guard(stream: Stream, data: st.DataO
 
 
 # Rows of a snapshot without positions, and a truncate by another queue in the same batch: which came first cannot be told.
-in_queues_by_row = streams(flavours=["mysql"], splits=True) | streams(splits=True, without=["truncate"])
+in_queues_by_row = streams(flavours=["mysql", "mysql, compressed"], splits=True) | streams(splits=True, without=["truncate"])
 
 
 @given(in_queues_by_row, st.data())
@@ -84,3 +87,54 @@ def test_rows_from_before_a_truncate_that_come_after_it_although_nothing_else_of
     tables.apply([Message(0, 0, event("t", 9, None))])
     tables.apply([Message(1, 0, event("c", 5, {"id": 1})), Message(1, 1, event("c", 10, {"id": 2}))])
     assert tables.rows()["t"].keys() == {(2,)}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_changes_of_one_position_count_in_the_order_of_the_topic(cut: int) -> None:
+    """MySQL writes a compressed transaction at one position; the rows of each of its statements begin at 0."""
+
+    def at(op: str, key: int, value: str, row: int) -> bytes:
+        source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": 900, "row": row}
+        return json.dumps({"key": {"id": key}, "value": {"op": op, "after": {"id": key, "v": value}, "source": source}}).encode()
+
+    bodies = [at("c", 1, "1", 0), at("c", 2, "1", 1), at("u", 2, "2", 0)]
+    messages = [Message(0, offset, body) for offset, body in enumerate(bodies)]
+    tables = Memory()
+    for start in range(0, 3, cut):
+        tables.apply(messages[start : start + cut])
+    assert tables.rows()["t"] == {(1,): {"id": 1, "v": "1"}, (2,): {"id": 2, "v": "2"}}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5])
+@pytest.mark.parametrize("turns", [(0, 0, 0, 1, 1), (1, 1, 0, 0, 0), (0, 1, 0, 1, 0)])
+def test_a_truncate_that_nothing_orders_stops_its_table_however_batches_are_cut(cut: int, turns: tuple[int, ...]) -> None:
+    queues = {
+        0: [event("c", None, {"id": 1}), event("t", None, None), event("c", None, {"id": 2})],
+        1: [event("c", None, {"id": 3}), event("c", None, {"id": 4})],
+    }
+    messages = [Message(queue, len(turns[:place]) - turns[:place].count(1 - queue), b"") for place, queue in enumerate(turns)]
+    messages = [Message(one.queue, one.offset, queues[one.queue][one.offset]) for one in messages]
+    tables = Memory(truncates="ordered")
+    for start in range(0, 5, cut):
+        tables.apply(messages[start : start + cut])
+    assert tables.stopped == {Source("shop", "t"): {0: (1, UNORDERED)}}
+    assert (1,) in tables.rows()["t"]
+    assert (2,) not in tables.rows()["t"]
+
+
+def test_a_truncate_before_anything_else_of_its_table_stops_it_too_unless_truncates_are_ignored() -> None:
+    messages = [Message(0, 0, event("t", None, None)), Message(1, 0, event("c", None, {"id": 3}))]
+    for cut in (1, 2):
+        tables = Memory(truncates="ordered")
+        for start in range(0, 2, cut):
+            tables.apply(messages[start : start + cut])
+        assert tables.stopped == {Source("shop", "t"): {0: (0, UNORDERED)}}
+    tables = Memory(truncates="ignore")
+    tables.apply([*messages, Message(1, 1, event("t", 7, None))])
+    assert (tables.stopped, tables.rows()) == ({}, {"t": {(3,): {"id": 3}}})
+
+
+def test_without_the_guard_no_truncate_has_a_position() -> None:
+    tables = Memory(guard=False, truncates="ordered")
+    tables.apply([Message(0, 0, event("c", 1, {"id": 1})), Message(0, 1, event("t", 2, None))])
+    assert tables.stopped == {Source("shop", "t"): {0: (1, UNORDERED)}}

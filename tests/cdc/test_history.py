@@ -46,3 +46,13 @@ def test_changes_without_positions_by_several_queues_go_by_their_times() -> None
     assert [(link.op, link.valid_from_us, link.valid_to_us) for link in links] == [("d", 10, 50), ("c", 50, None)]
     of_one_queue = [version("c", None, 50, 1, "a"), version("u", None, 50, 1, "b")]
     assert [link.values for link in chains(of_one_queue)] == [(1, "a"), (1, "b")]
+
+
+def test_what_is_told_at_one_position_counts_in_its_order_unless_it_says_the_same() -> None:
+    """As a compressed transaction of MySQL does, and a connector that tells its last statement again."""
+    links = chains(
+        [version("u", 5, 1, 1, "a"), version("u", 5, 2, 1, "b"), version("u", 5, 3, 1, "b"), version("u", 5, 4, 1, KEEP)]
+    )
+    assert [(link.values, link.last) for link in links] == [((1, "a"), False), ((1, "b"), True)]
+    links = chains([version("d", 5, 1), version("d", 5, 2), version("c", 5, 3, 1, "a"), version("u", 6, 4, 1, "b")])
+    assert [(link.op, link.last) for link in links] == [("d", False), ("c", True), ("u", True)]

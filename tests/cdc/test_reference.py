@@ -32,7 +32,7 @@ def check(stream: Stream, data: st.DataObject, by: By) -> None:
     in_the_source(stream, judged(stream, data.draw(batches(stream.told, by))))
 
 
-@given(streams(flavours=["postgres", "mysql"]), st.data())
+@given(streams(flavours=["postgres", "mysql", "mysql, compressed"]), st.data())
 def test_tables_in_their_queues_end_as_the_source(stream: Stream, data: st.DataObject) -> None:
     check(stream, data, "table")
 
@@ -43,7 +43,9 @@ def test_without_positions_too_as_long_as_nothing_is_sent_again(stream: Stream, 
 
 
 # What a snapshot of PostgreSQL read has no position, so a truncate in another queue cannot tell whether it came before.
-in_queues_by_row = streams(flavours=["mysql"], splits=True) | streams(flavours=["postgres"], splits=True, without=["truncate"])
+in_queues_by_row = streams(flavours=["mysql", "mysql, compressed"], splits=True) | streams(
+    flavours=["postgres"], splits=True, without=["truncate"]
+)
 
 
 @given(in_queues_by_row, st.data())

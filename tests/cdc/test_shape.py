@@ -4,9 +4,10 @@ import pytest
 
 from penstock.cdc.seen import Seen
 from penstock.cdc.shape import Shape, new_columns
+from penstock.cdc.sources import Source
 from penstock.cdc.targets import Column, Declared, Target, TargetRefused
 
-SOURCE = ("public", "users")
+SOURCE = Source("public", "users")
 TARGET = Target(SOURCE, "users", (Column("id", "bigint"), Column("name", "string")), ("id",))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cdc.fold import Fold, Plan
 from penstock.cdc.reading import Reading
+from penstock.cdc.sources import Source
 from penstock.cdc.targets import Column, Target
 from penstock.cdc.types import KEEP, converter
 from penstock.cdc.unavailable import PLACEHOLDER, Unavailable
@@ -113,7 +114,7 @@ def test_it_says_nothing_of_a_column_s_type(form: str, value: object) -> None:
 
 
 def test_a_fold_reads_as_it_is_told_and_typed_columns_too() -> None:
-    source = (None, "t")
+    source = Source(None, "t")
     target = Target(source, "t", (Column("id", "bigint"), Column("n", "decimal(10,2)")), ("id",))
     fold = Fold(Plan({source: target}, reading=Reading(Unavailable.of([OTHER]))))
     schema = {

@@ -96,6 +96,8 @@ def test_a_record_that_is_older_than_a_target_of_which_nothing_else_tells_does_n
 
 def test_no_two_tables_have_one_folder(place: Place) -> None:
     events = [row(1, "orders"), row(2, "audit.orders"), row(3, "orders", schema="audit"), row(4, "audit.orders")]
+    for one in events:
+        del one["value"]["source"]["db"]  # with it there would be a third name
     for _ in range(2):
         run = place.sync(*events)
         assert set(run.stopped) == {"audit.orders"}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cdc.sources import Source
 from penstock.coordinator.worker import LeaseLost
 from penstock.log.errors import OffsetOutOfRange
 from penstock.spark.lakes import LakePlace, OpenLake
@@ -27,7 +28,7 @@ def test_one_driver_at_a_time_and_the_next_goes_on_from_its_record(tmp_path: Pat
         with pytest.raises(SyncInUse, match="the sync is running elsewhere"):
             second.run(lambda: other.take(patience_s=0.5))
         record = SyncRecord(
-            3, "/into", {0: 7}, {"t": ("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
+            3, "/into", {0: 7}, {"t": Source("public", "t")}, {"public.t": (Stop(0, 4, "why"),)}, {"public.t": {0: 4, 1: 2}}
         )
         first.run(lambda: one.save(record))
         first.run(one.give_up)

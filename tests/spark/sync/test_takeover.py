@@ -11,13 +11,14 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import penstock
 from penstock.cdc.delta_tables import DeltaTables
+from penstock.cdc.sources import Source
 from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
 from penstock.log.errors import ReopenError
 from penstock.spark import sync
 from tests.spark.sync.streams import TOPIC, event, group_for, rows, send
 
 OWNER = Owner(TOPIC, 1, TOPIC)
-TARGET = Target(("public", "t"), "t", (Column("id", "bigint"),), ("id",))
+TARGET = Target(Source("public", "t", "shop"), "t", (Column("id", "bigint"),), ("id",))
 
 
 def nets(ids: range) -> pa.Table:

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.cdc.fold import Truncates
 from penstock.cdc.targets import Declared
 from penstock.cdc.types import exact_json
 from penstock.log.errors import NotSupported
@@ -32,7 +33,13 @@ from tests.spark.sync.streams import TOPIC, event, rows, send
 
 
 def drive(
-    lake: str, into: Path, *, steps: Steps = NO_STEPS, batch: int = BATCH, declared: Mapping[str, Mapping[str, str]] | None = None
+    lake: str,
+    into: Path,
+    *,
+    steps: Steps = NO_STEPS,
+    batch: int = BATCH,
+    declared: Mapping[str, Mapping[str, str]] | None = None,
+    truncates: Truncates = "ordered",
 ) -> SyncRun:
     place = LakePlace.of(lake)
     options = Options(
@@ -43,6 +50,7 @@ def drive(
         max_events_per_batch=batch,
         declared=Declared.of(declared, None),
         steps=steps,
+        truncates=truncates,
     )
     return drive_to_the_end(None, options)
 
@@ -88,7 +96,7 @@ def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         lake, into = f"{folder}/lake", Path(folder, "targets")
         send(lake, [one.body for one in told.told], groups=[one.table for one in told.told])
-        assert not drive(lake, into, batch=batch, declared=told.declared).stopped
+        assert not drive(lake, into, batch=batch, declared=told.declared, truncates="queue").stopped
         reference = Reference(told.declared)
         for message in stored(lake):
             reference.apply([message])

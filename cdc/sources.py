@@ -1,0 +1,63 @@
+"""Tables of the source: what tells one from another, where a topic has several databases or several connectors, and how people name them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+
+class Source(NamedTuple):
+    """A table of the source."""
+
+    schema: str | None
+    """Or the database, where there are no schemas in it (MySQL)."""
+    table: str
+    database: str | None = None
+    """That has the schema."""
+    server: str | None = None
+    """What the connector calls it: ``topic.prefix``."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """From the shortest to that with everything."""
+        parts = [*(part for part in (self.server, self.database, self.schema) if part), self.table]
+        return tuple(".".join(parts[start:]) for start in reversed(range(len(parts))))
+
+
+def source_of(said: Mapping[str, Any]) -> Source | None:
+    """Of an event's ``source``; None where that names no table."""
+    table = said.get("table")
+    if not isinstance(table, str):
+        return None
+    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # of Vitess and Spanner
+    schema, server = said.get("schema"), said.get("name")
+    return Source(_text(schema or database), table, _text(database) if schema else None, _text(server))
+
+
+def _text(said: object) -> str | None:
+    return said if isinstance(said, str) and said else None
+
+
+def named(source: Source) -> str:
+    """A table of the source, for people."""
+    return source.table if source.schema is None else f"{source.schema}.{source.table}"
+
+
+def named_apart(sources: Collection[Source]) -> dict[Source, str]:
+    """Several, by names of which no two are alike."""
+    found = {}
+    for source in sources:
+        longer = [name for name in source.names if len(name) >= len(named(source))]
+        apart = [name for name in longer if not any(name in other.names for other in sources if other != source)]
+        found[source] = (apart or longer[-1:])[0]
+    return found
+
+
+def wanted(names: Collection[str] | None, source: Source) -> bool:
+    """Whether a table is among those that were asked for."""
+    return names is None or any(name in names for name in source.names)
+
+
+def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
+    """What a mapping says of a table, by the longest of its names that it has; None when nothing."""
+    return next((declared[name] for name in reversed(source.names) if name in declared), None)
