@@ -13,8 +13,8 @@ from .files import digest
 from .header import StateForm
 from .limits import CHECKPOINT_ENTRIES, FORMAT_VERSION, MIB
 from .paths import TopicPaths
-from .state import State, state_form, state_of
-from .stored import parse_stored, plain
+from .state import State, state_document, state_of
+from .stored import parse_stored
 from .stores.protocol import ObjectStore, Put
 
 _LARGE_BYTES = MIB
@@ -31,7 +31,7 @@ def is_due(entry: int, size_bytes: int) -> bool:
 
 
 def encode_checkpoint(state: State) -> bytes:
-    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **plain(state_form(state))}, separators=(",", ":"))
+    body = json.dumps({"format": FORMAT_VERSION, "digest": state.digest, **state_document(state)}, separators=(",", ":"))
     return f"{body}\n{digest(body.encode())}\n".encode()
 
 

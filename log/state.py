@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import xxhash
 
 from .header import Epoch, RowForm, StateForm
+from .stored import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,11 @@ def state_form(state: State) -> StateForm:
         closed_jobs=tuple(state.closed_jobs.items()),
         store_time_ms=state.store_time_ms,
     )
+
+
+def state_document(state: State) -> dict[str, object]:
+    """A state as JSON values."""
+    return plain(state_form(state))
 
 
 def state_of(form: StateForm) -> State:
