@@ -22,6 +22,7 @@ from ..log.errors import (
     RetryError,
     UnknownOutcome,
 )
+from ..log.escapes import escaped
 from ..log.filters import parse_filter
 from ..log.lake import Lake
 from ..log.messages import MessageView, views
@@ -208,7 +209,7 @@ class BroadcastConsumer(Consumer):
                 self._name,
                 *queue,
                 message.offset,
-                "the listener declined it" if failure is None else failure.reason,
+                "the listener declined it" if failure is None else escaped(failure.reason),
             )
         if executor.hung > HUNG_MAX:
             raise ClosedError("too many handlers hang", operation="broadcast", object=self.group, observed=executor.hung)

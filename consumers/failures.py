@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
+from ..log.escapes import escaped
 from .results import NO_ANSWER
 from .step import Failed
 
@@ -35,7 +36,7 @@ class FailureLog:
             message.message_id,
             message.delivery_attempt,
             _next(failed),
-            failed.reason,
+            escaped(failed.reason),
             extra={
                 "fields": {
                     "group": self._group,

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from ..log.errors import InvalidArgument
+from ..log.escapes import text_of_error
 from .lanes import Failure
 
 
@@ -81,7 +82,7 @@ def judge(result: object, count: int) -> Verdict:
 
 def raised(error: BaseException, count: int) -> Verdict:
     """What an exception in a listener means."""
-    return Verdict(0, Failure(f"{type(error).__name__}: {error}", blamed=count == 1))
+    return Verdict(0, Failure(text_of_error(error), blamed=count == 1))
 
 
 def _failure(result: object, count: int) -> Failure:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
+from ..log.escapes import escaped, escaped_json
+
 LogFormat: TypeAlias = Literal["text", "json"]
 LOGGER = "penstock"
 
@@ -41,18 +43,22 @@ class JsonFormatter(logging.Formatter):
             document["traceback"] = self.formatException(record.exc_info)
         for name, value in fields_of(record).items():
             document[f"fields.{name}" if name in document else name] = value
-        return json.dumps(document, ensure_ascii=False, default=str)
+        return escaped_json(json.dumps(document, ensure_ascii=False, default=str))
 
 
 class TextFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.000Z WARNING penstock.consumers: group billing, orders queue 3: …``, and a traceback below.
 
-    The text says it all; the facts apart are for programs.
+    The text says it all; the facts apart are for programs. A record is one line that begins with a time, and lines of its traceback are
+    indented: nothing in a text can look like another record, or steer a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        text = f"{_time(record)} {record.levelname} {record.name}: {escaped(record.getMessage())}"
+        if not record.exc_info:
+            return text
+        trace = self.formatException(record.exc_info).split("\n")
+        return "\n".join([text, *(f"  {escaped(line)}" for line in trace)])
 
 
 def _time(record: logging.LogRecord) -> str:

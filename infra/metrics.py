@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
 
+LOOPBACK = "127.0.0.1"
+
 log = logging.getLogger("penstock.metrics")
 
 
@@ -88,8 +90,10 @@ class MetricsServer:
         self.thread.join()
 
 
-def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = "0.0.0.0") -> MetricsServer:  # noqa: S104 - a scraper is elsewhere
+def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK) -> MetricsServer:
     """Serve ``/metrics`` on ``port`` (0: any free one) from a thread, with the process's CPU, memory and open files where they are known.
+
+    Whoever reaches the port reads all of it: only this machine does, unless ``host`` names another of its addresses (0.0.0.0: all of them).
 
     Raises `MissingDependency` without prometheus-client, `InvalidArgument` when the port is taken or may not be used.
     """
@@ -109,18 +113,18 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = "0.0.0.0"
             operation="serve metrics",
             object=f"{host}:{port}",
             observed=str(error),
-            hint="Name another port",
+            hint="Name another port, or an address of this machine",
         ) from error
     return MetricsServer(server, thread)
 
 
 @contextmanager
-def served(metrics: MemoryMetrics, port: int | None) -> Iterator[None]:
-    """A block during which ``/metrics`` is served on ``port``; None: it is not. Raises what `serve_prometheus` raises."""
+def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[None]:
+    """A block during which ``/metrics`` is served at ``host`` on ``port``; None: it is not. Raises what `serve_prometheus` raises."""
     if port is None:
         yield
         return
-    server = serve_prometheus(metrics, port=port)
+    server = serve_prometheus(metrics, port=port, host=host)
     log.info("metrics are served on port %d", server.port, extra={"fields": {"port": server.port}})
     try:
         yield

@@ -18,7 +18,7 @@ from ...consumers import MemoryMetrics, PushOptions, QueueStatistics
 from ...consumers.executor import is_coroutine_function
 from ...consumers.results import Declined, judge
 from ...log import MessageView, PenstockError
-from ..metrics import served
+from ..metrics import LOOPBACK, served
 from .gate import Gate
 from .handlers import Commands, Printing, imported
 from .log_options import log_options
@@ -81,6 +81,13 @@ _QUEUES_COME_S = 20.0
 @click.option("--max", "most", type=click.IntRange(min=1), help="End once so many messages are done.")
 @click.option("--until-idle", type=Duration(), metavar="DURATION", help="End once there was nothing to do for so long.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus there.")
+@click.option(
+    "--metrics-host",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="At this address; 0.0.0.0: at all of the machine.",
+)
 @group_options
 @click.pass_obj
 @log_options
@@ -102,6 +109,7 @@ def command(
     most: int | None,
     until_idle: timedelta | None,
     metrics_port: int | None,
+    metrics_host: str,
 ) -> None:
     """Consume a topic as a member of a consumer group: print each message, run a command, or call a function.
 
@@ -125,7 +133,7 @@ def command(
         handle = Printing(topic, as_json=session.as_json)
     work = _Work(handle, one_by_one=batch is None and function is None, most=most)
     metrics = MemoryMetrics()
-    with served(metrics, metrics_port), session.connect() as lake:
+    with served(metrics, metrics_port, metrics_host), session.connect() as lake:
         consumer = lake.push_consumer(
             topic,
             group=group,

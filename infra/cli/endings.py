@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from ...log.escapes import escaped, escaped_json
 from .session import OutputFailed, Session, Stopped
 
 if TYPE_CHECKING:
@@ -65,7 +66,16 @@ def _abandon_output() -> None:
 
 
 def _tell(kind: str, message: str, *, as_json: bool) -> None:
-    click.echo(json.dumps({"error": kind, "message": message}, ensure_ascii=False) if as_json else message, err=True)
+    click.echo(_json({"error": kind, "message": message}) if as_json else _lines(message), err=True)
+
+
+def _json(document: Mapping[str, object]) -> str:
+    return escaped_json(json.dumps(document, ensure_ascii=False))
+
+
+def _lines(text: str) -> str:
+    """Text of others for a terminal: its lines after the first are indented, so that none looks like one of ours."""
+    return "\n  ".join(map(escaped, text.split("\n")))
 
 
 def _library_error(error: BaseException, session: Session) -> int:
@@ -101,11 +111,11 @@ def show(error: PenstockError, *, as_json: bool) -> None:
         known["hint"] = in_shell(error.hint)
     if as_json:
         document = {"error": error.kind, "message": error.message, **known}
-        click.echo(json.dumps(document, ensure_ascii=False), err=True)
+        click.echo(_json(document), err=True)
         return
-    click.echo(click.style("error: ", fg="red", bold=True) + error.message, err=True)
+    click.echo(click.style("error: ", fg="red", bold=True) + _lines(error.message), err=True)
     for name, value in known.items():
-        click.echo(click.style(f"  {name + ':':<11}", dim=True) + value, err=True)
+        click.echo(click.style(f"  {name + ':':<11}", dim=True) + _lines(value), err=True)
 
 
 def _plain(value: object) -> str:

@@ -14,7 +14,7 @@ from ...consumers import MemoryMetrics, Metrics
 from ...coordinator.upkeep import OnStep
 from ...log import PenstockError
 from ...log.table.maintenance import MaintenanceOptions
-from ..metrics import served
+from ..metrics import LOOPBACK, served
 from . import output
 from .endings import exit_code
 from .session import Session, group_options
@@ -37,11 +37,24 @@ _QUIET = {"caught_up", "floor", "lag_ms"}
     help="Between commits to a topic's Delta table.",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics for Prometheus there.")
+@click.option(
+    "--metrics-host",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="At this address; 0.0.0.0: at all of the machine.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Also a line for steps that had nothing to do.")
 @group_options
 @click.pass_obj
 def command(
-    session: Session, topics: tuple[str, ...], once: bool, publish_interval: timedelta, metrics_port: int | None, verbose: bool
+    session: Session,
+    topics: tuple[str, ...],
+    once: bool,
+    publish_interval: timedelta,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: bool,
 ) -> int:
     """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
     expired, trim the log, collect what nothing needs. Of all topics, also let delayed messages go, and finish transactions of senders
@@ -65,7 +78,7 @@ def command(
         run_async(session, lambda lake: maintain_once(lake, topics, report))
         return exit_code(errors)
     stopper, metrics = _Stopper(), MemoryMetrics()
-    with served(metrics, metrics_port), session.signals.held(stopper.stop):
+    with served(metrics, metrics_port, metrics_host), session.signals.held(stopper.stop):
         run_async(session, lambda lake: _until(stopper, lake, topics, report, publish_interval, metrics))
     return 0
 

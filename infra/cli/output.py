@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from ...log.escapes import escaped_json
 from .session import stderr_is_terminal, writing_output
 
 _WIDTH_IN_PIPES = 200
@@ -60,7 +61,7 @@ def emit(document: Mapping[str, object]) -> None:
 
 def json_line(document: Mapping[str, object]) -> str:
     """A JSON object and the end of its line."""
-    return json.dumps(document, ensure_ascii=False, default=_spelt) + "\n"
+    return escaped_json(json.dumps(document, ensure_ascii=False, default=_spelt)) + "\n"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -62,7 +62,49 @@ def test_text_says_the_same() -> None:
     failed, gave_up, *trace = logged(format="text")
     assert failed.endswith("Z WARNING penstock.consumers.test: attempt 3 failed")
     assert gave_up.endswith("ERROR penstock.consumers.test: gave up")
-    assert trace[0].startswith("Traceback")
+    assert trace[0].startswith("  Traceback")
+
+
+HOSTILE = "a\x1b[2J\x9b1mb\n2026-01-31T12:00:00.000Z ERROR penstock: forged\r\u202ec\u2028d\u2066e\x7f\ud800"
+
+
+def test_what_others_say_is_one_line_that_steers_nothing_and_looks_like_no_record() -> None:
+    said = ""
+    for form in ("text", "json"):
+        stream = io.StringIO()
+        with logging_to(stream, format=form):
+            try:
+                raise ValueError(HOSTILE)
+            except ValueError:
+                log.exception("gave up: %s", HOSTILE, extra={"fields": {"reason": HOSTILE}})
+        said = stream.getvalue()
+        assert all(char == "\n" or char.isprintable() for char in said), ascii(said)
+        assert sum(not line.startswith(" ") for line in said.splitlines()) == 1
+    assert json.loads(said)["reason"] == HOSTILE, "of the same value"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_what_a_listener_raises_is_logged_escaped_also_for_logs_of_an_application_s_own(caplog: pytest.LogCaptureFixture) -> None:
+    raising = [ValueError(HOSTILE), Mute()]
+    with penstock.connect("memory://", maintenance=False) as lake:
+        lake.create_topic("orders", queues=1)
+        send_all(lake, [penstock.Message(b"a"), penstock.Message(b"b")])
+
+        def listen(message: penstock.MessageView) -> penstock.ConsumeResult:
+            if message.delivery_attempt == 1:
+                raise raising[message.offset]
+            return penstock.ConsumeResult.SUCCESS
+
+        retry = penstock.RetryPolicy(interval=timedelta(0))
+        with lake.push_consumer("orders", group="g", listener=listen, threads=1, retry=retry):
+            wait_until(lambda: lake.describe_group("g").queues[0].floor == 2, "both succeed")
+    said = [record.getMessage() for record in caplog.records if "failed at attempt" in record.getMessage()]
+    assert [ValueError.__name__ in said[0], "Mute, which cannot be shown" in said[1]] == [True, True]
+    assert all(one.isprintable() for one in said)
 
 
 def test_the_level_decides_what_is_written() -> None:

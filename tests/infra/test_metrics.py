@@ -86,7 +86,7 @@ def metrics() -> MemoryMetrics:
 
 @pytest.fixture
 def server(metrics: MemoryMetrics) -> Iterator[MetricsServer]:
-    serving = serve_prometheus(metrics, port=0, host="127.0.0.1")
+    serving = serve_prometheus(metrics, port=0)
     yield serving
     serving.close()
 
