@@ -45,6 +45,12 @@ variable "kms_key_arn" {
   default     = ""
 }
 
+variable "manage_bucket_policy" {
+  description = "Whether the output bucket_policy becomes the bucket's policy, in place of any that it has."
+  type        = bool
+  default     = false
+}
+
 variable "name" {
   description = "What the policies' names begin with."
   type        = string
@@ -71,6 +77,66 @@ resource "aws_dynamodb_table" "cells" {
     name = "pk"
     type = "S"
   }
+
+  point_in_time_recovery {
+    enabled = true
+  }
+}
+
+# What no role may do, whatever else it may: talk without TLS, and replace an entry or a checkpoint of a log (docs/security.md).
+data "aws_iam_policy_document" "bucket" {
+  statement {
+    sid       = "TlsOnly"
+    effect    = "Deny"
+    actions   = ["s3:*"]
+    resources = [local.bucket, "${local.bucket}/*"]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
+
+  statement {
+    sid       = "LogsOnlyGrow"
+    effect    = "Deny"
+    actions   = ["s3:PutObject"]
+    resources = ["${local.lake}topics/*/log/*.parquet", "${local.lake}topics/*/log/checkpoints/*"]
+
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["true"]
+    }
+
+    condition {
+      test     = "Bool"
+      variable = "s3:ObjectCreationOperation"
+      values   = ["true"]
+    }
+  }
+}
+
+resource "aws_s3_bucket_policy" "lake" {
+  count  = var.manage_bucket_policy ? 1 : 0
+  bucket = var.bucket
+  policy = data.aws_iam_policy_document.bucket.json
+}
+
+output "bucket_policy" {
+  description = "Denies requests without TLS, and puts that would replace what a log has; a bucket has one policy, so merge it with yours."
+  value       = data.aws_iam_policy_document.bucket.json
 }
 
 output "policy_arns" {

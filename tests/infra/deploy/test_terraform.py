@@ -14,6 +14,8 @@ from penstock.infra.deploy.access import Role
 from penstock.infra.deploy.hcl import GENERATED, files, policies
 from penstock.infra.deploy.policies import policy
 from penstock.log import Runtime
+from penstock.log.paths import TopicPaths
+from tests.infra.deploy.iam import matches
 from tests.tree import ROOT
 
 FOLDER = ROOT / "infra" / "deploy" / "terraform"
@@ -109,3 +111,15 @@ def test_the_table_is_the_one_that_the_command_makes() -> None:
 def test_every_policy_is_handed_out() -> None:
     outputs = set(re.findall(r"aws_iam_policy\.(\w+)\.arn", files()["lake.tf"]))
     assert outputs == set(Role) == set(re.findall(r'^resource "aws_iam_policy" "(\w+)"', files()[GENERATED], re.MULTILINE))
+
+
+def test_what_only_grows_is_what_the_code_writes_if_absent_alone() -> None:
+    """The bucket's policy names entries and checkpoints, and nothing that is written in place, such as the floor."""
+    text = (FOLDER / "lake.tf").read_text()
+    (listed,) = re.findall(r'sid       = "LogsOnlyGrow".*?resources = \[(.*?)\]', text, re.DOTALL)
+    patterns = [one.removeprefix("${local.lake}") for one in re.findall(r'"([^"]+)"', listed)]
+    paths = TopicPaths.of("orders")
+    for key in (paths.entry(42), paths.checkpoint(40)):
+        assert any(matches(pattern, key) for pattern in patterns), key
+    for key in (paths.floor, paths.settings, paths.job_record("j"), "coordination/groups/billing", ".probe/x"):
+        assert not any(matches(pattern, key) for pattern in patterns), key
