@@ -45,7 +45,7 @@ from .lake import Lake
 from .limits import TopicLimits
 from .messages import LOG_SCHEMA, MESSAGE_SCHEMA, SEND_SCHEMA, Message, MessageType, MessageView, views
 from .producer import Producer
-from .reader import Position, Reader
+from .reader import LeftOut, Position, Reader
 from .receipts import BatchReceipt, BatchResult, Receipt, SendResult
 from .routing import queue_of
 from .runtime import Clock, Runtime, SystemClock
@@ -74,6 +74,7 @@ __all__ = [
     "InternalError",
     "InvalidArgument",
     "Lake",
+    "LeftOut",
     "LimitExceeded",
     "Message",
     "MessageNotFound",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +25,21 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 """An offset, a store time, or one of the two ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Offsets of a queue that cannot be read any more, and were passed over as that was wanted."""
+
+    queue: int
+    first_offset: int
+    limit_offset: int
+    """Exclusive."""
+
+    @property
+    def messages(self) -> int:
+        """How many."""
+        return self.limit_offset - self.first_offset
+
+
 class Reader:
     """Reads any queue from any place. Made by ``lake.reader``. ``groups_ahead``: see `scan_queue`."""
 
@@ -33,6 +49,7 @@ class Reader:
         self._paths = topic.paths
         self._closed = asyncio.Event()
         self._rows = Rows(topic, self._closed, groups_ahead=groups_ahead)
+        self._left_out: list[tuple[int, int, int]] = []
 
     @property
     def topic(self) -> str:
@@ -43,6 +60,17 @@ class Reader:
     def queues(self) -> int:
         """How many queues the topic has."""
         return self._topic.settings.queues
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        merged: list[LeftOut] = []
+        for queue, first, limit in sorted(self._left_out):
+            if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
+                merged[-1] = LeftOut(queue, merged[-1].first_offset, max(limit, merged[-1].limit_offset))
+            else:
+                merged.append(LeftOut(queue, first, limit))
+        return merged
 
     async def read(
         self,
@@ -65,7 +93,7 @@ class Reader:
 
         Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept (also when retention
         overtakes what is being read) or beyond the next one, and `DataDamaged` where rows cannot be read any more, behind those that can,
-        naming object and offsets; ``damaged="skip"`` leaves those out.
+        naming object and offsets; ``damaged="skip"`` leaves those out, and `left_out` says which they were.
         """
         check_flag("follow", follow, operation="read")
         if follow and end != "latest":
@@ -82,6 +110,7 @@ class Reader:
             limits=limits,
             follow=follow,
             skip_damaged=skip_damaged,
+            left_out=self._left_out,
             movable=start == "earliest" or isinstance(start, datetime),
         )
         looked_at = frozenset[str]().union(*(one.columns for one in keep))

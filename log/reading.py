@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -42,6 +42,8 @@ class Span:
     """The offsets to stop before; None: there is no end."""
     follow: bool = False
     skip_damaged: bool = False
+    left_out: list[tuple[int, int, int]] = field(default_factory=list)
+    """With ``skip_damaged``: (queue, first, limit) of what cannot be read any more; ranges may meet."""
     movable: bool = False
     """Whether a queue of which nothing was read yet may begin at a later offset, because retention took the first ones."""
 
@@ -189,10 +191,13 @@ class Rows:
                     if at:
                         yield batch.slice(0, at)
                     raise _damaged(LostRange(queue, int(edges[at]) + 1, int(edges[at + 1]), folder, _NOT_IN_TABLE))
+                span.left_out += [(queue, int(edges[at]) + 1, int(edges[at + 1])) for at in holes]
                 expected = int(edges[-1]) + 1
                 yield batch
-        if expected < stop and not span.skip_damaged:
-            raise _damaged(LostRange(queue, expected, stop, folder, _NOT_IN_TABLE))
+        if expected < stop:
+            if not span.skip_damaged:
+                raise _damaged(LostRange(queue, expected, stop, folder, _NOT_IN_TABLE))
+            span.left_out.append((queue, expected, stop))
         if named is not None:
             raise _damaged(LostRange(queue, stop, named[1], folder, "its rows were lost before they were published"))
 
@@ -272,6 +277,7 @@ class Rows:
             )
         if not span.skip_damaged:
             raise _damaged(lost)
+        span.left_out.append((lost.queue, max(lost.first_offset, span.position[lost.queue]), limit))
 
     def _gap(self, queue: int, span: Span, limit: int, entry: int) -> LostRange:
         return LostRange(queue, span.position[queue], limit, self._paths.entry(entry), "its entries cannot be read")

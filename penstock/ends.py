@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.log import BatchReceipt, Message, MessageView, PenstockError, Position, ProducerStatistics, views
+from penstock.log import BatchReceipt, LeftOut, Message, MessageView, PenstockError, Position, ProducerStatistics, views
 from penstock.log import Producer as AsyncProducer
 from penstock.log import Reader as AsyncReader
 from penstock.log.portal import Portal
@@ -73,6 +73,11 @@ class Reader:
     def queues(self) -> int:
         """How many queues the topic has."""
         return self._core.queues
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """What `read` and `messages` with ``damaged="skip"`` have passed over so far."""
+        return self._core.left_out
 
     def read(
         self,

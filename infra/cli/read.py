@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import pyarrow as pa
@@ -13,6 +13,9 @@ from .messages import JsonLines, Lines, Sink, export, written
 from .selection import Selection, checked
 from .session import Session, command_options
 from .values import Position
+
+if TYPE_CHECKING:
+    from ...ends import Reader
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -59,13 +62,33 @@ def command(session: Session, /, topic: str, file: str | None, **where: Any) -> 
             sink: Sink = JsonLines(topic) if session.as_json else Lines(topic)
             if not written(selection.batches(reader), sink) and not session.as_json:
                 output.note("No messages.")
+            _tell(left_out := _documents(reader))
+            if session.as_json and left_out:
+                output.emit({"topic": topic, "left_out": left_out})
             return
         with export(file, topic) as sink, output.progress("exporting") as tell:
             count = written(_told(selection.batches(reader), tell), sink)
+        _tell(left_out := _documents(reader))
     if session.as_json and file != "-":
-        output.emit({"topic": topic, "messages": count, "file": file})
+        output.emit({"topic": topic, "messages": count, "file": file} | ({"left_out": left_out} if left_out else {}))
     else:
         output.note(f"{count:,} messages of {topic} to {'standard output' if file == '-' else file}.")
+
+
+def _documents(reader: Reader) -> list[dict[str, int]]:
+    """What ``--damaged skip`` has passed over."""
+    return [
+        {"queue": one.queue, "first_offset": one.first_offset, "last_offset": one.limit_offset - 1, "messages": one.messages}
+        for one in reader.left_out
+    ]
+
+
+def _tell(left_out: list[dict[str, int]]) -> None:
+    for one in left_out:
+        output.note(
+            f"Left out: up to {one['messages']:,} messages of queue {one['queue']} that cannot be read any more, "
+            f"offsets {one['first_offset']} to {one['last_offset']}."
+        )
 
 
 def _told(batches: Iterator[pa.RecordBatch], tell: Callable[[int], None]) -> Iterator[pa.RecordBatch]:

@@ -49,6 +49,13 @@ async def read(log: LogWriter, queue: int, *, damaged: str = "raise") -> tuple[l
                 found.append(message)  # noqa: PERF401 - what came before the error counts
         except DataDamaged as error:
             return found, error
+        if damaged == "skip":  # what is not there is told, all of it and nothing else
+            earliest, following = (await reader.offsets())[queue]
+            spans = [(one.first_offset, one.limit_offset) for one in reader.left_out]
+            spans = sorted([*spans, *((message.offset, message.offset + 1) for message in found)])
+            edges = [earliest, *(edge for span in spans for edge in span), following]
+            assert edges[::2] == edges[1::2]
+            assert {one.queue for one in reader.left_out} <= {queue}
     return found, None
 
 

@@ -187,14 +187,22 @@ def test_a_time_that_is_shown_means_the_same_when_it_is_given(orders: Penstock) 
     assert orders("read", "orders", "--json", "--queue", "0", "--end", shown).rows == []
 
 
-def test_damage_can_be_read_around(orders: Penstock, lake: Path) -> None:
+def test_damage_can_be_read_around(orders: Penstock, lake: Path, tmp_path: Path) -> None:
     orders("produce", "orders", "--group", "g", stdin='{"g": "u9"}\n')
     damaged = sorted((lake / "topics" / "orders" / "log").glob("*.parquet"))[-2]
     damaged.write_bytes(b"xxxx")
     orders("repair", "orders", "--yes")
     said = orders("read", "orders", "--json", code=4).err
     assert "--damaged skip" in json.loads(said)["hint"]
-    assert [row["message_group"] for row in orders("read", "orders", "--json", "--damaged", "skip").rows] == ["u9"]
+    skipped = orders("read", "orders", "--json", "--damaged", "skip")
+    *rows, told = skipped.rows
+    assert [row["message_group"] for row in rows] == ["u9"]
+    assert told["topic"] == "orders"
+    assert all(one["messages"] == one["last_offset"] - one["first_offset"] + 1 > 0 for one in told["left_out"])
+    assert skipped.err.count("cannot be read any more, offsets ") == len(told["left_out"])
+    exported = orders("read", "orders", "--json", "--damaged", "skip", "-o", str(tmp_path / "it.jsonl"))
+    assert exported.rows == [{"topic": "orders", "messages": 1, "file": str(tmp_path / "it.jsonl"), "left_out": told["left_out"]}]
+    assert "Left out: " in orders("read", "orders", "--damaged", "skip").err
 
 
 def test_a_failed_export_leaves_the_file_that_was_there(orders: Penstock, lake: Path, tmp_path: Path) -> None:
