@@ -149,6 +149,22 @@ class ScriptedFaults:
         return found
 
 
+class Outage(RandomFaults):
+    """Whatever would be written under keys that contain ``part`` is refused, as long as it is ``active``; else what another plan decides."""
+
+    def __init__(self, part: str, others: FaultPlan | None) -> None:
+        super().__init__({}, random.Random)
+        self._part = part
+        self._others = others
+
+    def decide(self, call: Call) -> Fault | None:
+        if not self.active:
+            return None
+        if call.verb in WRITES and self._part in call.key:
+            return Fault.UNAVAILABLE
+        return None if self._others is None else self._others.decide(call)
+
+
 class Down:
     """Whatever would be written under keys that contain ``part`` is refused, until it is ``up``."""
 

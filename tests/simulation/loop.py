@@ -128,6 +128,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.now = 0.0
         self.steps = 0
         self.unhandled: list[dict[str, Any]] = []
+        self.on_quiet: Callable[[], None] | None = None
+        """Called when nothing is ready and time is about to pass, at most once a second."""
+        self._quiet_s = 0.0
         self._rng = rng
         self._shuffle = shuffle
         self.max_steps = max_steps
@@ -303,6 +306,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             heapq.heappop(timers)
         if not timers:
             raise Deadlock(f"nothing will ever happen, at {self.now:.3f} s\n{self.pending()}")
+        if self.on_quiet is not None and self.now >= self._quiet_s:
+            self._quiet_s = self.now + 1.0
+            self.on_quiet()
         self.now = timers[0][0]
         if self.now > self._max_time_s:
             raise LimitReached(f"{self.now:.0f} s of virtual time, {self.steps} steps\n{self.pending()}")

@@ -12,7 +12,7 @@ from functools import partial
 from penstock.log.errors import PenstockError
 from tests.simulation.campaign import Run, map_runs, met, replay_command
 from tests.simulation.consuming.mutants import MUTANTS
-from tests.simulation.consuming.scenarios import build, of_seed, small_work
+from tests.simulation.consuming.scenarios import SCENARIOS, build, small_work
 from tests.simulation.consuming.world import Consuming
 from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
 from tests.simulation.small import small_log
@@ -61,12 +61,12 @@ def judged(
 
 
 def sweep(seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
-    """Each seed in the scenario that it stands for."""
-    return map_runs(_sweep_one, list(seeds), workers)
+    """Each scenario at each of these seeds."""
+    return map_runs(_sweep_one, [(scenario, seed) for seed in seeds for scenario in SCENARIOS], workers)
 
 
-def _sweep_one(seed: int) -> Run:
-    return play(of_seed(seed), seed)
+def _sweep_one(which: tuple[str, int]) -> Run:
+    return play(*which)
 
 
 @dataclass(frozen=True, slots=True)

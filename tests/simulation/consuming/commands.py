@@ -9,7 +9,7 @@ from functools import partial
 from tests.simulation.campaign import Run, met, replay_command
 from tests.simulation.consuming.campaign import exhaustive, judged, never_happened, single_fault, sweep, table, teeth
 from tests.simulation.consuming.mutants import MUTANTS
-from tests.simulation.consuming.scenarios import SCENARIOS, build, of_seed
+from tests.simulation.consuming.scenarios import SCENARIOS, build
 from tests.simulation.faults import Fault
 
 
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
         command.add_argument("--world", choices=["consumers"], required=True)
         command.add_argument("--workers", type=int, default=2)
     for name in ("sweep", "teeth"):
-        made[name].add_argument("--seeds", type=int, default=500)
+        made[name].add_argument("--seeds", type=int, default=50, help="of each scenario, or each mutant")
         made[name].add_argument("--first-seed", type=int, default=0)
     made["teeth"].add_argument("--mutant", choices=sorted(MUTANTS), action="append")
     made["teeth"].add_argument("--enough", type=int, default=5, help="so many detections of a mutant end it (0: play all seeds)")
@@ -87,7 +87,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.fault:
         run, world = single_fault(1, options.service, options.process, options.call, options.fault)
     else:
-        scenario = options.scenario or of_seed(options.seed)
+        scenario = options.scenario or next(iter(SCENARIOS))
         again = replay_command(options.seed, world="consumers")
         run, world = judged(scenario, options.seed, again, partial(build, scenario, options.seed), mutant=options.mutant)
     print(world.kernel.trace.tail(options.trace))

@@ -112,6 +112,8 @@ class Plot:
     deploys_every_s: float = 0.0
     patience_s: float | None = None
     """For a handler when a process closes; None: as long as it takes."""
+    letters: int | None = None
+    """So many dead letters of a queue may wait to be written; None: as many as in earnest."""
     orders_every_s: float = 0.0
     """Of operators."""
     faults_end_s: float = 60.0

@@ -11,7 +11,7 @@ from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from tests.simulation.consuming.lives import Lives
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
 from tests.simulation.consuming.world import STORE_NETWORK, Consuming
-from tests.simulation.faults import Fault, FaultPlan, RandomFaults
+from tests.simulation.faults import Fault, FaultPlan, Outage, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.plans import rng_of
@@ -242,6 +242,35 @@ def sluggish(seed: int | str, *, rate: float = 0.2) -> Consuming:
     return world
 
 
+def outage(seed: int | str, *, rate: float = 0.02) -> Consuming:
+    """A dead-letter queue that cannot be written for most of the run, room for few letters, and messages that die."""
+    rng = rng_of(seed)
+    order = rng.choice(list(DeliveryOrder))
+    plan = _orderly(rng)
+    if order is DeliveryOrder.CONCURRENT:
+        batch = None if plan.batch == "group" else plan.batch
+        plan = replace(plan, order=order, policy=DeadLetterPolicy.CONTINUE, batch=batch)
+    world = _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": replace(plan, max_attempts=rng.choice([1, 2]))},
+            queues=rng.choice([1, 2]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            tempers={**MIXED, Temper.POISON: 10.0, Temper.REJECTED: 5.0, Temper.KILLS: rng.choice([0.0, 1.0])},
+            letters=rng.choice([1, 3, 8]),
+            blows_every_s=rng.choice([4.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 4.0]),
+        ),
+    )
+    store, table = world._plans
+    world._plans = (Outage("dlq.", store), table) if rate else (store, table)
+    return world
+
+
 def calm(seed: int | str, *, rate: float = 0.0) -> Consuming:
     """Good messages and patient machines: the run that a protocol without some guard may survive."""
     return _make(seed, rate, Plot(tempers={Temper.GOOD: 20.0, Temper.RAISES: 1.0}, machines=2, deploys_every_s=25.0))
@@ -303,14 +332,9 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "narrow": narrow,
     "sluggish": sluggish,
     "lives": lives,
+    "outage": outage,
     "calm": calm,
 }
-_IN_TURN = ("orderly", "concurrent", "resets", "pauses", "orderly", "neighbours", "narrow", "deploys", "crowded", "sluggish")
-
-
-def of_seed(seed: int) -> str:
-    """The scenario that a seed of the sweep stands for."""
-    return _IN_TURN[seed % len(_IN_TURN)]
 
 
 def build(scenario: str, seed: int | str, *, rate: float | None = None) -> Consuming:

@@ -7,7 +7,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.log.settings import TopicSettings
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.machine import Machine
 from tests.simulation.consuming.plot import TOPIC, Plot
+from tests.simulation.consuming.progress import standing_still
 from tests.simulation.consuming.records import History, Letter, Line, Place, Send, Stored
 from tests.simulation.consuming.standing import Where, standing
 from tests.simulation.consuming.witness import Witness
@@ -34,6 +35,7 @@ from tests.simulation.faults import FaultPlan, RandomFaults
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import EPOCH_MS, Crashed, SimClock, SimProcess
+from tests.simulation.small import few_letters
 from tests.simulation.table import TABLE_NETWORK
 from tests.simulation.world import Stuck, log_uniform
 
@@ -79,6 +81,7 @@ class Consuming:
         """What handlers do with a message, instead of what is in its temper."""
         self.quiet = False
         self.runs = itertools.count(1)
+        self.kernel.loop.on_quiet = self._check_progress
 
     @property
     def now_s(self) -> float:
@@ -93,7 +96,8 @@ class Consuming:
         self._plans = (self._plans[0], table)
 
     def run(self) -> list[str]:
-        self.kernel.run(self._main())
+        with few_letters(self.plot.letters) if self.plot.letters else nullcontext():
+            self.kernel.run(self._main())
         return judge(self.history)
 
     def play(self, script: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
@@ -159,6 +163,10 @@ class Consuming:
         if not done:
             raise Stuck(f"C10 {who} does not come to an end\n{self.kernel.loop.pending()}")
         task.result()
+
+    def _check_progress(self) -> None:
+        if still := list(standing_still(self)):
+            raise Stuck("\n".join(still))
 
     def unsettled(self) -> list[str]:
         """Messages that are neither settled nor parked, and dead letters that are not buried."""
