@@ -24,7 +24,7 @@ from . import output
 from .endings import OTHER
 from .session import Session, group_options
 from .stored import run_async
-from .values import Duration
+from .values import Duration, Size
 
 if TYPE_CHECKING:
     from ...aio import Lake
@@ -78,6 +78,13 @@ _TAIL_BYTES = 4_000
     "--interval", type=Duration(), default=timedelta(seconds=5), show_default="5s", help="Between the beginnings of two batches."
 )
 @click.option("--max-events", type=click.IntRange(min=1), default=100_000, show_default=True, help="Of one batch.")
+@click.option(
+    "--max-bytes",
+    type=Size(),
+    default="256MiB",
+    show_default=True,
+    help="Of one batch, the events' bodies; one event is always taken.",
+)
 @click.option("--status", is_flag=True, help="Only show how far the sync is.")
 @group_options
 @click.pass_obj
@@ -111,6 +118,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],
+            "max_bytes_per_batch": given["max_bytes"],
         },
     }
     with TemporaryFile() as noise, _started(task, noise) as job, session.signals.held(job.stop):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
@@ -44,7 +44,7 @@ class ReadTask:
     skip_damaged: bool = False
 
 
-def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
+def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a task, those of each queue in the order of their offsets.
 
     Raises `OffsetOutOfRange` where retention took rows that are to be read (unless data loss is no error), `DataDamaged` where some cannot

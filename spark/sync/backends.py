@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from ...cdc.changes import Key, Net, finished, merged
-from ...cdc.combine import combined
 from ...cdc.delta_tables import DeltaTables
-from ...cdc.fold import Folded, Truncate
+from ...cdc.fold import Truncate
 from ...cdc.merging import one_line
 from ...cdc.targets import Column, Found, Owner, Target, TargetRefused, Written
 from ...log.errors import PenstockError, ReopenError
 from .existing import untold
 from .history import history_table
 from .options import Options
-from .scan import Scan, batch_of, folded_of, pieces, rows_of, rows_schema, summary
+from .scan import Scan, Taken, batch_of, folded_of, pieces, rows_of, rows_schema, summary
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -68,10 +67,10 @@ def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Cal
 
 
 def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefused | None:
-    """What a target's error means to its table, which is to stand still. None: the error is the store's, the session's or the lease's."""
+    """What a target's error means to its table, which is to stand still. None: it is the store's, the session's, the lease's or the machine's."""
     if isinstance(error, TargetRefused):
         return error
-    if isinstance(error, PenstockError):
+    if isinstance(error, PenstockError | MemoryError):
         return None
     ours = isinstance(error, ValueError | TypeError | OverflowError | pa.ArrowException)
     reason = one_line(error) if ours else tables.refusal(error)
@@ -81,7 +80,7 @@ def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefus
 class FoundChanges(Protocol):
     """The folds of one batch, until they are dropped."""
 
-    def summary(self) -> Folded: ...
+    def summary(self) -> Taken: ...
     def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> Any: ...  # noqa: ANN401
     def drop(self) -> None: ...
 
@@ -131,7 +130,7 @@ class FoundByTasks:
         self._scan = scan
         self._pieces = pieces(session, scan).persist()
 
-    def summary(self) -> Folded:
+    def summary(self) -> Taken:
         return summary(self._pieces)
 
     def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> DataFrame:
@@ -147,13 +146,16 @@ class FoundHere:
     def __init__(self, scan: Scan, session: SparkSession | None = None) -> None:
         self._scan = scan
         self._session = session
-        self._parts = []
+        self._taken: list[Taken] = []
+        size = 0
         for number, task in enumerate(scan.tasks):
             scan.steps.reached("fold", "in", str(number))
-            self._parts.append(folded_of(scan, task))
+            self._taken.append(folded_of(scan, task, scan.bytes_max, before=size))
+            size += self._taken[-1].size
+        self._parts = [taken.folded for taken in self._taken]
 
-    def summary(self) -> Folded:
-        return combined(self._parts)
+    def summary(self) -> Taken:
+        return Taken.of(self._taken)
 
     def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table | DataFrame:
         scan = self._scan

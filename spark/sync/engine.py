@@ -8,6 +8,7 @@ What stands in the targets' commits decides what is applied; the sync's own reco
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -17,9 +18,9 @@ from ...cdc.seen import Seen
 from ...cdc.shape import Shape, new_columns
 from ...cdc.sources import Source, wanted
 from ...cdc.targets import POSITION, Column, Found, Owner, Progress, Target, TargetRefused, behind, target_names
-from ...log.errors import InvalidArgument
+from ...log.errors import InvalidArgument, PenstockError
 from ..lakes import lakes
-from ..source.admission import Ranges, admitted, packed
+from ..source.admission import Piece, Ranges, admitted, packed
 from ..source.mirror import GroupMirror
 from ..source.offsets import Standing, StreamOffset
 from ..source.task import ReadTask
@@ -33,6 +34,10 @@ from .stops import Stops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_AFTER_DEATH = 2
+"""A driver that died may have run out of memory: the next one begins with a fourth, and grows with each batch."""
+_HALVED_MAX = 63
 
 
 class Engine:
@@ -67,12 +72,18 @@ class Engine:
         """Where every queue began, when this driver did."""
         self._truncated: dict[Source, int] = {}
         """Of tables without a target yet, the highest position of a truncate."""
+        self._event_bytes: dict[int, float] = {}
+        """By queue, what an event of the last batch had."""
+        self.halved = 0
+        """How many times batches are smaller than they may be: one that ended its driver, or ran out of memory, is not taken again."""
+        self.can_be_smaller = True
+        """Whether the batch that failed had more than one event."""
         self._bars: dict[Source, dict[int, Refused]] = {}
         """By table and queue, what of this batch cannot be applied, as the targets say."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
-    def open(self, *, patience_s: float | None = None) -> None:
+    def open(self, *, patience_s: float | None = None, halved: int = 0) -> None:
         """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and what the lake raises."""
         options = self._options
         standing = self._standing = self._view.refresh()
@@ -81,6 +92,7 @@ class Engine:
         self._owner = Owner(options.topic, standing.life, options.name)
         try:
             self._begin(standing)
+            self._halve(max(halved, self._lease.halved + (_AFTER_DEATH if self._lease.after_death else 0)))
         except BaseException:
             self.close()
             raise
@@ -161,12 +173,17 @@ class Engine:
         clock = lakes.open(self._reading).lake.runtime.clock
         begun_s = clock.monotonic_s()
         self._reached("read", "after")
-        merged, broken = self._apply(ranges)
-        for queue, (_, end) in ranges.items():
-            self._position[queue] = broken[queue].place[1] if queue in broken else end
+        try:
+            merged, reached, broken = self._apply(ranges)
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                self._failed(sum(end - start for start, end in ranges.values()))
+            raise
+        self._position |= reached
         self._save()
         self._batches += 1
-        events = sum(end - start for start, end in ranges.values())
+        self._halve(max(0, self.halved - 1))
+        events = sum(reached[queue] - start for queue, (start, _) in ranges.items())
         if broken:
             (first, *_) = broken.values()
             raise PoisonEvent.at(first, self._options.topic)
@@ -204,36 +221,66 @@ class Engine:
         available = {queue: (start, limit) for queue, (start, limit) in available.items() if start < limit}
         if not available:
             return {}
-        limits = admitted(available, rows_max=self._options.max_events_per_batch, bytes_max=None, sizes=self._view.sizes(available))
+        sizes = self._view.sizes(available)
+        known = {queue: (range_, self._event_bytes[queue]) for queue, range_ in available.items() if queue in self._event_bytes}
+        pieces = {queue: [Piece(start, limit, round(size * (limit - start)))] for queue, ((start, limit), size) in known.items()}
+        sizes = replace(sizes, pieces={**sizes.pieces, **pieces})
+        limits = admitted(available, rows_max=self._events_max, bytes_max=self._bytes_max, sizes=sizes)
         return {queue: (start, limits[queue]) for queue, (start, _) in available.items() if limits[queue] > start}
 
-    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, Refused]]:
-        """Fold, once more with what turned out to be new; then merge. What was written, and where the topic is broken."""
+    @property
+    def _events_max(self) -> int:
+        return max(1, self._options.max_events_per_batch >> self.halved)
+
+    @property
+    def _bytes_max(self) -> int:
+        return max(1, self._options.max_bytes_per_batch >> self.halved)
+
+    def _halve(self, times: int) -> None:
+        """Batches are so many times half as large as they may be, also for a driver that comes after this one."""
+        self.halved, lease = min(times, _HALVED_MAX), self._held
+        lakes.open(self._options.place).run(lambda: lease.save_halved(self.halved))
+
+    def _failed(self, events: int) -> None:
+        """A batch of so many events could not be applied, maybe for want of memory."""
+        self.can_be_smaller = events > 1
+        times = range(self.halved + 1, _HALVED_MAX)
+        smaller = next((n for n in times if self._options.max_events_per_batch >> n <= events // 2), _HALVED_MAX)
+        with suppress(PenstockError):  # what is raised is why it failed
+            self._halve(smaller)
+
+    def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, Refused]]:
+        """Fold, once more with what turned out to be new; then merge. What was written, how far every queue is, and where it is broken."""
         broken: dict[int, Refused] = {}
+        reached = {queue: end for queue, (_, end) in ranges.items()}
+        bytes_max: int | None = self._bytes_max
         self._bars = {}
         while ranges:
             self._reached("fold", "before")
-            scan = self._scan(ranges)
-            found = self._backend.fold(scan)
+            found = self._backend.fold(self._scan(ranges, bytes_max))
+            bytes_max = None  # what is folded again is within it
             try:
-                folded = found.summary()
+                taken = found.summary()
+                folded = taken.folded
                 self._reached("fold", "after")
+                ends = {**taken.ends, **{queue: refused.place[1] for queue, refused in folded.broken.items()}}
+                sizes = {
+                    queue: size / count for queue, size in taken.sizes.items() if (count := taken.ends[queue] - ranges[queue][0])
+                }
+                self._event_bytes |= sizes
+                reached |= ends
+                broken |= folded.broken
+                ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
                 if folded.broken:
-                    broken |= folded.broken
-                    ends = {
-                        queue: folded.broken[queue].place[1] if queue in folded.broken else end
-                        for queue, (_, end) in ranges.items()
-                    }
-                    ranges = {queue: (start, ends[queue]) for queue, (start, _) in ranges.items() if start < ends[queue]}
                     continue
                 if self._took_in(folded):
                     continue
-                return self._merged(found, folded, ranges), broken
+                return self._merged(found, folded, ranges), reached, broken
             finally:
                 found.drop()
-        return {}, broken
+        return {}, reached, broken
 
-    def _scan(self, ranges: Ranges) -> Scan:
+    def _scan(self, ranges: Ranges, bytes_max: int | None) -> Scan:
         taken = packed(ranges, tasks_max=self._options.tasks, sizes=self._view.sizes(ranges))
         tasks = tuple(
             ReadTask(place=self._reading, topic=self._options.topic, life=self._own.life, ranges=one, columns=EVENT)
@@ -243,7 +290,7 @@ class Engine:
         plan = replace(self._plan, targets=targets, bars=self._bars)
         if plan.truncates == "ordered" and len(self.ends()) == 1:
             plan = replace(plan, truncates="queue")  # there is no other one
-        return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps)
+        return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
         merged = {}

@@ -83,6 +83,11 @@ def record_key(topic: str, name: str) -> str:
     return f"{SYNCS}{topic_folder(topic)}/{name}"
 
 
+def size_key(topic: str, name: str) -> str:
+    """How small the sync's batches are: no name of a sync has a ``~``."""
+    return f"{record_key(topic, name)}~size"
+
+
 def encode_record(record: SyncRecord) -> bytes:
     stopped = {table: [asdict(stop) for stop in stops] for table, stops in record.stopped.items()}
     offsets = {str(queue): offset for queue, offset in sorted(record.offsets.items())}
@@ -215,6 +220,10 @@ class SyncLease:
         self._member: Member | None = None
         self._keeper: QueueKeeper | None = None
         self._stored: StoredCell | None = None
+        self._size_key = size_key(topic, name)
+        self._size: StoredCell | None = None
+        self.after_death = False
+        """Whether who held it before ended without giving it up."""
 
     async def take(self, *, patience_s: float | None = None) -> None:
         """Become the holder; waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.
@@ -232,6 +241,7 @@ class SyncLease:
             await member.leave()
             raise
         self._stored = await self._cells.read(self._key)
+        self._size = await self._cells.read(self._size_key)
 
     async def _taken(self, member: Member, patience_s: float) -> QueueKeeper:
         watch = self._coordination.watch
@@ -244,6 +254,7 @@ class SyncLease:
             if not owner or (watch.is_dead(owner) and await watch.fence(owner)):
                 keeper = await take(self._cells, member, self._role, begin=QueueCell(), found=found)
                 if keeper is not None:
+                    self.after_death = bool(owner)
                     return keeper
                 continue
             if self._clock.monotonic_s() >= until_s:
@@ -295,6 +306,23 @@ class SyncLease:
                     raise LeaseLost("the sync's lease was lost", operation="sync", object=self._key) from changed
                 await keeper.look()  # a write of the holder before may have come late; then this one stands above it
                 self._stored = changed.stored
+
+    @property
+    def halved(self) -> int:
+        """How many times the sync's batches were halved, as the last driver left it; what is no such number says nothing."""
+        text = b"" if self._size is None else self._size.data
+        return int(text) if text.isdigit() and len(text) <= 2 else 0
+
+    async def save_halved(self, halved: int) -> None:
+        """Keep it for the driver after this one."""
+        data = b"%d" % halved
+        if data == (b"0" if self._size is None else self._size.data):
+            return
+        try:
+            deadline_s = self._clock.monotonic_s() + _WRITE_S
+            self._size = await self._cells.write(self._size_key, data, on=self._size, deadline_s=deadline_s)
+        except CellChanged as changed:
+            self._size = changed.stored  # another driver's: it holds the sync by now
 
     async def give_up(self) -> None:
         """Let others take it at once."""

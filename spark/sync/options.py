@@ -11,6 +11,7 @@ from ...cdc.reading import Reading
 from ...cdc.sources import Source, of_table
 from ...cdc.targets import Declared
 from ...log.errors import PenstockError
+from ...log.limits import MIB
 from ..lakes import LakePlace
 from .steps import NO_STEPS, Steps
 
@@ -45,6 +46,7 @@ class Options:
     declared: Declared = field(default_factory=Declared)
     reading: Reading = field(default_factory=Reading)
     max_events_per_batch: int = 100_000
+    max_bytes_per_batch: int = 256 * MIB
     guard: bool = True
     truncates: Truncates = "ordered"
     adopt: bool = False

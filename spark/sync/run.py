@@ -19,6 +19,7 @@ from ...cdc.unavailable import Unavailable
 from ...coordinator.keeper import OwnershipLost
 from ...coordinator.worker import LeaseLost
 from ...log.errors import InvalidArgument, NotSupported, PenstockError, RetryError, UnknownOutcome
+from ...log.limits import MIB
 from ..lakes import LakeLike, LakePlace, lakes
 from .engine import Engine
 from .lease import Stop, SyncInUse
@@ -55,6 +56,7 @@ def sync(
     history: bool | Collection[str] = False,
     trigger: Literal["available_now"] | timedelta = "available_now",
     max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = 256 * MIB,
     events_in_driver: int = 50_000,
     guard: Literal["position", "offset"] = "position",
     truncates: Truncates = "ordered",
@@ -76,6 +78,8 @@ def sync(
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
+    - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): what a batch has at most; one event is always taken. A batch
+      that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
     - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
       ``__position``; ``"offset"`` takes the topic's order for the truth.
@@ -105,8 +109,9 @@ def sync(
         raise InvalidArgument(
             "bad truncates", operation="sync", expected="'ordered', 'queue' or 'ignore'", observed=repr(truncates)
         )
-    if max_events_per_batch < 1:
-        raise InvalidArgument("a batch has at least one event", operation="sync", observed=max_events_per_batch)
+    for limit, value in (("max_events_per_batch", max_events_per_batch), ("max_bytes_per_batch", max_bytes_per_batch)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidArgument(f"bad {limit}", operation="sync", expected="a whole number of 1 or more", observed=repr(value))
     if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
         raise InvalidArgument(
             "Spark's session knows where its stores are, not the URL of a folder",
@@ -128,6 +133,7 @@ def sync(
         declared=Declared.of(columns, keys),
         reading=Reading(Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)),
         max_events_per_batch=max_events_per_batch,
+        max_bytes_per_batch=max_bytes_per_batch,
         guard=guard == "position",
         truncates=truncates,
         adopt=adopt,
@@ -225,9 +231,9 @@ class SyncRun:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _opened(self) -> Engine:
+    def _opened(self, halved: int = 0) -> Engine:
         engine = Engine(self._spark, self._options)
-        engine.open()
+        engine.open(halved=halved)
         return engine
 
     def _run(self) -> None:
@@ -250,6 +256,12 @@ class SyncRun:
                 self._apply_held()
             except (LeaseLost, OwnershipLost) as lost:
                 self._begin_again(lost)
+            except MemoryError as error:
+                if not self._engine.can_be_smaller:
+                    raise
+                log.warning("sync %s ran out of memory and goes on with smaller batches: %s", self._options.name, error)
+                self._engine.close()
+                self._engine = self._opened(self._engine.halved)
             else:
                 return
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import gc
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,6 +47,13 @@ class Scan:
     plan: Plan
     buckets: int
     steps: Steps = NO_STEPS
+    bytes_max: int | None = None
+    """Of the events' bodies; one event is always taken. None: whatever they are."""
+
+    @property
+    def bytes_per_task(self) -> int | None:
+        """Of tasks that do not know of each other."""
+        return None if self.bytes_max is None else max(1, self.bytes_max // len(self.tasks))
 
     @property
     def events(self) -> int:
@@ -59,6 +66,29 @@ class Scan:
         return list(self.plan.targets)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was folded, and how far that is."""
+
+    folded: Folded
+    ends: Mapping[int, int]
+    """By queue, the event to go on with: the range's end, or the first that was too many bytes."""
+    sizes: Mapping[int, int]
+    """By queue, the bytes of the bodies that were read."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Taken]) -> Taken:
+        """Of several tasks, without the rows."""
+        ends = {queue: end for part in parts for queue, end in part.ends.items()}
+        sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
+        return cls(combined([part.folded for part in parts]), ends, sizes)
+
+    @property
+    def size(self) -> int:
+        """All of it."""
+        return sum(self.sizes.values())
+
+
 # --- On the driver --------------------------------------------------------------------------------------------------------------
 
 
@@ -69,12 +99,12 @@ def pieces(session: SparkSession, scan: Scan) -> DataFrame:
     return found.repartitionById(scan.buckets, "bucket") if scan.buckets > 1 else found
 
 
-def summary(found: DataFrame) -> Folded:
+def summary(found: DataFrame) -> Taken:
     """What became of all events; only the rows are not in it."""
     from pyspark.sql import functions as F
 
     rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
-    return combined([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
+    return Taken.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
 
 
 def rows_of(
@@ -112,7 +142,7 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
         for number in batch.column(0).to_pylist():
             scan.steps.reached("fold", "in", str(number))
             with _no_collector():
-                written = list(_written(scan, folded_of(scan, scan.tasks[number])))
+                written = list(_written(scan, folded_of(scan, scan.tasks[number], scan.bytes_per_task)))
             yield from written
 
 
@@ -128,13 +158,28 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def folded_of(scan: Scan, task: ReadTask) -> Folded:
+def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0) -> Taken:
+    """Fold a task's events, up to so many bytes of bodies; the first one whatever it has, unless so many bytes were taken ``before``."""
     fold = Fold(scan.plan)
-    for batch in read(task):
-        queues, offsets, times, bodies = (column.to_pylist() for column in _event_columns(batch))
-        for queue, offset, time_us, body in zip(queues, offsets, times, bodies, strict=True):
+    ends = {queue: start for queue, (start, _) in task.ranges.items()}
+    sizes = dict.fromkeys(ends, 0)
+    taken = before
+    with closing(_events(task)) as events:
+        for queue, offset, time_us, body in events:
+            size = len(body or b"")
+            if bytes_max is not None and taken and taken + size > bytes_max:
+                return Taken(fold.result(), ends, sizes)
+            taken += size or 1  # an event without a body is one too
+            sizes[queue] += size
+            ends[queue] = offset + 1
             fold.add(queue, offset, body, time_us)
-    return fold.result()
+    return Taken(fold.result(), {queue: limit for queue, (_, limit) in task.ranges.items()}, sizes)
+
+
+def _events(task: ReadTask) -> Generator[tuple[int, int, int, bytes], None, None]:
+    with closing(read(task)) as batches:
+        for batch in batches:
+            yield from zip(*(column.to_pylist() for column in _event_columns(batch)), strict=True)
 
 
 def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
@@ -143,13 +188,14 @@ def _event_columns(batch: pa.RecordBatch) -> list[pa.Array]:
     ]
 
 
-def _written(scan: Scan, folded: Folded) -> Iterator[pa.RecordBatch]:
+def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
+    folded = taken.folded
     for number, source in enumerate(scan.sources):
         for bucket, rows in enumerate(_by_bucket(scan.buckets, folded.nets.get(source, ()), lambda one: one[0])):
             yield from _pieces(number, bucket, rows)
         for bucket, versions in enumerate(_by_bucket(scan.buckets, folded.versions.get(source, ()), lambda one: one.key)):
             yield from _pieces(number, bucket, versions)
-    yield _piece(_SUMMARY, 0, without_rows(folded))
+    yield _piece(_SUMMARY, 0, replace(taken, folded=without_rows(folded)))
 
 
 def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:

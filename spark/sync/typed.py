@@ -16,6 +16,8 @@ def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.Re
     for field in schema:
         try:
             columns.append(pa.array(values[field.name], field.type))
+        except MemoryError:
+            raise  # Arrow's is an error of values as well
         except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
             raise Unfit(f"column {field.name}: {error}") from error
     return pa.record_batch(columns, schema=schema)

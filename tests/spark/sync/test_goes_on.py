@@ -100,7 +100,8 @@ def test_a_run_goes_on_from_what_another_driver_did_that_has_ended(
 
     def other() -> None:
         told = queue.SimpleQueue[SyncRun]()
-        run = sync(None, lake, TOPIC, into=into, max_events_per_batch=4, listener=lambda _: told.get(timeout=60).stop())
+        # It takes over from one that may have died of its batch, so it begins with a fourth of 16.
+        run = sync(None, lake, TOPIC, into=into, max_events_per_batch=16, listener=lambda _: told.get(timeout=60).stop())
         told.put(run)
         assert run.await_termination()
 
