@@ -52,8 +52,9 @@ def _of_queue(record: GroupRecord, topic: str, queue: int) -> list[Command]:
 
 
 def _obeying(cell: QueueCell, command: Command) -> QueueCell:
-    heads = set(command.heads)
-    meant = {group: marker for group, marker in cell.markers.items() if marker.tries.state is State.PARKED and marker.head in heads}
+    parkings = dict(zip(command.heads, command.attempts, strict=True))
+    parked = {group: marker for group, marker in cell.markers.items() if marker.tries.state is State.PARKED}
+    meant = {group: marker for group, marker in parked.items() if parkings.get(marker.head) == marker.tries.attempts}
     if command.kind is CommandKind.RELEASE:
         return replace(cell, markers={**cell.markers, **{group: _released(marker) for group, marker in meant.items()}})
     given_up = sorted(marker.head for marker in meant.values())

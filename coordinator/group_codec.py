@@ -28,7 +28,7 @@ def encode_group(record: GroupRecord) -> bytes:
         "settings": settings,
         "positions": {topic: _position_document(position) for topic, position in record.positions.items()},
         "members": record.members,
-        "commands": [[one.number, one.kind, one.topic, one.queue, one.generation, _steps(one.heads)] for one in record.commands],
+        "commands": [_command_document(command) for command in record.commands],
         "commanded": record.commanded,
         "generations": record.generations,
         "lives": record.lives,
@@ -65,12 +65,22 @@ class _PositionForm(NamedTuple):
     """Records of before had neither."""
 
 
+class _CommandForm(NamedTuple):
+    number: Number
+    kind: str
+    topic: str
+    queue: Number
+    generation: Number
+    steps: tuple[Number, ...]
+    attempts: Number | tuple[Number, ...]
+
+
 class _GroupForm(Stored, frozen=True):
     format: int
     settings: _SettingsForm
     positions: dict[str, _PositionForm]
     members: tuple[str, ...]
-    commands: tuple[tuple[Number, str, str, Number, Number, tuple[Number, ...]], ...]
+    commands: tuple[_CommandForm, ...]
     commanded: Number
     generations: Number
     lives: Number
@@ -99,10 +109,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             ),
             positions={topic: _position(one) for topic, one in form.positions.items()},
             members=form.members,
-            commands=tuple(
-                Command(number, CommandKind(kind), topic, queue, generation, _heads(steps))
-                for number, kind, topic, queue, generation, steps in form.commands
-            ),
+            commands=tuple(map(_command, form.commands)),
             commanded=form.commanded,
             generations=form.generations,
             lives=form.lives,
@@ -133,6 +140,21 @@ def _heads(steps: tuple[int, ...]) -> tuple[int, ...]:
     if sum(steps) > NUMBER_MAX:
         raise ValueError("a command is about offsets that there cannot be")
     return tuple(accumulate(steps))
+
+
+def _command_document(command: Command) -> list[object]:
+    """With one number of attempts where all have as many, as they mostly do."""
+    attempts = command.attempts[0] if len(set(command.attempts)) == 1 else command.attempts
+    return [command.number, command.kind, command.topic, command.queue, command.generation, _steps(command.heads), attempts]
+
+
+def _command(form: _CommandForm) -> Command:
+    attempts = form.attempts
+    if isinstance(attempts, int):
+        attempts = (attempts,) * len(form.steps)
+    if len(attempts) != len(form.steps):
+        raise ValueError("a command has not as many attempts as heads")
+    return Command(form.number, CommandKind(form.kind), form.topic, form.queue, form.generation, _heads(form.steps), attempts)
 
 
 def _steps(ascending: tuple[int, ...]) -> list[int]:

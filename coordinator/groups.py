@@ -175,6 +175,8 @@ class Command:
     """The queue's: after a reset the command is void."""
     heads: tuple[int, ...]
     """The offsets of the parked messages, ascending; what else is parked, or stands elsewhere by now, is left alone."""
+    attempts: tuple[int, ...]
+    """How often each had been delivered: one that was tried again since, and is parked anew, is not meant."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,10 +234,10 @@ class GroupRecord:
         )
         return self._at(topic, position, self.commands_elsewhere(topic, offsets))
 
-    def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], tuple[int, ...]]) -> GroupRecord:
-        """With a command for each of these (topic, queue), about these heads."""
+    def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
+        """With a command for each of these (topic, queue), about these heads, with the attempts of each."""
         commands = tuple(
-            Command(number, kind, topic, queue, self.positions[topic].generations[queue], tuple(sorted(heads)))
+            Command(number, kind, topic, queue, self.positions[topic].generations[queue], *zip(*sorted(heads.items()), strict=True))
             for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
         )
         return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))

@@ -320,9 +320,9 @@ class Operators:
                 observed=message_group,
                 hint="`penstock group parked` names those that are",
             )
-        heads: dict[tuple[str, int], list[int]] = {}
+        heads: dict[tuple[str, int], dict[int, int]] = {}
         for one in found:
-            heads.setdefault((one.topic, one.queue), []).append(one.offset)
+            heads.setdefault((one.topic, one.queue), {})[one.offset] = one.attempts
         if heads:
             await self._groups.command(group, kind, heads)
         return found

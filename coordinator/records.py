@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import fields, replace
 
 from ..log.errors import InvalidArgument, LimitExceeded, TopicDeleted
@@ -233,8 +233,9 @@ class Groups:
 
     # --- Commands ---------------------------------------------------------------------------------------------------------------
 
-    async def command(self, group: str, kind: CommandKind, parked: Mapping[tuple[str, int], Sequence[int]]) -> GroupRecord:
-        """Order the owners to release or skip message groups that are parked, named by (topic, queue) and the offsets they are parked at.
+    async def command(self, group: str, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
+        """Order the owners to release or skip message groups that are parked, named by (topic, queue), the offsets they are parked at, and the
+        attempts of the messages there.
 
         Earlier commands that were carried out leave the record on the way. Raises `GroupNotFound`, and `LimitExceeded` for more message groups
         than the record has room for.
@@ -246,14 +247,13 @@ class Groups:
                 key = queue_key(group, *queue)
                 stored = await self._cells.read(key)
                 done[queue] = 0 if stored is None else decode_cell(stored.data, where=key).commands
-        heads = {queue: tuple(offsets) for queue, offsets in parked.items()}
         tried: list[GroupRecord] = []
 
         def commanded(before: GroupRecord) -> GroupRecord:
-            if tried and set(tried[0].commands[-len(heads) :]) <= set(before.commands):
+            if tried and set(tried[0].commands[-len(parked) :]) <= set(before.commands):
                 return before  # carried out, and then another wrote
             left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
-            after = replace(before, commands=left).commanded_to(kind, heads)
+            after = replace(before, commands=left).commanded_to(kind, parked)
             if (size := len(encode_group(after))) > max(CELL_BYTES_MAX, len(encode_group(before))):
                 raise LimitExceeded(
                     "the consumer group's record has no room for more orders until its owners have carried out some",

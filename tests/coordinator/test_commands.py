@@ -25,8 +25,8 @@ def parked_at(*heads: int, limit: int | None = None, strikes: int = 17) -> Queue
     return replace(cell, markers=markers)
 
 
-def command(kind: CommandKind, *heads: int, number: int = 1, generation: int = 0) -> Command:
-    return Command(number, kind, "orders", 0, generation, heads)
+def command(kind: CommandKind, *heads: int, number: int = 1, generation: int = 0, attempts: int = 17) -> Command:
+    return Command(number, kind, "orders", 0, generation, heads, (attempts,) * len(heads))
 
 
 def test_a_released_group_is_due_at_once_with_no_strike() -> None:
@@ -49,7 +49,7 @@ def test_a_skipped_message_is_a_dead_letter_and_its_group_goes_on_behind_it() ->
 
 
 def test_what_was_delivered_with_a_skipped_message_keeps_its_attempts() -> None:
-    cell = carried_out(parked_at(3, limit=9, strikes=5), [command(SKIP, 3)])
+    cell = carried_out(parked_at(3, limit=9, strikes=5), [command(SKIP, 3, attempts=5)])
     assert cell.markers == {100: Marker(4, 9, Tries(State.WAITING, attempts=5))}
 
 
@@ -61,6 +61,17 @@ def test_a_command_does_nothing_a_second_time() -> None:
     again = replace(cell, markers=parked_at(3, 7).markers)  # both failed and are parked once more
     assert carried_out(again, commands) is again
     assert carried_out(again, [*commands, command(RELEASE, 3, number=6)]).markers[100].tries.state is State.WAITING
+
+
+def test_a_command_for_one_parking_is_not_carried_out_on_the_next() -> None:
+    """The one order is carried out and fails, before the other, given at the same time, is read."""
+    release, skip = command(RELEASE, 3, number=1), command(SKIP, 3, number=2)
+    cell = carried_out(parked_at(3), [release])
+    assert cell.markers[100].tries.state is State.WAITING
+    again = replace(cell, markers=parked_at(3, strikes=18).markers)
+    after = carried_out(again, [release, skip])
+    assert after == replace(again, commands=2)
+    assert carried_out(after, [command(SKIP, 3, number=3, attempts=18)]).dead_letters.assigned == (3,)
 
 
 def test_only_a_group_that_is_parked_at_that_message_is_meant() -> None:

@@ -47,8 +47,13 @@ POSITIONS = st.integers(1, 5).flatmap(
         st.integers(0, 99),
     )
 )
-HEADS = st.sets(OFFSETS, min_size=1).map(sorted).map(tuple)
-COMMANDS = st.builds(Command, OFFSETS, st.sampled_from(CommandKind), st.just("orders"), st.integers(0, 4), st.integers(0, 9), HEADS)
+COMMANDS = st.builds(
+    lambda number, kind, queue, parked: Command(number, kind, "orders", queue, 7, tuple(sorted(parked)), tuple(parked.values())),
+    OFFSETS,
+    st.sampled_from(CommandKind),
+    st.integers(0, 4),
+    st.dictionaries(OFFSETS, st.integers(1, 9), min_size=1, max_size=5),
+)
 RECORDS = st.builds(
     GroupRecord,
     settings=SETTINGS,
@@ -70,7 +75,7 @@ def test_a_record_is_stored_as_it_is(record: GroupRecord) -> None:
 
 def test_thousands_of_parked_groups_and_queues_fit_into_a_record() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", tuple(range(10**9, 10**9 + 1000)), 0)
-    record = record.commanded_to(CommandKind.SKIP, {("orders", 3): tuple(range(10**9, 10**9 + 50_000, 7))})
+    record = record.commanded_to(CommandKind.SKIP, {("orders", 3): dict.fromkeys(range(10**9, 10**9 + 50_000, 7), 17)})
     assert len(encode_group(record)) < CELL_BYTES_MAX / 2
 
 
@@ -90,7 +95,7 @@ def test_every_reset_begins_a_generation_of_its_queues() -> None:
 
 def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (0, 0), 0).begun("events", (0,), 0)
-    parked = {("orders", 0): (4,), ("orders", 1): (9, 3), ("events", 0): (1,)}
+    parked = {("orders", 0): {4: 17}, ("orders", 1): {9: 17, 3: 17}, ("events", 0): {1: 17}}
     record = record.commanded_to(CommandKind.RELEASE, parked)
     assert [(one.number, one.topic, one.queue, one.generation, one.heads) for one in record.commands] == [
         (1, "orders", 0, 0, (4,)),
@@ -98,12 +103,12 @@ def test_a_reset_makes_commands_to_its_queues_void_and_no_others() -> None:
         (3, "events", 0, 1, (1,)),
     ]
     assert [one.number for one in record.reset("orders", {1: 0}).commands] == [1, 3]
-    assert record.reset("orders", {1: 0}).commanded_to(CommandKind.SKIP, {("orders", 1): (0,)}).commands[-1].number == 4
+    assert record.reset("orders", {1: 0}).commanded_to(CommandKind.SKIP, {("orders", 1): {0: 17}}).commands[-1].number == 4
 
 
 def test_a_deleted_group_keeps_the_numbers_that_were_given() -> None:
     record = GroupRecord(settings=GroupSettings()).begun("orders", (5,), 0).joined_by("a")
-    gone = record.commanded_to(CommandKind.SKIP, {("orders", 0): (4,)}).gone()
+    gone = record.commanded_to(CommandKind.SKIP, {("orders", 0): {4: 17}}).gone()
     assert gone == GroupRecord(settings=GroupSettings(), commanded=1, generations=1, lives=1, deleted=True)
 
 

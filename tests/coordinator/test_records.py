@@ -91,7 +91,7 @@ def test_a_group_that_is_not_there_is_told() -> None:
             lambda: found.delete("billing"),
             lambda: found.begin("billing", "orders", 0, resolved(0)),
             lambda: found.reset("billing", "orders", 0, 1, {0: 0}),
-            lambda: found.command("billing", CommandKind.SKIP, {("orders", 0): (1,)}),
+            lambda: found.command("billing", CommandKind.SKIP, {("orders", 0): {1: 17}}),
         ):
             with pytest.raises(GroupNotFound, match=r"no such consumer group.*billing.*penstock group create"):
                 await call()
@@ -188,7 +188,7 @@ def test_a_reset_moves_all_queues_or_some() -> None:
 def test_a_group_made_again_shares_no_generation_with_the_deleted_one() -> None:
     async def main(found: Groups) -> None:
         await begun(found, 7)
-        before = await found.command("billing", CommandKind.SKIP, {("orders", 0): (3,)})
+        before = await found.command("billing", CommandKind.SKIP, {("orders", 0): {3: 17}})
         left = caught_up(QueueCell(), before, "orders", 0)
         await found.delete("billing")
         assert await found.read("billing") is None
@@ -198,7 +198,7 @@ def test_a_group_made_again_shares_no_generation_with_the_deleted_one() -> None:
         record = await found.begin("billing", "orders", 0, resolved(5))
         cell = caught_up(left, record, "orders", 0)
         assert (cell.generation, cell.settled.floor, cell.commands) == (1, 5, 1)
-        assert (await found.command("billing", CommandKind.SKIP, {("orders", 0): (6,)})).commands[0].number == 2
+        assert (await found.command("billing", CommandKind.SKIP, {("orders", 0): {6: 17}})).commands[0].number == 2
 
     run(main)
 
@@ -252,8 +252,8 @@ def test_an_operator_writes_once_however_many_queues_are_meant() -> None:
         await begun(found, *range(16))
         for order in (
             lambda: found.reset("billing", "orders", 0, 16, dict.fromkeys(range(16), 3)),
-            lambda: found.command("billing", CommandKind.SKIP, {("orders", queue): (5, 6) for queue in range(16)}),
-            lambda: found.command("billing", CommandKind.RELEASE, {("orders", queue): (7,) for queue in range(16)}),
+            lambda: found.command("billing", CommandKind.SKIP, {("orders", queue): {5: 17, 6: 17} for queue in range(16)}),
+            lambda: found.command("billing", CommandKind.RELEASE, {("orders", queue): {7: 17} for queue in range(16)}),
             lambda: found.delete("billing"),
         ):
             writes = table._writes
@@ -269,13 +269,13 @@ def test_commands_that_were_carried_out_leave_the_record_with_the_next_one() -> 
         table = MemoryTable()
         found, cells = groups(table), Cells(table, Runtime())
         await begun(found, 0, 0)
-        await found.command("billing", CommandKind.RELEASE, {("orders", 0): (3, 1), ("orders", 1): (4,)})
+        await found.command("billing", CommandKind.RELEASE, {("orders", 0): {3: 17, 1: 17}, ("orders", 1): {4: 17}})
         parked = {7: Marker(3, 4, Tries(State.PARKED, 17, 17))}
         record = await found.get("billing")
         cell = caught_up(QueueCell(markers=parked), record, "orders", 0)
         assert cell.markers[7].tries.state is State.WAITING
         await cells.write(queue_key("billing", "orders", 0), encode_cell(cell), on=None, deadline_s=9e9)
-        record = await found.command("billing", CommandKind.SKIP, {("orders", 0): (9,)})
+        record = await found.command("billing", CommandKind.SKIP, {("orders", 0): {9: 17}})
         assert [(one.number, one.kind.value, one.queue, one.heads) for one in record.commands] == [
             (2, "release", 1, (4,)),
             (3, "skip", 0, (9,)),
@@ -305,7 +305,8 @@ def test_operators_orders_are_carried_out_once_each_whatever_the_table_does() ->
             found = groups(table, 100 * seed + number)
             for step in range(3):
                 offset = 10 * number + step
-                await patiently(lambda offset=offset: found.command("billing", CommandKind.SKIP, {("orders", number): (offset,)}))  # type: ignore[misc]
+                parked = {("orders", number): {offset: 17}}
+                await patiently(lambda parked=parked: found.command("billing", CommandKind.SKIP, parked))  # type: ignore[misc]
 
         async def backtracker() -> None:
             found = groups(table, 100 * seed)
@@ -381,7 +382,7 @@ def test_a_record_full_of_orders_takes_no_more_of_them_and_lets_consumers_join_w
         table = MemoryTable()
         found, cells = groups(table), Cells(table, Runtime())
         await begun(found, 0, 0)
-        heads = tuple(range(0, 2**21, 256))
+        heads = dict.fromkeys(range(0, 2**21, 256), 17)
         await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})
         with pytest.raises(LimitExceeded, match="no room for more orders"):
             await found.command("billing", CommandKind.SKIP, {("orders", 0): heads})

@@ -71,7 +71,7 @@ GROUP = GroupRecord(
     settings=GroupSettings(filters={"orders": "paid"}),
     positions={"orders": Position((1, 2), (0, 1), 5, 1, 4), "bills": Position((1,), (0,), 5)},
     members=("worker/1",),
-    commands=(Command(1, CommandKind.SKIP, "orders", 0, 0, (4, 6)),),
+    commands=(Command(1, CommandKind.SKIP, "orders", 0, 0, (4, 6), (17, 3)),),
     commanded=1,
     generations=2,
     secret="ab" * 16,

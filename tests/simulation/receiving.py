@@ -108,7 +108,11 @@ class Play:
             await self.scene.let_pass(self.rng.uniform(10, 60))
             operator = self.scene.member("operator")
             with suppress(PenstockError, Crashed):
-                await operator.run(operator.operators.reset("orders", "audit", "earliest"))
+                try:
+                    await operator.run(operator.operators.reset("orders", "audit", "earliest"))
+                except asyncio.CancelledError:
+                    operator.process.crash()  # nobody would hear what became of it
+                    raise
                 self.counts["reset"] += 1
 
     async def _machine(self, name: str) -> None:

@@ -27,4 +27,4 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.calm])
 def test_a_calm_run_does_not_need_it(name: str) -> None:
-    assert not play("calm", 6, mutant=name, rate=0.0).wrong
+    assert not play("calm", 8, mutant=name, rate=0.0).wrong
