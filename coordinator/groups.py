@@ -10,11 +10,12 @@ from enum import StrEnum
 
 from ..log.errors import CallError, InvalidArgument, LimitExceeded
 from ..log.filters import parse_filter
-from ..log.limits import TOPIC_NAME_CHARS_MAX, is_positive
+from ..log.limits import TOPIC_NAME_CHARS_MAX, is_positive, plain
 from ..log.paths import DLQ_PREFIX, check_topic_name
 from .retry import RetryPolicy, Schedule
 
 ATTEMPTS_DEFAULT = 17
+ATTEMPTS_MAX = 1_000_000
 """Deliveries: RocketMQ's 16 retries after the first."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
@@ -102,6 +103,12 @@ class GroupSettings:
         if self.max_attempts is not None and not is_positive(self.max_attempts):
             raise InvalidArgument(
                 "max_attempts must be a positive whole number, or None for any number", observed=self.max_attempts
+            )
+        if self.max_attempts is not None and self.max_attempts > ATTEMPTS_MAX:
+            raise LimitExceeded(
+                "max_attempts is too much",
+                expected=f"at most {ATTEMPTS_MAX:,}, or None for any number",
+                observed=plain(self.max_attempts),
             )
         if self.dead_letter_policy is DeadLetterPolicy.PARK and self.delivery_order is DeliveryOrder.CONCURRENT:
             raise InvalidArgument(

@@ -91,9 +91,7 @@ class TopicLimits:
 
     def __post_init__(self) -> None:
         for name in ("body_bytes", "properties_bytes", "properties", "group_bytes"):
-            value = getattr(self, name)
-            if not is_positive(value):
-                raise InvalidArgument(f"limit {name} must be a positive whole number", observed=value)
+            check_count(f"limit {name}", getattr(self, name), most=MEMORY_BYTES_MAX, operation="limits")
         delay: object = self.delay
         if not (isinstance(delay, timedelta) and timedelta(0) < delay <= DELAY_MAX):
             raise InvalidArgument(f"limit delay must be a positive timedelta of at most {DELAY_MAX.days} days", observed=delay)

@@ -11,7 +11,7 @@ from msgspec import Meta, to_builtins
 
 from .errors import InvalidArgument, LimitExceeded
 from .files import digest
-from .limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, is_positive
+from .limits import DELAY_MAX, FORMAT_VERSION, QUEUES_MAX, TopicLimits, check_count, is_positive, plain
 from .messages import MessageType
 from .stored import Name, Number, Stored, TimeMs, damaged, parse_stored
 
@@ -24,6 +24,7 @@ _HINT = (
 QUEUES_DEFAULT = 16
 RETENTION_DEFAULT = timedelta(days=3)
 RETENTION_MAX = timedelta(days=36_500)
+RETENTION_BYTES_MAX = 2**60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +61,9 @@ class TopicSettings:
         if not isinstance(limits, TopicLimits):
             raise InvalidArgument("limits must be TopicLimits", observed=type(limits).__name__)
         if self.retention_bytes is not None and not is_positive(self.retention_bytes):
-            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=self.retention_bytes)
+            raise InvalidArgument("retention_bytes must be a positive whole number, or None", observed=plain(self.retention_bytes))
+        if self.retention_bytes is not None:
+            check_count("retention_bytes", self.retention_bytes, most=RETENTION_BYTES_MAX, operation="topic settings")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
