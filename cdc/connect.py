@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from .types import Convert, Unfit
+from .types import Convert, UnfitTime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS_IN_400_YEARS = 146_097
+_INFINITE = (-210_866_803_200_000_001, 9_223_371_331_200_000_000)
+"""In microseconds: PostgreSQL's times lie between, and what its connector writes for infinity does not."""
 
 
 def connect_type(field: Mapping[str, Any]) -> tuple[str, Convert | None]:
@@ -62,10 +65,32 @@ def _units(per_second: int) -> Convert:
             return value
         microseconds, rest = divmod(value * 1_000_000, per_second)
         if rest:
-            raise Unfit(f"{value} is more precise than microseconds")
-        return _EPOCH + timedelta(microseconds=microseconds)
+            raise UnfitTime(f"{_shown(value, per_second)} is more precise than microseconds")
+        try:
+            return _EPOCH + timedelta(microseconds=microseconds)
+        except OverflowError as error:
+            raise UnfitTime(f"{_shown(value, per_second)} is in no year from 1 to 9999") from error
 
     return read
+
+
+def _shown(value: int, per_second: int) -> str:
+    """Any time, as text."""
+    if not _INFINITE[0] < value * 1_000_000 // per_second < _INFINITE[1]:
+        return "infinity" if value > 0 else "-infinity"
+    days, of_day = divmod(value, 86_400 * per_second)
+    cycles, day = divmod(days + _EPOCH.toordinal() - 1, _DAYS_IN_400_YEARS)
+    on = date.fromordinal(day + 1)
+    year = on.year + 400 * cycles
+    seconds, fraction = divmod(of_day, per_second)
+    digits = f".{fraction:0{len(str(per_second)) - 1}d}" if fraction else ""
+    shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
+    return f"{shown}{on:-%m-%d}T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{digits}+00:00"
+
+
+def unfit_as_text(error: UnfitTime) -> str:
+    """A time that no column but one of text can hold."""
+    return str(error).partition(" is ")[0]
 
 
 _NAMED: dict[str, tuple[str, Convert | None]] = {
@@ -75,6 +100,8 @@ _NAMED: dict[str, tuple[str, Convert | None]] = {
     "io.debezium.time.MicroTimestamp": ("timestamp", _units(1_000_000)),
     "io.debezium.time.NanoTimestamp": ("timestamp", _units(1_000_000_000)),
     "io.debezium.time.ZonedTimestamp": ("timestamp", None),
+    "io.debezium.time.IsoTimestamp": ("timestamp", None),
+    "io.debezium.time.IsoDate": ("date", None),
     "org.apache.kafka.connect.data.Date": ("date", None),
     "org.apache.kafka.connect.data.Timestamp": ("timestamp", _units(1_000)),
 }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from .changes import Key
-from .connect import connect_type
+from .connect import connect_type, unfit_as_text
 from .targets import Target
-from .types import KEEP, Convert, Unfit, converter, key_converter
+from .types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
 from .unavailable import Unavailable
+
+UnfitTimes: TypeAlias = Literal["stop", "null"]
+"""What becomes of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Reading:
 
     unavailable: Unavailable = field(default_factory=Unavailable.of)
     """What stands for values that the source did not log."""
+    unfit_times: UnfitTimes = "stop"
 
 
 class RowReader:
@@ -31,6 +35,8 @@ class RowReader:
             (column.name, (key_converter if column.name in target.key else converter)(column.type, reading.unavailable))
             for column in target.columns
         ]
+        self.texts = frozenset(column.name for column in target.columns if column.type == "string")
+        self.nulls = reading.unfit_times == "null"
         self.converters = dict(self.columns)
         self.names = frozenset(self.converters)
         self.key_places = target.key_places
@@ -41,7 +47,7 @@ class RowReader:
     def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
         """Its converters for events with this schema."""
         if schema != self.schema:
-            self.schema, self.typed = schema, _typed(self.columns, schema, self.unavailable)
+            self.schema, self.typed = schema, _typed(self.columns, schema, self.unavailable, self.texts)
         return self.typed
 
     def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
@@ -51,7 +57,12 @@ class RowReader:
         try:
             for name, convert in self.reading(schema):
                 value = row.get(name, KEEP)
-                found.append(value if value is None or value is KEEP else convert(value))
+                try:
+                    found.append(value if value is None or value is KEEP else convert(value))
+                except UnfitTime:
+                    if not self.nulls or name in self.key_names:
+                        raise
+                    found.append(None)
         except (Unfit, ValueError, TypeError, KeyError, ArithmeticError) as error:
             raise Unfit(f"column {name}: {error}") from error
         return tuple(found)
@@ -78,15 +89,29 @@ def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
 
 
 def _typed(
-    columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None, unavailable: Unavailable
+    columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None, unavailable: Unavailable, texts: frozenset[str]
 ) -> list[tuple[str, Convert]]:
     readers = {}
     for one in (schema or {}).get("fields") or []:
         if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
             readers[one.get("field")] = read
-    return [(name, _after(readers[name], convert, unavailable) if name in readers else convert) for name, convert in columns]
+    return [
+        (name, _after(readers[name], convert, unavailable, as_text=name in texts) if name in readers else convert)
+        for name, convert in columns
+    ]
 
 
-def _after(read: Convert, convert: Convert, unavailable: Unavailable) -> Convert:
+def _after(read: Convert, convert: Convert, unavailable: Unavailable, *, as_text: bool) -> Convert:
     is_it = unavailable.is_it
-    return lambda value: KEEP if is_it(value) else convert(read(value))
+
+    def typed(value: Any) -> Any:  # noqa: ANN401
+        if is_it(value):
+            return KEEP
+        try:
+            return convert(read(value))
+        except UnfitTime as error:
+            if as_text:
+                return unfit_as_text(error)
+            raise
+
+    return typed

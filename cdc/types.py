@@ -45,12 +45,22 @@ _ALIASES = {
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_BEYOND = re.compile(
+    r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*\.\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
+)
+_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
+_MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Of the years that a time can be in."""
 _PLAIN = 20_000
 _LEVELS = 200
 
 
 class Unfit(ValueError):
     """A value that its column cannot hold."""
+
+
+class UnfitTime(Unfit):
+    """A time that no column of its type can hold: infinite, in no year from 1 to 9999, or more precise than microseconds."""
 
 
 def normal_type(name: str) -> str:
@@ -148,7 +158,10 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
             check_levels(value)
             if is_it(value):
                 return KEEP
-            raise Unfit(f"{_shown(value)} does not fit {name}{_why(error)}") from error
+            beyond = name in _TEMPORAL and (
+                isinstance(error, OverflowError) or (isinstance(value, str) and _BEYOND.fullmatch(value))
+            )
+            raise (UnfitTime if beyond else Unfit)(f"{_shown(value)} does not fit {name}{_why(error)}") from error
 
     return checked
 
@@ -306,6 +319,12 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
     """A time of day of some date, with a zone or without."""
     if isinstance(value, datetime):
         return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in _MILLISECONDS:
+            raise ValueError(
+                "nothing says whether these are milliseconds or microseconds: let the events carry their schema, or text"
+            )
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
     if value.__class__ is not str or len(value) < 16:
         raise TypeError
     if len(value) > 26 and (found := _FRACTION.search(value)):

@@ -59,6 +59,13 @@ _TAIL_BYTES = 4_000
     help="Which truncates count: those with a position; also others, where all events of a table come by one queue; or none.",
 )
 @click.option(
+    "--unfit-times",
+    type=click.Choice(["stop", "null"]),
+    default="stop",
+    show_default=True,
+    help="What infinite times, years before 1 and after 9999, and nanoseconds do, in columns of times: stop the table, or become NULL.",
+)
+@click.option(
     "--unavailable-value",
     "unavailable_values",
     multiple=True,
@@ -115,6 +122,7 @@ def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as clic
             "history": True if "all" in given["history"] else list(given["history"]),
             "guard": given["guard"],
             "truncates": given["truncates"],
+            "unfit_times": given["unfit_times"],
             "unavailable_value": list(given["unavailable_values"]),
             "adopt": given["adopt"],
             "max_events_per_batch": given["max_events"],
@@ -220,9 +228,11 @@ def _show_stopped(stopped: Mapping[str, Any]) -> None:
     for table, stops in stopped.items():
         for stop in stops:
             click.echo(f"{table} stands still at queue {stop['queue']}, offset {stop['offset']}: {stop['reason']}", err=True)
-            if " does not fit " in stop["reason"]:
+            if any(said in stop["reason"] for said in (" does not fit ", "is in no year", "is more precise")):
                 click.echo(
-                    "  hint: rewrite the target with a type that holds it, name that with --column, and start again", err=True
+                    "  hint: rewrite the target with a type that holds it, name that with --column, and start again; times that nothing but "
+                    "text holds become NULL by --unfit-times null",
+                    err=True,
                 )
 
 

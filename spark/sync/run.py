@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from ...cdc.fold import Truncates
-from ...cdc.reading import Reading
+from ...cdc.reading import Reading, UnfitTimes
 from ...cdc.targets import Declared, check_into
 from ...cdc.unavailable import Unavailable
 from ...coordinator.keeper import OwnershipLost
@@ -60,6 +60,7 @@ def sync(
     events_in_driver: int = 50_000,
     guard: Literal["position", "offset"] = "position",
     truncates: Truncates = "ordered",
+    unfit_times: UnfitTimes = "stop",
     unavailable_value: str | Collection[str] = (),
     adopt: bool = False,
     coordination: str | None = None,
@@ -85,6 +86,8 @@ def sync(
       ``__position``; ``"offset"`` takes the topic's order for the truth.
     - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue; another one stops its table, as nothing
       says which rows of other queues it removes. ``"queue"`` applies them too, for tables whose events all come by one queue; ``"ignore"`` none.
+    - ``unfit_times``: infinite times, those before the year 1 or after 9999, and nanoseconds fit no column of a time: ``"stop"`` their table, or
+      ``"null"``. A column that is declared as string holds them as text.
     - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
     - ``adopt``: write to targets that something else has written.
     - ``listener``: called with every batch that was applied, in the run's own thread.
@@ -112,6 +115,8 @@ def sync(
     for limit, value in (("max_events_per_batch", max_events_per_batch), ("max_bytes_per_batch", max_bytes_per_batch)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InvalidArgument(f"bad {limit}", operation="sync", expected="a whole number of 1 or more", observed=repr(value))
+    if unfit_times not in get_args(UnfitTimes):
+        raise InvalidArgument("bad unfit_times", operation="sync", expected="'stop' or 'null'", observed=repr(unfit_times))
     if spark is not None and "://" in os.fspath(into) and "?" in os.fspath(into):
         raise InvalidArgument(
             "Spark's session knows where its stores are, not the URL of a folder",
@@ -131,7 +136,9 @@ def sync(
         tables=None if tables is None else frozenset(tables),
         history=history if isinstance(history, bool) else frozenset(history),
         declared=Declared.of(columns, keys),
-        reading=Reading(Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value)),
+        reading=Reading(
+            Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value), unfit_times
+        ),
         max_events_per_batch=max_events_per_batch,
         max_bytes_per_batch=max_bytes_per_batch,
         guard=guard == "position",
