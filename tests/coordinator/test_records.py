@@ -371,7 +371,7 @@ def test_a_cell_of_the_lake_that_is_no_such_thing_is_named() -> None:
     async def main() -> None:
         table = MemoryTable()
         await Cells(table, Runtime()).write("lake", b"[]", on=None, deadline_s=9e9)
-        with pytest.raises(DataDamaged, match=r"does not name a lake.*lake"):
+        with pytest.raises(DataDamaged, match=r"not the name of a lake.*lake"):
             await groups(table, lake="s3://bucket/mine").read("billing")
 
     asyncio.run(main())

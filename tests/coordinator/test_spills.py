@@ -50,7 +50,10 @@ def test_rows_are_by_due_time_and_tell_all_that_the_cell_told(messages: dict[int
     assert rows.spill(ID) == Spill(ID, 0, len(messages), min(one.due_ms for one in messages.values()), min(messages))
 
 
-@given(st.lists(st.builds(Spill, st.just(ID), *[st.integers(0, 2**45)] * 4), max_size=5))
+NUMBERS = st.integers(0, 2**45)
+
+
+@given(st.lists(st.builds(Spill, st.just(ID), NUMBERS, st.integers(1, 2**45), NUMBERS, NUMBERS), max_size=5))
 def test_a_cell_is_stored_with_them(spills: list[Spill]) -> None:
     cell = replace(QueueCell(transactions=frozenset({OTHER})), spills=tuple(spills))
     assert decode_cell(encode_cell(cell), where="cell") == cell

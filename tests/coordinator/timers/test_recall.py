@@ -14,7 +14,7 @@ from tests.coordinator.timers.test_play import Played
 
 
 def test_one_of_them_is_not_told_that_it_recalled_what_the_other_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    due, keep_to, looked = Due(10**18, 0), Recalls.keep_to, 0
+    due, keep_to, looked = Due(10**17, 0), Recalls.keep_to, 0
 
     async def script(_: Played, lake: Lake) -> None:
         cells, clock = timer_cells(lake), lake.runtime.clock
