@@ -139,6 +139,19 @@ class Blocked:
         if step is not None:
             self._set(lane, marker, step)
 
+    def filtered_anew(self) -> None:
+        """Read all again that is not running or handed out: the group's filter is another, and what of a blocked group comes next is what that
+        lets pass, as it is for the next owner.
+        """
+        for lane in self._lanes.values():
+            marker = lane.marker
+            if marker is None or (lane.known_to == marker.head and not lane.ready):
+                continue
+            run_to = lane.run.messages[-1].offset + 1 if lane.run is not None else marker.head
+            out_to = lane.known_from if lane.known_from is not None and marker.tries.state is State.OUT else run_to
+            self._forget(lane)
+            lane.known_to = max(run_to, out_to)
+
     def adopt(self, cell: QueueCell) -> None:
         """Take the markers that others may have changed: of groups that were parked, or handed out by handle."""
         for lane in list(self._lanes.values()):

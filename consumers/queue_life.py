@@ -155,8 +155,10 @@ class QueueLife(Generic[ScheduleT]):
     def notice(self, record: GroupRecord) -> None:
         """Take what an operator changed."""
         if record != self._record:
-            self._record = record
+            before, self._record = self._keep, record
             self._keep = parse_filter(record.settings.filter_of(self.topic))
+            if self._keep != before:
+                self.schedule.blocked.filtered_anew()
             self.schedule.settings = record.settings
             self.wake()
 
@@ -213,7 +215,7 @@ class QueueLife(Generic[ScheduleT]):
 
     async def _rest(self) -> None:
         """Until something moved, or is due."""
-        self._recalling.look(self.schedule, self._keep, self._clock.wall_ms())  # of what the step left to be read
+        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())  # of what the step left to be read
         self._spilling.wake()
         if self._woken.is_set():
             return

@@ -30,8 +30,11 @@ class Recalling:
         self.task: asyncio.Task[None] | None = None
         """The reading under way, or the last one."""
 
-    def look(self, schedule: QueueSchedule, keep: Filter, now_ms: int) -> None:
-        """See that what the schedule misses is read. Raises what ended the last reading, if that makes going on impossible."""
+    def look(self, schedule: QueueSchedule, keep: Callable[[], Filter], now_ms: int) -> None:
+        """See that what the schedule misses is read; ``keep`` says what the group's filter is by the time.
+
+        Raises what ended the last reading, if that makes going on impossible.
+        """
         if self.task is not None:
             if not self.task.done():
                 return
@@ -44,7 +47,7 @@ class Recalling:
         if start is not None or missing:
             self.task = asyncio.ensure_future(self._read(schedule, keep, start, missing[:_ROWS]))
 
-    async def _read(self, schedule: QueueSchedule, keep: Filter, start: int | None, missing: list[int]) -> None:
+    async def _read(self, schedule: QueueSchedule, keep: Callable[[], Filter], start: int | None, missing: list[int]) -> None:
         _, topic, queue = self._where
         try:
             if missing:
@@ -53,7 +56,7 @@ class Recalling:
             if start is not None:
                 limit = min(schedule.next_fresh, start + _ROWS)
                 async for rows in self._feed.scan(queue, start, limit):
-                    schedule.recalled(list(views(topic, keep.apply(rows), epoch=self._epoch)), start, start + rows.num_rows)
+                    schedule.recalled(list(views(topic, keep().apply(rows), epoch=self._epoch)), start, start + rows.num_rows)
                     start += rows.num_rows
         except OffsetOutOfRange:
             earliest = await self._feed.readable_from(queue, 0)

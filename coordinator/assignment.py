@@ -11,7 +11,7 @@ from ..log.runtime import Runtime
 from .balance import Queue
 from .cell_codec import decode_cell
 from .cells import Cells
-from .groups import GroupRecord
+from .groups import GroupDeleted, GroupNotFound, GroupRecord
 from .keeper import OwnershipLost, QueueKeeper, take
 from .keys import queue_key
 from .lease import BEATS_PER_LEASE
@@ -69,6 +69,10 @@ class Assignment:
         record = await self._groups.get(self._group)
         if self._leaving:
             return Round(record, {}, tuple(self._keepers))
+        if self._member.id not in record.assigned:  # before it takes anything, so that nobody deletes the group under it
+            record = await self._groups.update(self._group, lambda before: before.assigned_to(self._member.id))
+        if over := await self._over([member for member in record.assigned if member != self._member.id]):
+            record = await self._groups.update(self._group, lambda before: before.left_by(*over))
         missing = [queue for queue in self._queues if queue not in self._keepers]
         found = {queue: await self._take(queue, record) for queue in missing}
         taken = {queue: keeper for queue, keeper in found.items() if keeper is not None}
@@ -94,8 +98,16 @@ class Assignment:
             for keeper in self.keepers.values():
                 with suppress(OwnershipLost, RetryError, UnknownOutcome):  # who is not listed any more is over with all it owned
                     await keeper.release()
+            with suppress(GroupNotFound, GroupDeleted, RetryError, UnknownOutcome):
+                await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
         finally:
             await self._member.leave()
+
+    async def _over(self, others: Collection[str]) -> list[str]:
+        """Those of the others that are dead, and fenced."""
+        if others:
+            await self._watch.look(others)
+        return [other for other in others if self._watch.is_dead(other) and await self._watch.fence(other)]
 
     async def _take(self, queue: Queue, record: GroupRecord) -> QueueKeeper | None:
         begin = beginning(record, queue)

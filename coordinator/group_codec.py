@@ -28,6 +28,7 @@ def encode_group(record: GroupRecord) -> bytes:
         "settings": settings,
         "positions": {topic: _position_document(position) for topic, position in record.positions.items()},
         "members": record.members,
+        "assigned": record.assigned,
         "commands": [_command_document(command) for command in record.commands],
         "commanded": record.commanded,
         "generations": record.generations,
@@ -85,6 +86,8 @@ class _GroupForm(Stored, frozen=True):
     generations: Number
     lives: Number
     deleted: bool
+    assigned: tuple[str, ...] = ()
+    """Records of before had none."""
     secret: Annotated[str, Meta(pattern=r"\A([0-9a-f]{2})*\Z")] = ""
     """Records of before had none."""
 
@@ -109,6 +112,7 @@ def decode_group(data: bytes, *, where: str) -> GroupRecord:
             ),
             positions={topic: _position(one) for topic, one in form.positions.items()},
             members=form.members,
+            assigned=form.assigned,
             commands=tuple(map(_command, form.commands)),
             commanded=form.commanded,
             generations=form.generations,

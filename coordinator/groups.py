@@ -195,6 +195,8 @@ class GroupRecord:
     """By topic."""
     members: tuple[str, ...] = ()
     """Those that joined, some of them perhaps dead."""
+    assigned: tuple[str, ...] = ()
+    """The same of those that have the queues which they asked for, and no share in any others."""
     commands: tuple[Command, ...] = ()
     """Those that are not known to be carried out, by number."""
     commanded: int = 0
@@ -216,7 +218,17 @@ class GroupRecord:
 
     def left_by(self, *gone: str) -> GroupRecord:
         """Without these members."""
-        return replace(self, members=tuple(member for member in self.members if member not in gone))
+        members, assigned = (tuple(one for one in those if one not in gone) for those in (self.members, self.assigned))
+        return replace(self, members=members, assigned=assigned)
+
+    def assigned_to(self, member: str) -> GroupRecord:
+        """With one more member that has the queues which it asked for."""
+        return self if member in self.assigned else replace(self, assigned=(*self.assigned, member))
+
+    @property
+    def all_members(self) -> tuple[str, ...]:
+        """Both kinds."""
+        return (*self.members, *self.assigned)
 
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
         """With all queues of a topic at these offsets, in the next generation."""

@@ -153,7 +153,7 @@ class Operators:
     async def _living(self, record: GroupRecord) -> list[str]:
         """Members that may be running: the first of which it is known, or none."""
         by_worker: dict[str, list[str]] = {}
-        for member in record.members:
+        for member in record.all_members:
             by_worker.setdefault(worker_of(member), []).append(member)
 
         def listed(seen: WorkerSeen) -> list[str]:
@@ -176,7 +176,7 @@ class Operators:
         views = await self._views(group, record)
         found = [one for view in views for one in await self._standings(view)]
         lost = sum(cell.dead_letters.lost for view in views for cell in (*view.cells, *view.parted))
-        return GroupDescription(group, record.settings, record.members, tuple(found), lost)
+        return GroupDescription(group, record.settings, record.all_members, tuple(found), lost)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None

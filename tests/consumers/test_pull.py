@@ -17,7 +17,7 @@ from penstock.consumers.pull import GroupMixed, PullConsumer
 from penstock.coordinator.cell import State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.commands import caught_up
-from penstock.coordinator.groups import GroupRecord
+from penstock.coordinator.groups import GroupInUse, GroupRecord
 from penstock.coordinator.keys import queue_key
 from penstock.coordinator.records import Groups
 from penstock.coordinator.worker import LeaseLost
@@ -148,6 +148,27 @@ def test_two_members_share_the_queues_and_assigned_ones_stay() -> None:
             with pytest.raises(InvalidArgument, match=r"not this consumer's.*orders queue 1, orders queue 3"):
                 picked.position("orders", 0)
             await picked.close()
+
+    on_lake(work, 8, queues=4)
+
+
+def test_a_member_with_queues_of_its_own_is_a_member() -> None:
+    async def work(lake: penstock.aio.Lake) -> None:
+        async with penstock.aio.connect(store=lake.store) as other:
+            picked = await opened(lake, queues={"orders": [1]})
+            await polled(picked, 2)
+            (member,) = (await other.describe_group("audit")).members
+            assert member.startswith(lake.coordination.worker.id)
+            with pytest.raises(GroupInUse, match=r"members of the consumer group live.*" + member):
+                await other.delete_group("audit")
+            shared = await opened(other)
+            while len(shared.assignment) != 3:
+                await shared.poll(timeout=timedelta(milliseconds=20))
+            assert len((await other.describe_group("audit")).members) == 2
+            await shared.close()
+            await picked.close()
+            assert (await other.describe_group("audit")).members == ()
+            await other.delete_group("audit")
 
     on_lake(work, 8, queues=4)
 

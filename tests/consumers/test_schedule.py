@@ -19,7 +19,7 @@ from penstock.consumers.schedule import Schedule
 from penstock.coordinator.cell import Marker, QueueCell, State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.offsets import OffsetSet
+from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.coordinator.retry import RetryPolicy
 from penstock.log.messages import MessageView
 
@@ -282,3 +282,56 @@ def test_a_group_that_is_read_again_runs_meanwhile_and_takes_what_is_read_then()
     second = schedule.plan(0, first.apply(cell))
     assert [[one.offset for one in run.messages] for run in second.runs] == [list(range(1, 9))]
     assert schedule.blocked.recall_from(0, schedule.next_fresh) is None
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_with_another_filter_a_blocked_group_is_read_again_whoever_owns_its_queue(taken: bool) -> None:
+    log = [message(offset, "a") for offset in range(4)]
+    cell = QueueCell().taken_by("w1")
+    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule.load([log[0], log[2]], OffsetSet.of_offsets([1, 3]), 4)
+    step = schedule.plan(0, cell)
+    (run,) = step.runs
+    cell = step.apply(cell)
+    run.failure, run.ended = Failure("raised"), True
+    schedule.report(run)
+    cell = schedule.plan(0, cell).apply(cell)
+    assert schedule.blocked.recall_from(5_000, schedule.next_fresh) is None, "all is in memory"
+    if taken:
+        cell = cell.taken_by("w2")
+        schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    else:
+        schedule.blocked.filtered_anew()
+    assert schedule.blocked.retained == 0
+    assert schedule.blocked.recall_from(5_000, schedule.next_fresh) == 0
+    schedule.recalled(log, 0, 4)
+    step = schedule.plan(5_000, cell)
+    assert [one.messages.offsets for one in step.runs] == [[0]]
+    cell = step.apply(cell)
+    (run,) = step.runs
+    run.done, run.ended = 1, True
+    schedule.report(run)
+    step = schedule.plan(5_000, cell)
+    assert [one.messages.offsets for one in step.runs] == [[1, 2, 3]]
+
+
+def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() -> None:
+    log = [message(offset, "a") for offset in range(6)]
+    markers = {group_hash("a", ""): Marker(0, 1, Tries(State.WAITING))}
+    cell = QueueCell(settled=Settled(6), markers=markers).taken_by("w")
+    schedule = Schedule(GroupSettings(), cell, limits=Limits())
+    schedule.blocked.recall_from(0, schedule.next_fresh)
+    schedule.recalled([log[0], log[3], log[5]], 0, 6)
+    step = schedule.plan(0, cell)
+    (run,) = step.runs
+    cell = step.apply(cell)
+    schedule.blocked.filtered_anew()
+    assert schedule.blocked.recall_from(0, schedule.next_fresh) is None
+    run.done, run.ended = 1, True
+    schedule.report(run)
+    cell = schedule.plan(0, cell).apply(cell)
+    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 1
+    schedule.recalled(log[1:], 1, 6)
+    step = schedule.plan(0, cell)
+    assert [one.messages.offsets for one in step.runs] == [[1, 2, 3, 4, 5]]
+    assert schedule.blocked.retained == 5

@@ -59,6 +59,7 @@ RECORDS = st.builds(
     settings=SETTINGS,
     positions=st.dictionaries(st.sampled_from(["orders", "events"]), POSITIONS),
     members=st.lists(st.text(), unique=True).map(tuple),
+    assigned=st.lists(st.text(), unique=True).map(tuple),
     commands=st.lists(COMMANDS).map(tuple),
     commanded=OFFSETS,
     generations=OFFSETS,
@@ -83,6 +84,9 @@ def test_members_join_once_and_leave() -> None:
     record = GroupRecord(settings=GroupSettings()).joined_by("a").joined_by("b").joined_by("a")
     assert record.members == ("a", "b")
     assert record.left_by("a").left_by("c").members == ("b",)
+    both = record.assigned_to("c").assigned_to("c")
+    assert (both.assigned, both.all_members) == (("c",), ("a", "b", "c"))
+    assert both.left_by("a", "c").all_members == ("b",)
 
 
 def test_every_reset_begins_a_generation_of_its_queues() -> None:
