@@ -88,6 +88,10 @@ replay: $(INSTALLED) ## run one seed again, with its trace (SEED=…)
 teeth: $(INSTALLED) ## remove one guard after another: in how many of SEEDS does the simulation notice? (ARGS="--world timers --enough 5", or consumers, transactions)
 	$(PY) -m tests.simulation.campaign teeth --seeds $(SEEDS) $(ARGS)
 
+.PHONY: mutants
+mutants: $(INSTALLED) ## take each guard and comparison of the protocol away: which does no test miss? (ARGS="log/fold.py", "--sample 500", "--report")
+	$(PY) -m tests.mutation $(ARGS)
+
 .PHONY: chaos
 chaos: $(INSTALLED) servers java postgres $(JARS) ## real processes, killed and paused at random: the log's, consumers, a sync (MINUTES=2, KILLS=100, ARGS="--seed 7")
 	$(PY) -m tests.processes.chaos --minutes $(or $(MINUTES),2) $(ARGS)

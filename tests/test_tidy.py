@@ -20,6 +20,7 @@ WAITING = {
     "tests/waiting.py": "is the helper",
     "tests/servers.py": "waits for a server's port",
     "tests/coordinator/stage.py": "is simulated",
+    "tests/mutation/plugin.py": "waits for its forks, none of which is a test",
     "tests/processes/consuming/worker.py": "has listeners that take their time",
 }
 
