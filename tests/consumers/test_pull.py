@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -150,6 +151,24 @@ def test_two_members_share_the_queues_and_assigned_ones_stay() -> None:
             await picked.close()
 
     on_lake(work, 8, queues=4)
+
+
+def test_a_commit_does_not_undo_a_reset_forward_that_the_reader_has_not_heard_of() -> None:
+    """Its cell is of the new generation already, and what it read is not a seek back in that."""
+
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 3)
+        ((queue, owned),) = consumer._owned.items()
+        await lake.reset_offsets("orders", "audit", 8)
+        record = await lake.coordination.groups.get("audit")
+        await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
+        await consumer._commit(queue, replace(owned, position=3, generation=owned.keeper.cell.generation - 1))
+        assert owned.keeper.cell.settled.floor == 8
+        assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (8,)
+        await consumer.close()
+
+    on_lake(work, 10, queues=1)
 
 
 def test_a_member_with_queues_of_its_own_is_a_member() -> None:
