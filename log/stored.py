@@ -88,7 +88,7 @@ def damaged(what: str, error: object, *, where: str, operation: str | None = Non
         f"the object is not {what}",
         operation=operation,
         object=where,
-        expected=f"{what} as Penstock writes it",
+        expected=f"{what} in the form that Penstock writes",
         observed=shown(error),
         hint=hint,
     )

@@ -146,7 +146,7 @@ def test_releasing_and_skipping_is_one_write_that_the_owners_carry_out(stuck: Sh
     ("chosen", "said"),
     [
         ({"message_group": "ann"}, "the message group is not parked.*billing.*ann.*group parked"),
-        ({"topic": "events"}, "has not begun on this topic.*expected: orders; observed: events"),
+        ({"topic": "events"}, "has not begun on this topic.*expected: orders; observed: 'events'"),
         ({"queue": 2}, "no such queue.*expected: 0 to 1; observed: 2"),
         ({"queue": "0"}, "no such queue"),
     ],

@@ -62,7 +62,7 @@ def test_anything_else_is_damage_that_says_what_it_is(data: bytes | str) -> None
     assert (error.operation, error.object, error.expected, error.hint) == (
         "read it",
         "here",
-        "a form as Penstock writes it",
+        "a form in the form that Penstock writes",
         "mend it",
     )
     assert len(str(error)) < 500

@@ -165,8 +165,8 @@ def test_damaged_settings_say_what_can_be_done(orders: Penstock, lake: Path) -> 
     (lake / "topics" / "orders" / "topic.json").write_text("{}")
     for command in (["describe"], ["alter", "--retention", "1d"], ["delete", "--yes"], ["create"]):
         said = orders("topic", command[0], "orders", *command[1:], code=4).err
-        assert "expected:  settings as Penstock writes them" in said
-        assert "observed:  no field 'format'" in said
+        assert "expected:  a topic's settings in the form that Penstock writes" in said
+        assert "observed:  Object missing required field `format`" in said
         assert "put an earlier version of it back" in said
 
 
