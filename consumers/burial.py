@@ -13,7 +13,8 @@ from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..log.backoff import Backoff
 from ..log.errors import CallError, DataDamaged, OffsetOutOfRange, ReopenError, RetryError
 from ..log.messages import views
-from .dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, renumbered
+from .copies import SequencesTaken
+from .dead_letters import DeadLetter, DeadLetterWriter, renumbered
 from .feed import Feed
 from .statistics import TopicCounters
 from .step import Letter
@@ -93,18 +94,19 @@ class Burial:
                     await self._woken.wait()
                     self._empty.clear()
                 continue
+            former = assigned[: cell.dead_letters.former]
             try:
-                former = cell.dead_letters.of_former()[: len(assigned)]
                 letters, lost = await self._letters_of(assigned[len(former) :], feed)
                 lost = [*former, *lost]
                 unwritten = await self._writer.write(letters, lost=lost, given=cell.dead_letters.next_sequence - 1)
             except OwnershipLost:
                 raise
-            except DeadLettersAhead as error:
-                # The cells began anew: their sequences go on behind those that are there.
+            except SequencesTaken as error:
                 log.warning("dead letters of %s queue %d are numbered anew: %s", self._topic, self._queue, error)
-                last_sequence = error.last_sequence
-                await keeper.change(lambda cell, last=last_sequence: renumbered(cell, last))  # type: ignore[misc]
+                await keeper.change(lambda cell, taken=error, seen=assigned: renumbered(cell, taken, seen))  # type: ignore[misc]
+                for place, (offset, sequence) in enumerate(assigned):
+                    if sequence in error.written:
+                        self._tell(offset, written=True, former=place < len(former))
                 continue
             except (RetryError, ReopenError, DataDamaged) as error:
                 log.warning("dead letters of %s queue %d wait: %s", self._topic, self._queue, error)
@@ -125,8 +127,8 @@ class Burial:
         """Let go of the dead-letter queue's name."""
         await self._writer.close()
 
-    async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[int]]:
-        """What is to be written, and the sequences of those whose messages retention took before."""
+    async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[tuple[int, int]]]:
+        """What is to be written, and those (offset, sequence) whose messages retention took before."""
         missing = [offset for offset, _ in assigned if offset not in self._letters]
         lost: set[int] = set()
         if missing:
@@ -143,7 +145,7 @@ class Burial:
             if offset not in lost:
                 letter = self._letters[offset]
                 letters.append(DeadLetter(sequence, letter.message, letter.attempts, letter.reason))
-        return letters, [sequence for offset, sequence in assigned if offset in lost]
+        return letters, [one for one in assigned if one[0] in lost]
 
     def part(self, cell: QueueCell) -> None:
         """Tell what is assigned, and stays so, as the topic or the group was deleted."""

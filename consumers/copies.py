@@ -8,9 +8,9 @@ left the state of its topic; what may have been written under it before that is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 
 from ..coordinator.keeper import OwnershipLost
 from ..log import (
+    CallError,
     ClosedError,
     ForkedError,
     Lake,
     MessageView,
     PenstockError,
+    Position,
     Producer,
     ProducerOptions,
     ReopenError,
@@ -65,6 +67,18 @@ class Written(NamedTuple):
     """Under the name, as far as is known."""
 
 
+class SequencesTaken(CallError):
+    """Under sequences of these copies other messages stand; nothing more was written. Whoever gave the sequences has forgotten that it gave
+    them before: it was lost, or put back from a backup.
+    """
+
+    kind = "sequences_taken"
+    last_sequence: int = -1
+    """Under the name: what goes on behind it meets nothing."""
+    written: frozenset[int] = frozenset()
+    """Of the sequences asked for, those under which the very messages stand."""
+
+
 def name_of(*parts: object) -> str:
     """A producer's name made of parts; where it would be too long, a hash stands for what is behind the first."""
     name = "/".join(map(str, parts))
@@ -102,6 +116,8 @@ class CopyWriter:
         self._may_write = may_write
         self._producer: Producer | None = None
         self._dropped: Producer | None = None
+        self._wrote: set[int] = set()
+        """The sequences of the last call that were accepted here: of these nothing is to be looked at."""
         self._turn = asyncio.Lock()
 
     async def last_sequence(self, known: int = -1) -> int:
@@ -122,20 +138,23 @@ class CopyWriter:
     async def write(self, copies: Sequence[Copy]) -> Written:
         """Return when all of them, one at least, are durable. Their sequences rise; all below the first are written or not needed.
 
-        What fails for a moment, or with an unknown outcome, is looked at and tried again. Raises `OwnershipLost` once ``may_write`` says no, the
-        error of the last of five tries without progress, or at once what trying again does not help.
+        What fails for a moment, or with an unknown outcome, is looked at and tried again. Raises `OwnershipLost` once ``may_write`` says no,
+        `SequencesTaken`, the error of the last of five tries without progress, or at once what trying again does not help.
         """
         async with self._turn:
             left, duplicates = list(copies), None
+            self._wrote &= {copy.sequence for copy in copies}
             failures, backoff = 0, Backoff(_AGAIN_S)
             while True:
                 count = len(left)
                 try:
                     last = await self.last_sequence(copies[0].sequence - 1)
+                    await self._check_not_taken(copies, last)
                     left = await self._unwritten([copy for copy in left if copy.sequence > last])
                     duplicates = count - len(left) if duplicates is None else duplicates
                     for batch in _batches(list(left)):
                         last = await self._send(batch)
+                        self._wrote.update(copy.sequence for copy in batch)
                         del left[: len(batch)]
                     return Written(duplicates, last)
                 except (PenstockError, asyncio.CancelledError) as error:
@@ -194,18 +213,52 @@ class CopyWriter:
         old = [copy for copy in copies if copy.message.store_timestamp < forgotten_until]
         if not old:
             return copies
-        found: set[tuple[str, str]] = set()
+        found = {self._mark_in(stands) async for stands in self.standing(_not_before(old), forgotten_until)}
+        return [copy for copy in copies if self._mark_of(copy) not in found]
+
+    async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
+        """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name.
+
+        Hardly ever is there one that was not written here: then its writer died before it was noted, and the messages are looked at.
+        """
+        believed = {
+            self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
+        }
+        # A topic's store times may lag by more than messages differ, so what is not found is looked for in all there is.
+        for start in (_not_before(copies), "earliest"):
+            if believed:
+                async for stands in self.standing(start):
+                    believed.pop(self._mark_in(stands), None)
+        if not believed:
+            return
+        missing = frozenset(believed.values())
+        error = SequencesTaken(
+            "under sequences that were given to these messages others stand, or none",
+            operation="write copies",
+            object=self._topic,
+            expected=f"sequence {min(missing)} to be the message that it was given to",
+            observed=f"sequences up to {last} are taken",
+            hint="the cell that gives them was lost or put back from a backup: let its sequences go on behind the observed one",
+        )
+        error.last_sequence = last
+        error.written = frozenset(copy.sequence for copy in copies if copy.sequence <= last) - missing
+        raise error
+
+    async def standing(self, start: Position = "earliest", end: Position = "latest") -> AsyncIterator[tuple[str, dict[str, str]]]:
+        """Of what stands under the name: message id and properties."""
         reader = await self._lake.reader(self._topic)
-        oldest = min(copy.message.store_timestamp for copy in old) - _CLOCKS_DIFFER
         columns = ["message_id", "producer", "properties"]
         # A row that cannot be read any more is lost, so it is written again: it is no reason to stop.
-        source = reader.read(start=oldest, end=forgotten_until, columns=columns, damaged="skip")
-        async for batch in source:
+        async for batch in reader.read(start=start, end=end, columns=columns, damaged="skip"):
             mine = batch.filter(pc.equal(batch["producer"], self._name))
-            properties = (dict(pairs or ()) for pairs in mine["properties"].to_pylist())
-            marks = (one.get(self._mark, "") for one in properties)
-            found.update(zip(mine["message_id"].to_pylist(), marks, strict=True))
-        return [copy for copy in copies if (copy.message.message_id, copy.properties[self._mark]) not in found]
+            for message_id, pairs in zip(mine["message_id"].to_pylist(), mine["properties"].to_pylist(), strict=True):
+                yield message_id, dict(pairs or ())
+
+    def _mark_in(self, stands: tuple[str, dict[str, str]]) -> tuple[str, str]:
+        return stands[0], stands[1].get(self._mark, "")
+
+    def _mark_of(self, copy: Copy) -> tuple[str, str]:
+        return copy.message.message_id, copy.properties[self._mark]
 
     def _check_may_write(self) -> None:
         if not self._may_write():
@@ -222,6 +275,11 @@ class CopyWriter:
             with suppress(PenstockError):  # what became of its sends is seen from the name
                 await self._dropped.close()
             self._dropped = None
+
+
+def _not_before(copies: Sequence[Copy]) -> datetime:
+    """By the store times of another topic: a copy is younger than its message."""
+    return min(copy.message.store_timestamp for copy in copies) - _CLOCKS_DIFFER
 
 
 def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ..coordinator.cell import QueueCell
 from ..coordinator.groups import check_group_name
-from ..log import CallError, Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
+from ..log import Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ..log.limits import KIB
 from ..log.paths import DLQ_PREFIX
-from .copies import Copy, CopyWriter, name_of
+from .copies import Copy, CopyWriter, SequencesTaken, name_of
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
@@ -57,16 +57,6 @@ class Origin(NamedTuple):
     reason: str
 
 
-class DeadLettersAhead(CallError):
-    """The dead-letter queue holds later sequences than the cell has given; nothing was written.
-
-    Another owner has gone on; or the cells were lost or begun anew, and must go on behind ``last_sequence``: see `renumbered`.
-    """
-
-    kind = "dead_letters_ahead"
-    last_sequence: int = -1
-
-
 class DeadLetterWriter:
     """Writes the dead letters of one queue of a topic, for the group that gave them up. Made by whoever owns the queue.
 
@@ -90,34 +80,52 @@ class DeadLetterWriter:
             may_write=may_write,
         )
 
-    async def write(self, letters: Sequence[DeadLetter], *, lost: Sequence[int] = (), given: int | None = None) -> list[int]:
+    async def write(
+        self, letters: Sequence[DeadLetter], *, lost: Sequence[tuple[int, int]] = (), given: int | None = None
+    ) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
         ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages are
-        ``lost``: of these only the sequence is left, and returned are those no dead letter of which is known to be there. ``given`` is the last
-        sequence that the cell has assigned; None: that of the last of these. Raises `OwnershipLost` once
-        ``may_write`` says no, `DeadLettersAhead`, or a retry error or an unknown outcome after five tries: then the same call may be made again.
+        ``lost``: of these only (offset, sequence) is left, and returned are the sequences no dead letter of which is known to be there.
+        ``given`` is the last sequence that the cell has assigned; None: that of the last of these. Raises `OwnershipLost` once ``may_write``
+        says no; `SequencesTaken` when other messages stand there, so the cell was lost or put back (`renumbered`), or another owner has gone
+        on; or a retry error or an unknown outcome after five tries: then the same call may be made again.
         """
-        assigned = sorted([*(letter.sequence for letter in letters), *lost])
+        assigned = sorted([*(letter.sequence for letter in letters), *(sequence for _, sequence in lost)])
         if not assigned:
             return []
-        before = last = await self._copies.last_sequence(assigned[0] - 1) if lost else -1
+        last, there = -1, set[int]()
+        if lost:
+            last = await self._copies.last_sequence(assigned[0] - 1)
+            there = await self._written_of([one for one in lost if one[1] <= last])
         if letters:
             copies = [Copy(one.sequence, one.message, buried(one)) for one in map(DeadLetter._make, letters)]
             last = (await self._copies.write(copies)).last_sequence
         given = assigned[-1] if given is None else given
         if last > given:
-            error = DeadLettersAhead(
+            error = SequencesTaken(
                 "the dead-letter queue is ahead of the cell that gives its sequences",
                 operation="write dead letters",
                 object=self.topic,
                 expected=f"at most sequence {given}",
                 observed=f"sequence {last}",
-                hint="another owner has gone on; or, if the group's cells were lost, let their sequences go on behind the observed one",
+                hint="another owner has gone on; or the group's cells were lost or put back, and go on behind the observed one",
             )
             error.last_sequence = last
+            error.written = frozenset(letter.sequence for letter in letters) | there
             raise error
-        return [sequence for sequence in lost if sequence > before]
+        return [sequence for _, sequence in lost if sequence not in there]
+
+    async def _written_of(self, lost: Sequence[tuple[int, int]]) -> set[int]:
+        """The sequences of those (offset, sequence) that stand there; which message it was nobody knows any more."""
+        if not lost:
+            return set()
+        wanted = {(str(offset), str(sequence)): sequence for offset, sequence in lost}
+        return {
+            wanted[place]
+            async for _, properties in self._copies.standing()
+            if (place := (properties.get(ORIGIN_OFFSET, ""), properties.get(SEQUENCE, ""))) in wanted
+        }
 
     async def close(self) -> None:
         """Let go of the name."""
@@ -160,15 +168,21 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
     return TopicSettings(queues=1, limits=limits)
 
 
-def renumbered(cell: QueueCell, last_sequence: int) -> QueueCell:
-    """With what it has assigned numbered anew, behind ``last_sequence``, if that is ahead of it.
+def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> QueueCell:
+    """With all that it has assigned numbered anew, behind what the dead-letter queue holds, but for what stands there as it was assigned.
 
-    Right for a cell whose owner met `DeadLettersAhead`: then nothing of it has been written, and who is not the owner cannot write the cell.
+    ``seen`` is what was assigned, (offset, sequence), when the writer met the error. What was assigned since goes on behind it: it was not
+    compared, and its sequences may be taken too. The same cell if nothing of what was seen is assigned any more: then others went on.
     """
     letters = cell.dead_letters
-    if letters.next_sequence > last_sequence:
+    assigned = letters.sequences()
+    if set(assigned).isdisjoint(seen):
         return cell
-    return replace(cell, dead_letters=replace(letters, next_sequence=last_sequence + 1 + len(letters.assigned)))
+    gone = [sequence in taken.written for _, sequence in assigned]
+    left = tuple(offset for (offset, _), is_gone in zip(assigned, gone, strict=True) if not is_gone)
+    first = max(letters.next_sequence, taken.last_sequence + 1)
+    former = letters.former - sum(gone[: letters.former])
+    return replace(cell, dead_letters=replace(letters, next_sequence=first + len(left), assigned=left, former=former))
 
 
 def buried(letter: DeadLetter) -> dict[str, str]:

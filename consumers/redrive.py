@@ -7,6 +7,7 @@ another dead letter, behind those that were there.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +17,11 @@ from typing import Literal
 from ..log import DataDamaged, InvalidArgument, Lake, MessageType, MessageView, Reader, TopicNotFound, views
 from ..log.limits import is_positive
 from ..log.paths import DLQ_PREFIX
-from .copies import Copy, CopyWriter, name_of
+from .copies import Copy, CopyWriter, SequencesTaken, name_of
 from .dead_letters import ORIGIN_TOPIC, QUEUE, dead_letter_topic, no_dead_letters, origin_of, unburied
 from .redriven import Redriven
+
+log = logging.getLogger("penstock.consumers")
 
 REDRIVE_OFFSET = "REDRIVE_OFFSET"
 """The property that marks a message as sent back: the offset of its dead letter."""
@@ -95,6 +98,7 @@ class _Run:
         self._reader = reader
         self._redriven = redriven
         self._name = name
+        self._letters = reader.topic
         self._ways: dict[str, _Way] = {}
         self._chosen: list[MessageView] = []
         self._refused: Counter[str] = Counter()
@@ -157,13 +161,26 @@ class _Run:
             if letter is not None and await self._refusal(letter) is None:
                 properties = {**unburied(letter.properties), REDRIVE_OFFSET: str(offset)}
                 by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
-        last = assigned[-1][1]
+        last, there = assigned[-1][1], set[int]()
+        behind: SequencesTaken | None = None
         for topic, copies in by_topic.items():
-            written = await (await self._way(topic)).writer.write(copies)
-            if written.last_sequence > last:
+            try:
+                reached = (await (await self._way(topic)).writer.write(copies)).last_sequence
+                there.update(copy.sequence for copy in copies)
+            except SequencesTaken as error:
+                reached = error.last_sequence
+                there |= error.written
+                behind = error if behind is None or reached > behind.last_sequence else behind
+            if reached > last:
                 await self._redriven.read()
-                self._check_not_behind(topic, written.last_sequence)
-        await self._redriven.bury(last)
+                self._check_not_behind(topic, reached)
+        if behind is None:
+            await self._redriven.bury(last)
+            return
+        log.warning("what was sent back of %s is numbered anew: %s", self._letters, behind)
+        behind.written = frozenset(there)
+        await self._redriven.renumber(behind, assigned)
+        await self._send_assigned(known)
 
     def _check_not_behind(self, topic: str, last_sequence: int) -> None:
         if last_sequence >= self._redriven.cell.dead_letters.next_sequence:

@@ -14,6 +14,8 @@ from ..coordinator.cell_codec import decode_cell, encode_cell
 from ..coordinator.cells import CellChanged, Cells, Stored
 from ..coordinator.tables.objectstore import ObjectStoreTable
 from ..log import Lake
+from .copies import SequencesTaken
+from .dead_letters import renumbered
 
 REDRIVES = "redrives/"
 _PATIENCE_S = 60.0
@@ -55,6 +57,10 @@ class Redriven:
     async def bury(self, sequence: int) -> None:
         """All up to this sequence are known to be durable, or never will be."""
         await self._change(lambda cell: cell.with_buried(sequence))
+
+    async def renumber(self, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> None:
+        """What is assigned goes under other sequences, as under these (offset, sequence) something else stands."""
+        await self._change(lambda cell: renumbered(cell, taken, seen))
 
     async def close(self) -> None:
         """Let go of the table."""

@@ -94,10 +94,6 @@ class DeadLetters:
         first = self.next_sequence - len(self.assigned)
         return [(offset, first + place) for place, offset in enumerate(self.assigned)]
 
-    def of_former(self) -> list[int]:
-        """The sequences of those of a former life."""
-        return [sequence for _, sequence in self.sequences()[: self.former]]
-
     def given_to(self, offsets: Sequence[int]) -> DeadLetters:
         """With the next sequences for these, in this order."""
         return replace(self, next_sequence=self.next_sequence + len(offsets), assigned=(*self.assigned, *offsets))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from penstock.consumers.copies import name_of
+from penstock.consumers.copies import SequencesTaken, name_of
 from penstock.consumers.dead_letters import (
     REASON_CHARS_MAX,
     DeadLetter,
-    DeadLettersAhead,
     DeadLetterWriter,
     buried,
     dead_letter_topic,
@@ -20,9 +20,9 @@ from penstock.consumers.dead_letters import (
     renumbered,
     unburied,
 )
-from penstock.coordinator.cell import QueueCell
+from penstock.coordinator.cell import DeadLetters, QueueCell
 from penstock.coordinator.keeper import OwnershipLost
-from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, TopicLimits, TopicSettings
+from penstock.log import InvalidArgument, LimitExceeded, Message, MessageType, MessageView, TopicLimits, TopicSettings
 from penstock.log.limits import MIB, PRODUCER_NAME_BYTES_MAX
 from penstock.log.messages import check_message
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
@@ -311,7 +311,8 @@ def test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_n
         await scene.pass_days(31)
         heir = DeadLetterWriter(scene.process(), "billing", "orders", 0)
         assert await heir._copies.last_sequence(1) == 1
-        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[1:2], first=1))
+        with pytest.raises(SequencesTaken, match="or none"):  # and what it would do about that, it needs its cell for
+            await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages[1:2], first=1))
         assert await scene.read() == []
         await heir.write(letters(messages[2:], first=2))
         assert ids(await scene.read()) == ids(messages[2:])
@@ -319,24 +320,96 @@ def test_an_owner_of_long_ago_writes_nothing_after_the_next_one_has_opened_the_n
     Scene().play(script)
 
 
-def test_cells_that_begin_anew_are_noticed_and_numbered_behind_what_is_there() -> None:
-    """Else what they give up would be taken for written."""
+def given(cell: QueueCell, messages: Sequence[MessageView]) -> list[DeadLetter]:
+    """What a cell has assigned."""
+    return [DeadLetter(sequence, messages[offset], 17, "") for offset, sequence in cell.dead_letters.sequences()]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_cells_that_begin_anew_are_noticed_and_numbered_behind_what_is_there(count: int) -> None:
+    """Else what they give up would be taken for written; whether they give up fewer than there are, as many, or more."""
 
     async def script(scene: Scene) -> None:
-        messages = await scene.sent(5)
-        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:4]))
-        cell = QueueCell().with_dead_letters([3, 4])
+        messages = await scene.sent(6)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:2]))
+        cell = QueueCell().with_dead_letters([3, 4, 5][:count])
         writer = DeadLetterWriter(scene.process(), "billing", "orders", 0)
-        with pytest.raises(DeadLettersAhead, match=r"%DLQ%billing; expected: at most sequence 1; observed: sequence 3") as caught:
-            await writer.write(
-                [DeadLetter(sequence, messages[offset], 17, "") for offset, sequence in cell.dead_letters.sequences()]
-            )
-        assert ids(await scene.read()) == ids(messages[:4])
-        cell = renumbered(cell, caught.value.last_sequence)
-        assert cell.dead_letters.sequences() == [(3, 4), (4, 5)]
-        assert renumbered(cell, caught.value.last_sequence) == cell
-        await writer.write([DeadLetter(sequence, messages[offset], 17, "") for offset, sequence in cell.dead_letters.sequences()])
-        assert ids(await scene.read()) == ids([*messages[:4], messages[3], messages[4]])
+        with pytest.raises(SequencesTaken, match=r"%DLQ%billing; expected: sequence 0 to be the message") as caught:
+            await writer.write(given(cell, messages))
+        assert ids(await scene.read()) == ids(messages[:2])
+        seen = cell.dead_letters.sequences()
+        cell = renumbered(cell, caught.value, seen)
+        assert [offset for offset, _ in cell.dead_letters.sequences()] == [3, 4, 5][:count]
+        assert min(sequence for _, sequence in cell.dead_letters.sequences()) == max(2, count), "none of them twice"
+        assert renumbered(cell, caught.value, seen) == cell
+        await writer.write(given(cell, messages))
+        assert ids(await scene.read()) == ids([*messages[:2], *messages[3 : 3 + count]])
+
+    Scene().play(script)
+
+
+def test_letters_that_were_given_while_the_others_were_compared_are_numbered_anew_too() -> None:
+    cell = QueueCell(dead_letters=DeadLetters(1, (100,)))
+    seen = cell.dead_letters.sequences()
+    cell = renumbered(cell.with_dead_letters([101, 102]), taken(last_sequence=1), seen)
+    assert cell.dead_letters.sequences() == [(100, 3), (101, 4), (102, 5)]
+
+
+def test_what_stands_as_it_was_assigned_is_not_numbered_anew() -> None:
+    cell = QueueCell(dead_letters=DeadLetters(4, (7, 8, 9), former=2))
+    seen = cell.dead_letters.sequences()
+    cell = renumbered(cell, taken(last_sequence=9, written={1, 3}), seen)
+    assert (cell.dead_letters.sequences(), cell.dead_letters.former) == ([(8, 10)], 1)
+
+
+def test_what_others_have_gone_on_with_is_not_numbered_anew() -> None:
+    cell = QueueCell(dead_letters=DeadLetters(4, (9,)))
+    assert renumbered(cell, taken(last_sequence=9), [(7, 1), (8, 2)]) is cell
+
+
+def taken(*, last_sequence: int, written: Collection[int] = ()) -> SequencesTaken:
+    error = SequencesTaken("taken")
+    error.last_sequence, error.written = last_sequence, frozenset(written)
+    return error
+
+
+def test_a_letter_stands_if_another_owner_has_just_written_it() -> None:
+    """An owner that died before its cell knew: nothing is written again, nothing numbered anew."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:2]))
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages))
+        assert ids(await scene.read()) == ids(messages)
+
+    Scene().play(script)
+
+
+def test_a_letter_stands_where_store_times_lag() -> None:
+    """Of a topic that nobody wrote to for weeks they move by a day with each entry: the copy is older than its message by them."""
+
+    async def script(scene: Scene) -> None:
+        first = DeadLetterWriter(scene.lake, "billing", "orders", 0)
+        await first.write(letters(await scene.sent(1)))
+        producer = await scene.lake.producer("orders", options=AT_ONCE)
+        for _ in range(20):
+            scene.clock.advance(hours=24)
+            await producer.send(Message(b"a day", message_group="d"))
+        messages = await scene.sent(1)
+        await first.write(letters(messages, first=1))
+        await DeadLetterWriter(scene.process(), "billing", "orders", 0).write(letters(messages, first=1))
+        assert len(await scene.read()) == 2
+
+    Scene().play(script)
+
+
+def test_of_a_letter_whose_message_is_gone_only_the_same_counts_as_written() -> None:
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(3)
+        await DeadLetterWriter(scene.lake, "billing", "orders", 0).write(letters(messages[:2]))
+        writer = DeadLetterWriter(scene.process(), "billing", "orders", 0)
+        place = messages[1].offset
+        assert await writer.write([], lost=[(place + 77, 0), (place, 1)]) == [0]
 
     Scene().play(script)
 

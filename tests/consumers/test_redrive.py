@@ -162,6 +162,39 @@ def test_what_is_remembered_is_not_lost_unnoticed() -> None:
     Scene(queues=1).play(script)
 
 
+def test_letters_are_not_taken_for_sent_because_others_have_their_sequences() -> None:
+    """The cell was lost, and the next redrive chooses more letters than the one before had sent."""
+
+    async def script(scene: Scene) -> None:
+        messages = await scene.sent(4)
+        await bury(scene.lake, messages)
+        assert (await redrive(scene.lake, "billing", where=lambda letter: letter.offset == 2)).sent == 1
+        for info in await scene.store.list("coordination/redrives/"):
+            await scene.store.delete(info.key)
+        assert (await redrive(scene.process(), "billing", where=lambda letter: letter.offset < 2)).sent == 2
+        assert sorted(ids(await redriven(scene))) == sorted(ids(messages[:3]))
+        assert (await redrive(scene.process(), "billing", where=lambda letter: letter.offset != 2)).sent == 1
+        assert sorted(ids(await redriven(scene))) == sorted(ids(messages))
+
+    Scene(queues=1).play(script)
+
+
+def test_what_has_gone_back_to_another_topic_is_not_sent_again_when_one_is_numbered_anew() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.lake.create_topic("returns", TopicSettings(queues=1))
+        messages = [*await scene.sent(2), *await scene.sent(2, "returns")]
+        await bury(scene.lake, messages[:2])
+        await redrive(scene.lake, "billing", limit=1)
+        for info in await scene.store.list("coordination/redrives/"):
+            await scene.store.delete(info.key)
+        await bury(scene.lake, messages[2:], topic="returns")
+        await redrive(scene.process(), "billing", where=lambda letter: letter.offset != 0)
+        back = [*await redriven(scene), *await redriven(scene, "returns")]
+        assert sorted(ids(back)) == sorted(ids(messages))
+
+    Scene(queues=1).play(script)
+
+
 def test_a_read_only_lake_sends_nothing() -> None:
     async def script(scene: Scene) -> None:
         await bury(scene.lake, await scene.sent(1))

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from penstock.consumers.dead_letters import DeadLetter, DeadLettersAhead, DeadLetterWriter, origin_of, unburied
+from penstock.consumers.copies import SequencesTaken
+from penstock.consumers.dead_letters import DeadLetter, DeadLetterWriter, origin_of, unburied
 from penstock.consumers.redrive import redrive
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.tables import objectstore
@@ -236,7 +237,7 @@ class Graveyard:
     async def _write(self, lake: Lake, queue: int, writer: DeadLetterWriter, given: list[tuple[int, int]], epoch: int) -> None:
         try:
             await writer.write(await self.letters(lake, queue, given))
-        except DeadLettersAhead:
+        except SequencesTaken:
             if self.cells[queue].epoch == epoch:
                 raise
             raise Lost from None

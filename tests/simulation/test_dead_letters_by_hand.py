@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.copies import Copy, CopyWriter
-from penstock.consumers.dead_letters import DeadLettersAhead, DeadLetterWriter
+from penstock.consumers.copies import Copy, CopyWriter, SequencesTaken
+from penstock.consumers.dead_letters import DeadLetterWriter
 from penstock.coordinator.cell import QueueCell
 from penstock.log import Lake, Message, UnknownOutcome
 from tests.simulation.graveyard import DLQ, GROUP, ORIGIN, Graveyard, Plot
@@ -60,7 +60,7 @@ class Owner:
     async def written_or_ahead(self, writing: asyncio.Task[None]) -> None:
         """The end of a write of an owner that was replaced: it is told, or finds all written."""
         (outcome,) = await asyncio.gather(writing, return_exceptions=True)
-        assert outcome is None or isinstance(outcome, DeadLettersAhead)
+        assert outcome is None or isinstance(outcome, SequencesTaken)
 
     def held(self, side: Any) -> Any:
         """Hold the owner's next letter back, before or after it takes effect."""
