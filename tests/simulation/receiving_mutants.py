@@ -38,11 +38,11 @@ def _of_any_delivery(original: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def _in_any_order(original: Callable[..., QueueCell]) -> Callable[..., QueueCell]:
-    def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int) -> QueueCell:
+    def acknowledged(cell: QueueCell, handle: ReceiptHandle, **rest: Any) -> QueueCell:
         marker: Any = cell.markers.get(handle.lane) if handle.lane is not None else None
         if marker is not None and marker.head < handle.offset < marker.limit and cell.generation == handle.generation:
             cell = cell.with_marker(handle.lane or 0, marker.from_head(handle.offset, marker.tries.state, marker.tries.due_ms))
-        return original(cell, handle, now_ms=now_ms)
+        return original(cell, handle, **rest)
 
     return acknowledged
 

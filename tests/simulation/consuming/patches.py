@@ -127,7 +127,7 @@ def dropping(name: str, empty: Callable[[], Any]) -> Callable[[Any], Any]:
 
 
 def buried_first(original: Any) -> Any:
-    async def run(self: Burial, keeper: QueueKeeper, feed: Any) -> None:
+    async def run(self: Burial, keeper: QueueKeeper, feed: Any, *rest: Any) -> None:
         writer = self._writer
         real = writer.write
 
@@ -137,7 +137,7 @@ def buried_first(original: Any) -> Any:
             return await real(letters, lost=lost, given=given)
 
         writer.write = write  # type: ignore[method-assign]
-        await original(self, keeper, feed)
+        await original(self, keeper, feed, *rest)
 
     return run
 
