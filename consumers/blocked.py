@@ -78,10 +78,7 @@ class Blocked:
         return [
             lane
             for lane in self._active
-            if lane.marker is not None
-            and lane.ready
-            and lane.marker.tries.state is State.SUSPECT
-            and lane.marker.tries.strikes >= most
+            if lane.marker is not None and lane.ready and lane.marker.tries.state is State.SUSPECT and _strikes(lane) >= most
         ]
 
     def _wants_more(self, lane: Lane, now_ms: int, next_fresh: int) -> bool:
@@ -280,6 +277,7 @@ class Blocked:
 
     def hand_out(self, lane: Lane, most: int, due_ms: int, step: Step) -> list[MessageView]:
         """Give out the first messages of a lane by receipt handle, until then."""
+        strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
@@ -287,7 +285,7 @@ class Blocked:
         self._has_out = True
         lane.known_from = messages[-1].offset + 1
         self._keep(lane, messages)
-        out = Tries(State.OUT, attempts, marker.tries.strikes, due_ms)
+        out = Tries(State.OUT, attempts, strikes, due_ms)
         lane.delivered_to = max(marker.limit, lane.known_from)
         self._set(lane, Marker(messages[0].offset, lane.delivered_to, out), step)
         return messages
@@ -347,12 +345,13 @@ class Blocked:
         assert marker is not None, "a blocked group has a marker"
         company = _company(lane)
         most = min(self._limits.run_messages, company or self._limits.run_messages, lane.batch_max or self._limits.run_messages)
+        strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
         lane.run = Run(lane, messages)
         limit = max(marker.limit, messages[-1].offset + 1)
         if lane.batches:
             lane.delivered_to = limit
-        running = Tries(State.RUNNING, attempts, marker.tries.strikes, 0, company)
+        running = Tries(State.RUNNING, attempts, strikes, 0, company)
         self._set(lane, Marker(messages[0].offset, limit, running), step)
         step.runs.append(lane.run)
 
@@ -410,6 +409,12 @@ class Blocked:
     def _forget(self, lane: Lane) -> None:
         self._retained -= len(lane.ready) + len(lane.given)
         lane.ready, lane.given = deque(), []
+
+
+def _strikes(lane: Lane) -> int:
+    """Of the first message in memory: the marker's are its head's, which a filter may leave out by now."""
+    marker = lane.marker
+    return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
 
 
 def _company(lane: Lane) -> int:

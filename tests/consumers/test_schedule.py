@@ -335,3 +335,25 @@ def test_with_another_filter_what_runs_of_a_blocked_group_is_not_read_again() ->
     step = schedule.plan(0, cell)
     assert [one.messages.offsets for one in step.runs] == [[1, 2, 3, 4, 5]]
     assert schedule.blocked.retained == 5
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.SUSPECT])
+def test_strikes_of_a_head_that_a_new_filter_leaves_out_are_not_those_of_the_message_behind_it(state: State) -> None:
+    log = [message(offset, "a") for offset in range(3)]
+    settings = GroupSettings(max_attempts=3)
+    markers = {group_hash("a", ""): Marker(0, 3, Tries(state, 3, 3 if state is State.SUSPECT else 2))}
+    cell = QueueCell(settled=Settled(3), markers=markers).taken_by("w")
+    schedule = Schedule(settings, cell, limits=Limits())
+    assert schedule.blocked.recall_from(0, schedule.next_fresh) == 0
+    schedule.recalled(log[1:], 0, 3)
+    assert schedule.blocked.hopeless(3) == []
+    step = schedule.plan(0, cell)
+    cell = step.apply(cell)
+    (run,) = step.runs
+    assert not step.letters
+    assert run.messages[0].offset == 1
+    run.failure, run.ended = Failure("raised"), True
+    schedule.report(run)
+    cell = schedule.plan(0, cell).apply(cell)
+    (marker,) = cell.markers.values()
+    assert (marker.head, marker.tries.state, marker.tries.strikes) == (1, State.WAITING, 1)

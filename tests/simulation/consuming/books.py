@@ -45,6 +45,8 @@ class Queue:
     """Of (offset, generation): what may count against it."""
     given_up: set[tuple[int, int]] = field(default_factory=set)
     """(offset, generation) that a handler rejected, or an operator skipped."""
+    left_out: set[tuple[int, int]] = field(default_factory=set)
+    """(offset, generation) that a filter left out; what of it is behind a blocked message is read again when the filter changes."""
     letters: dict[int, int] = field(default_factory=dict)
     """The offset that each sequence was given to."""
     by_letter: set[tuple[int, int]] = field(default_factory=set)

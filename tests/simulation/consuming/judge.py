@@ -7,15 +7,18 @@ by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolat
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import replace
 
 from penstock.consumers.rows import group_hash
 from penstock.coordinator.cell import QueueCell
-from penstock.coordinator.groups import DeadLetterPolicy
+from penstock.coordinator.groups import DeadLetterPolicy, GroupSettings
+from penstock.log.tags import TagFilter
 from tests.simulation.consuming.books import Handler, Queue, name_of
 from tests.simulation.consuming.judge_end import judge_end
 from tests.simulation.consuming.records import (
+    Altered,
     Answer,
     Died,
     Ended,
@@ -32,6 +35,8 @@ from tests.simulation.consuming.standing import Standing, Where, standing
 
 _TIMED = 0.9
 """Clocks that run fast take so much of the true time for all of it."""
+STALE_S = 60.0
+"""So long a member may work by settings that were altered."""
 LATE_S = 3.0
 """A handler that took that much longer than it may counts no more, whenever its consumer looked."""
 _MANY = 40
@@ -54,6 +59,8 @@ class _Judge:
         self._by_process: dict[str, set[int]] = defaultdict(set)
         self._solo: dict[str, Started] = {}
         """The one that is alone in a process."""
+        self._settings: dict[str, list[tuple[float, GroupSettings]]] = {}
+        """Of groups that were altered: each since when."""
         self._now_s = 0.0
 
     def judge(self) -> list[str]:
@@ -75,10 +82,25 @@ class _Judge:
                     self._queue(record.line).positions[record.generation] = record.offset
                 case Skipped():
                     self._skipped(record)
+                case Altered(group=group, settings=settings):
+                    self._settings.setdefault(group, [(0.0, self._history.settings[group])]).append((self._now_s, settings))
             if len(self._wrong) > _MANY:
                 return self._wrong
         self._wrong += (f"{what}, in the end" for what in judge_end(self._history, self._queues))
         return self._wrong
+
+    def _in_force(self, group: str) -> list[GroupSettings]:
+        """By which members of the group may work now."""
+        known = self._settings.get(group, [(0.0, self._history.settings[group])])
+        ends = [at_s for at_s, _ in known[1:]] + [self._now_s]
+        return [settings for (_, settings), end_s in zip(known, ends, strict=True) if end_s >= self._now_s - STALE_S]
+
+    def _left_out(self, queue: Queue, offset: int) -> bool:
+        """Whether a filter may leave the message out."""
+        group, topic, number = queue.line
+        filters = [TagFilter.parse(settings.filter_of(topic)).tags for settings in self._in_force(group)]
+        tag = self._history.stored[topic, number, offset].tag
+        return any(tags is not None and tag not in tags for tags in filters)
 
     def _blame(self, rule: str, what: str) -> None:
         self._wrong.append(f"{rule} {self._now_s:.3f} s: {what}")
@@ -189,6 +211,7 @@ class _Judge:
                     and stands[offset].where is not Where.DONE
                     and (offset, generation, token.epoch) not in queue.oks
                     and (token.topic, token.queue, offset) not in together
+                    and not self._left_out(queue, offset)
                 ):
                     self._blame(
                         "C4", f"{name_of(started)} starts at offset {token.offset} before {offset}, which is {stands[offset]}"
@@ -292,12 +315,18 @@ class _Judge:
     def _judge_change(self, queue: Queue, cell: QueueCell, offset: int, was: Standing, now: Standing) -> None:
         where = f"{queue.line} offset {offset}"
         generation = cell.generation
-        if was.where is Where.DONE:
+        if was.where is Where.DONE and now.where is Where.BEHIND and (offset, generation) in queue.left_out:
+            self._counts["left out, and read again by a new filter"] += 1
+            queue.left_out.discard((offset, generation))
+        elif was.where is Where.DONE:
             self._blame("C6", f"{where} was settled, and is {now}")
             return
         if now.where is Where.DONE:
             done = (offset, generation, cell.epoch) in queue.oks or (offset, generation) in queue.by_letter
-            if not done:
+            if not done and self._left_out(queue, offset):
+                self._counts["left out by a filter"] += 1
+                queue.left_out.add((offset, generation))
+            elif not done:
                 told = [epoch for one, of, epoch in queue.oks if (one, of) == (offset, generation)]
                 self._blame(
                     "C1", f"{where}, {was}, is settled in epoch {cell.epoch}, and no handler of it succeeded (but in {told})"
@@ -351,15 +380,15 @@ class _Judge:
             queue.by_letter.add((offset, generation))
             if (offset, generation, cell.epoch) in queue.oks:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and its owner's handler had succeeded")
-            policy = self._history.settings[group].dead_letter_policy
-            if policy is DeadLetterPolicy.PARK and (offset, generation) not in queue.given_up:
+            policies = {settings.dead_letter_policy for settings in self._in_force(group)}
+            if policies == {DeadLetterPolicy.PARK} and (offset, generation) not in queue.given_up:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter, and no operator had skipped it")
             self._judge_given_up(queue, offset, generation, "a dead letter")
 
     def _judge_given_up(self, queue: Queue, offset: int, generation: int, what: str) -> None:
-        most = self._history.settings[queue.line[0]].max_attempts
+        most = min(settings.max_attempts or math.inf for settings in self._in_force(queue.line[0]))
         strikes = queue.strikes[offset, generation] + self._overdue(queue, offset)
-        if (offset, generation) not in queue.given_up and (most is None or strikes < most):
+        if (offset, generation) not in queue.given_up and strikes < most:
             self._blame("C8", f"{queue.line}: offset {offset} is {what} after {strikes} strikes of {most}")
 
     def _skipped(self, skipped: Skipped) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from penstock.consumers.membership import Subscription
 from penstock.consumers.push import PushConsumer, PushOptions
 from penstock.consumers.results import BatchResult, ConsumeResult, RetryAfter
 from penstock.coordinator.coordination import Coordination
-from penstock.log.errors import PenstockError
+from penstock.coordinator.groups import DeliveryOrder
+from penstock.log.errors import InvalidArgument, PenstockError
 from penstock.log.lake import Lake
 from penstock.log.messages import MessageView
-from tests.simulation.consuming.plot import TOPIC, Temper
+from tests.simulation.consuming.plot import TOPIC, GroupPlan, Temper
 from tests.simulation.consuming.records import Answer, Died, Ended, Place, Started, Token
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.world import log_uniform
@@ -82,7 +84,8 @@ class Machine:
 
     async def _work(self, process: SimProcess, leaving: asyncio.Event) -> None:
         self.lake = lake = self.world.lake(process)
-        coordination = self.world.coordination(process)
+        mixed = any(plan.mixed for plan in self.world.plot.groups.values())
+        coordination = self.world.coordination(process, self._rng.choice([0.6, 1.0, 3.0]) if mixed else 1.0)
         await asyncio.gather(*(self._consume(process, leaving, lake, coordination, group) for group in self.world.plot.groups))
         with suppress(PenstockError):
             await coordination.close()
@@ -93,23 +96,25 @@ class Machine:
         self, process: SimProcess, leaving: asyncio.Event, lake: Lake, coordination: Coordination, group: str
     ) -> None:
         """One consumer after the other, should one end by itself."""
-        plot, plan = self.world.plot, self.world.plot.groups[group]
-        options = PushOptions(
-            threads=plan.threads,
-            cache_messages=plan.cache_messages,
-            consume_timeout=timedelta(seconds=plot.timeout_s),
-            batch=plan.batch,
-            batch_messages=plan.batch_messages,
-            window=plan.window,
-            waiting=plan.waiting,
-        )
+        plot = self.world.plot
         handlers = Handlers(self.world, process, group)
         while not leaving.is_set():
+            plan = self._drawn(plot.groups[group])
+            options = PushOptions(
+                threads=plan.threads,
+                cache_messages=plan.cache_messages,
+                consume_timeout=timedelta(seconds=plot.timeout_s),
+                batch=plan.batch,
+                batch_messages=plan.batch_messages,
+                window=plan.window,
+                waiting=plan.waiting,
+            )
+            contradicts = plan.order is not plot.groups[group].order or plan.filter is not None
             consumer = PushConsumer(
                 lake,
                 coordination,
                 group=group,
-                subscriptions={TOPIC: Subscription(start=plan.start)},
+                subscriptions={TOPIC: Subscription(plan.filter, plan.start)},
                 listener=handlers.of_batch if plan.batch else handlers.of_message,
                 stated={"delivery_order": plan.order},
                 options=options,
@@ -117,9 +122,11 @@ class Machine:
             try:
                 await consumer.start()
             except PenstockError as error:
-                self.world.check_expected(process.name, error)
+                self.world.check_expected(process.name, error, allowed=contradicts and isinstance(error, InvalidArgument))
                 await asyncio.sleep(0.5)
                 continue
+            if plan.order is not plot.groups[group].order:
+                self.world.history.wrong.append(f"C13 {process.name} joined {group} as a {plan.order} one")
             self.consumers[group] = consumer
             ended, left = asyncio.ensure_future(consumer.ended()), asyncio.ensure_future(leaving.wait())
             await asyncio.wait([ended, left], return_when=asyncio.FIRST_COMPLETED)
@@ -133,6 +140,25 @@ class Machine:
                 await asyncio.gather(ended, return_exceptions=True)  # the same error
                 self.world.check_expected(process.name, error)
                 await asyncio.sleep(0.5)
+
+    def _drawn(self, plan: GroupPlan) -> GroupPlan:
+        """How a member works that begins now."""
+        if not plan.mixed:
+            return plan
+        rng, orderly = self._rng, plan.order is DeliveryOrder.ORDERLY
+        batches: list[Literal["group", "queue"] | None] = [None, "queue", "group"] if orderly else [None, "queue"]
+        other = DeliveryOrder.CONCURRENT if orderly else DeliveryOrder.ORDERLY
+        return replace(
+            plan,
+            order=other if rng.random() < 0.1 else plan.order,
+            filter=rng.choice(["*", "a", "a || b"]) if rng.random() < 0.3 else None,
+            threads=rng.choice([1, 3, 16]),
+            cache_messages=rng.choice([1, 4, 1_024]),
+            window=rng.choice([4, 20, 10_000]),
+            waiting=rng.choice([1, 4, 1_000]),
+            batch=rng.choice(batches),
+            batch_messages=rng.choice([2, 8]),
+        )
 
 
 class Handlers:

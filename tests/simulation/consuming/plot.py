@@ -74,6 +74,10 @@ class GroupPlan:
     window: int = 10_000
     waiting: int = 1_000
     start: Position = "earliest"
+    filter: str | None = None
+    """As members state it; None: whatever the group takes."""
+    mixed: bool = False
+    """Each start of a member draws how it works anew; a few state what contradicts the group."""
 
     @property
     def settings(self) -> GroupSettings:
@@ -116,6 +120,12 @@ class Plot:
     """So many dead letters of a queue may wait to be written; None: as many as in earnest."""
     orders_every_s: float = 0.0
     """Of operators."""
+    alters: bool = False
+    """Operators also alter the groups' settings."""
+    tags: tuple[str | None, ...] = (None,)
+    """Of messages."""
+    outages_every_s: float = 0.0
+    outage_s: tuple[float, float] = (0.5, 40.0)
     faults_end_s: float = 60.0
     quiet_s: float = 600.0
     """So long everything may take to come to an end without faults."""

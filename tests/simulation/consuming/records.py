@@ -101,7 +101,15 @@ class Skipped(NamedTuple):
     release: bool
 
 
-Record: TypeAlias = Started | Ended | Died | Stood | Wrote | Positioned | Skipped
+class Altered(NamedTuple):
+    """A group has these settings from now on."""
+
+    at_s: float
+    group: str
+    settings: GroupSettings
+
+
+Record: TypeAlias = Started | Ended | Died | Stood | Wrote | Positioned | Skipped | Altered
 
 
 class Send(NamedTuple):
@@ -118,6 +126,7 @@ class Stored(NamedTuple):
     body: bytes
     message_id: str
     message_group: str | None
+    tag: str | None = None
 
 
 class Letter(NamedTuple):
@@ -134,7 +143,7 @@ class History:
     """What was seen of one run."""
 
     settings: Mapping[str, GroupSettings] = field(default_factory=dict)
-    """By group."""
+    """By group, as they are at first."""
     timeout_s: float = 900.0
     """How long a handler may run."""
     records: list[Record] = field(default_factory=list)

@@ -271,6 +271,80 @@ def outage(seed: int | str, *, rate: float = 0.02) -> Consuming:
     return world
 
 
+def _either(rng: random.Random, **more: Any) -> GroupPlan:
+    """An ORDERLY or a CONCURRENT group."""
+    plan = _orderly(rng, **more)
+    if rng.random() < 0.6:
+        return plan
+    batch = None if plan.batch == "group" else plan.batch
+    return replace(plan, order=DeliveryOrder.CONCURRENT, policy=DeadLetterPolicy.CONTINUE, batch=batch)
+
+
+def heals(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Outages that heal: of the store, the table, the dead-letter queue, a queue's cell, the group's record, heartbeats."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _either(rng, waiting=rng.choice([2, 1_000]))},
+            queues=rng.choice([1, 2, 4]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            tempers={**MIXED, Temper.POISON: 3.0, Temper.RAISES: 6.0, Temper.KILLS: 0.0},
+            letters=rng.choice([None, 2]),
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 20.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 6.0]),
+            outages_every_s=rng.choice([2.0, 8.0]) if rate else 0.0,
+        ),
+    )
+
+
+def alters(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Operators who alter attempts, retries, policy and filter of a group all the time, and order what is parked on meanwhile."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _either(rng)},
+            queues=rng.choice([1, 3]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            tempers={**MIXED, Temper.POISON: 4.0, Temper.RAISES: 8.0, Temper.LATER: 3.0, Temper.KILLS: 0.0},
+            blows_every_s=rng.choice([0.0, 10.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 20.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([1.0, 3.0]),
+            alters=True,
+            tags=(None, "a", "b"),
+        ),
+    )
+
+
+def mixed(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Members that differ: in leases, room, threads, batches; and some that state what contradicts their group."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _either(rng, mixed=True)},
+            queues=rng.choice([2, 4]),
+            machines=rng.randint(2, 4),
+            message_groups=rng.choice([3, 12]),
+            blows_every_s=rng.choice([4.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([5.0, 20.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 4.0]),
+            alters=rng.random() < 0.5,
+            tags=(None, "a", "b"),
+        ),
+    )
+
+
 def calm(seed: int | str, *, rate: float = 0.0) -> Consuming:
     """Good messages and patient machines: the run that a protocol without some guard may survive."""
     return _make(seed, rate, Plot(tempers={Temper.GOOD: 20.0, Temper.RAISES: 1.0}, machines=2, deploys_every_s=25.0))
@@ -333,6 +407,9 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "sluggish": sluggish,
     "lives": lives,
     "outage": outage,
+    "heals": heals,
+    "alters": alters,
+    "mixed": mixed,
     "calm": calm,
 }
 

@@ -12,7 +12,7 @@ from penstock.coordinator.lease import Heartbeat, decode_heartbeat
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.log.stores.memory import MemoryStore
-from tests.simulation.consuming.records import History, Line, Positioned, Skipped, Wrote
+from tests.simulation.consuming.records import Altered, History, Line, Positioned, Skipped, Wrote
 from tests.simulation.consuming.spilled import Spilled
 from tests.simulation.loop import SimLoop
 
@@ -101,6 +101,8 @@ class Witness(MemoryTable):
         before = self._records.get(group)
         self._records[group] = record
         self._history.secrets[group].add(record.secret)
+        if before is not None and before.settings != record.settings:
+            self._history.records.append(Altered(self._loop.now, group, record.settings))
         for topic, position in record.positions.items():
             known = before.positions.get(topic) if before is not None else None
             for queue, (generation, offset) in enumerate(zip(position.generations, position.offsets, strict=True)):

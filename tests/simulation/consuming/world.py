@@ -16,7 +16,9 @@ from penstock.consumers.dead_letters import origin_of
 from penstock.consumers.redrive import redrive
 from penstock.consumers.rows import group_hash
 from penstock.coordinator.coordination import Coordination
+from penstock.coordinator.groups import DeadLetterPolicy
 from penstock.coordinator.operators import Operators
+from penstock.coordinator.retry import RetryPolicy
 from penstock.log.errors import CallError, InternalError, PenstockError, TopicNotFound
 from penstock.log.gathering import ProducerOptions
 from penstock.log.lake import Lake
@@ -26,6 +28,7 @@ from penstock.log.receipts import Receipt
 from penstock.log.settings import TopicSettings
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.machine import Machine
+from tests.simulation.consuming.outages import Failing, Outage, break_down
 from tests.simulation.consuming.plot import TOPIC, Plot
 from tests.simulation.consuming.progress import standing_still
 from tests.simulation.consuming.records import History, Letter, Line, Place, Send, Stored
@@ -70,6 +73,7 @@ class Consuming:
         self.witness = Witness(self.history, self.kernel.loop, lines, self.store.memory)
         self.table.memory = self.witness
         self._plans = (store_plan, table_plan)
+        self._down: list[Outage] = []
         self.machines = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
         self._operator: SimProcess | None = None
         self.tempers: Counter[tuple[str, Place]] = Counter()
@@ -115,11 +119,15 @@ class Consuming:
 
     async def _main(self) -> None:
         await self._as("founder", self._found)
+        if self.plot.outages_every_s:
+            store, table = self._plans
+            self._plans = (Failing("store", self._down, store), Failing("table", self._down, table))
         self.store.plan, self.table.plan = self._plans
         for machine in self.machines:
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
-        others = [asyncio.ensure_future(self._strike()), asyncio.ensure_future(self._deploy())]
+        failing = break_down(self.plot, self._down, self.kernel.rng("outages"), self.counts)
+        others = [asyncio.ensure_future(work) for work in (self._strike(), self._deploy(), failing)]
         operating = asyncio.ensure_future(self._lives("operator", self._operate))
         lives = [life for machine in self.machines if (life := machine.life) is not None]
         done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
@@ -196,8 +204,8 @@ class Consuming:
     def lake(self, process: SimProcess) -> Lake:
         return Lake(self.store.client(process), runtime=process.runtime)
 
-    def coordination(self, process: SimProcess) -> Coordination:
-        return Coordination(self.table.client(process), process.runtime, lease_s=self.plot.lease_s)
+    def coordination(self, process: SimProcess, lease_times: float = 1.0) -> Coordination:
+        return Coordination(self.table.client(process), process.runtime, lease_s=self.plot.lease_s * lease_times)
 
     def new_process(self, name: str, clock: SimClock | None = None) -> SimProcess:
         return self.kernel.process(name, max_offset_ms=self.plot.offset_ms, max_drift=self.plot.drift, clock=clock)
@@ -263,7 +271,7 @@ class Consuming:
             body = f"message {len(self.history.sends) + len(sent)}".encode()
             group = None if self.plot.keyless else f"g{rng.choices(range(len(weights)), weights)[0]}"
             try:
-                sent.append((body, producer.send(Message(body, message_group=group))))
+                sent.append((body, producer.send(Message(body, message_group=group, tag=rng.choice(self.plot.tags)))))
             except PenstockError as error:
                 self.check_expected("producer", error)
                 break
@@ -292,6 +300,7 @@ class Consuming:
                 await self._order(rng, lake, operators)
             except PenstockError as error:
                 self.check_expected("operator", error, allowed=isinstance(error, TopicNotFound))
+        await self._alter_back(operators)
         await self._settle_parked(operators)
         await coordination.close()
         with suppress(PenstockError):
@@ -299,7 +308,7 @@ class Consuming:
 
     async def _order(self, rng: random.Random, lake: Lake, operators: Operators) -> None:
         group = rng.choice(list(self.plot.groups))
-        what = rng.choice(["reset", "release", "release", "skip", "redrive"])
+        what = rng.choice(["reset", "release", "release", "skip", "redrive"] + 4 * ["alter"] * self.plot.alters)
         if what == "reset":
             queues = rng.sample(range(self.plot.queues), rng.randint(1, self.plot.queues)) if rng.random() < 0.5 else None
             to = rng.choice(["earliest", "latest", "some", "time"])
@@ -318,9 +327,31 @@ class Consuming:
             await operators.release(group)
         elif what == "skip":
             await operators.skip(group)
+        elif what == "alter":
+            await self._alter(rng, group, operators)
         else:
             self.counts["redriven"] += (await redrive(lake, group, limit=rng.choice([None, 2]))).sent
         self.counts[f"order: {what}"] += 1
+
+    async def _alter(self, rng: random.Random, group: str, operators: Operators) -> None:
+        changes: dict[str, list[object]] = {
+            "max_attempts": [1, 2, 3, 6, None],
+            "retry": [RetryPolicy(interval=timedelta(seconds=seconds)) for seconds in (0.1, 1.0, 8.0)],
+            "filters": [{}, {TOPIC: "*"}, {TOPIC: "a"}, {TOPIC: "b"}, {TOPIC: "a || b"}],
+        }
+        if self.history.is_orderly(group):
+            changes["dead_letter_policy"] = list(DeadLetterPolicy)
+        chosen = rng.sample(sorted(changes), rng.choice([1, 1, 2]))
+        await operators.alter(group, **{name: rng.choice(changes[name]) for name in chosen})
+
+    async def _alter_back(self, operators: Operators) -> None:
+        """In quiet, so that whatever always fails comes to its end."""
+        for group, plan in self.plot.groups.items() if self.plot.alters else ():
+            while True:
+                with suppress(PenstockError):
+                    await operators.alter(group, max_attempts=plan.max_attempts, retry=plan.settings.retry)
+                    break
+                await asyncio.sleep(1.0)
 
     async def _settle_parked(self, operators: Operators) -> None:
         """In quiet, half of the operators leave nothing parked for a moment."""
@@ -377,7 +408,7 @@ class Consuming:
         reader = await lake.reader(TOPIC)
         async for message in reader.messages():
             place = (TOPIC, message.queue, message.offset)
-            self.history.stored[place] = Stored(message.body, message.message_id, message.message_group)
+            self.history.stored[place] = Stored(message.body, message.message_id, message.message_group, message.tag)
         for group in self.plot.groups:
             found = self.history.letters[group] = []
             with suppress(TopicNotFound):
