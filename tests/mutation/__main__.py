@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.plugin import CAUGHT, HUNG, SURVIVED, UNSEEN, Mutation
 
 QUICK = "not slow and not spark and not s3 and not versitygw and not dynamodb and not dynoxide and not postgres and not processes"
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+"""Mutants that change nothing that anybody can see, each with the reason."""
 AREAS = ("log", "coordinator", "consumers", "cdc")
 
 
@@ -65,21 +68,29 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     return [one for one in random.Random(options.seed).sample(mutants, size) if one.name not in done]
 
 
+def equivalents() -> dict[str, str]:
+    """The reason by the mutant's name."""
+    return {one["name"]: one["reason"] for one in tomllib.loads(EQUIVALENT.read_text()).get("mutant", [])}
+
+
 def _results(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text().split("\n") if line] if path.exists() else []
 
 
 def report(results: list[dict[str, str]]) -> int:
-    """A row a part, and every survivor. 1 when there is one."""
+    """A row a part, and every survivor that is not known to be equivalent. 1 when there is one."""
+    known = equivalents()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for one in results:
-        counts[one["path"].partition("/")[0]][one["verdict"]] += 1
+        verdict = "equivalent" if one["mutant"] in known and one["verdict"] in {SURVIVED, UNSEEN} else one["verdict"]
+        counts[one["path"].partition("/")[0]][verdict] += 1
     for part, by_verdict in sorted(counts.items()):
         caught = by_verdict[CAUGHT] + by_verdict[HUNG]
         tried = caught + by_verdict[SURVIVED] + by_verdict[UNSEEN]
         told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(by_verdict.items()))
         print(f"{part:12} {caught / max(1, tried):6.1%} of {tried}: {told}")
-    survivors = sorted((one for one in results if one["verdict"] in {SURVIVED, UNSEEN}), key=lambda one: (one["path"], one["line"]))
+    left = (one for one in results if one["verdict"] in {SURVIVED, UNSEEN} and one["mutant"] not in known)
+    survivors = sorted(left, key=lambda one: (one["path"], one["line"]))
     for one in survivors:
         print(f"{one['verdict']}: line {one['line']}: {one['mutant']}")
     return int(bool(survivors))
