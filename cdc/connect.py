@@ -1,14 +1,18 @@
-"""Types of Kafka Connect's schemas, which events may carry, and what reads the values of those that JSON has no type for."""
+"""Types of Kafka Connect's schemas, which events may carry, and what reads the values of those that JSON has no type for: as the schema says, or
+as the user does of events without one.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
-from .types import Convert, UnfitTime
+from ..log.errors import InvalidArgument
+from .types import Convert, Unfit, UnfitTime, normal_type, unscaled
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
@@ -47,12 +51,7 @@ _KINDS = {
 
 
 def _unscaled(value: object, scale: int) -> object:
-    if not isinstance(value, str):
-        return value
-    digits = base64.b64decode(value, validate=True)
-    number = int.from_bytes(digits, "big", signed=True)
-    sign, figures, _ = Decimal(number).as_tuple()
-    return Decimal((sign, figures, -scale))
+    return unscaled(value, scale) if isinstance(value, str) else value
 
 
 def _variable_scale(value: object) -> object:
@@ -61,7 +60,7 @@ def _variable_scale(value: object) -> object:
 
 def _units(per_second: int) -> Convert:
     def read(value: object) -> object:
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool):
             return value
         microseconds, rest = divmod(value * 1_000_000, per_second)
         if rest:
@@ -105,3 +104,57 @@ _NAMED: dict[str, tuple[str, Convert | None]] = {
     "org.apache.kafka.connect.data.Date": ("date", None),
     "org.apache.kafka.connect.data.Timestamp": ("timestamp", _units(1_000)),
 }
+
+
+# --- What the user says of events without a schema ------------------------------------------------------------------------------
+
+_UNITS = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+_SAFE = str.maketrans("-_+/", "+/..")
+_BYTES: dict[str, Callable[[str], bytes]] = {
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "base64-url-safe": lambda text: base64.b64decode((text + "=" * (-len(text) % 4)).translate(_SAFE), validate=True),
+    "hex": binascii.unhexlify,
+}
+_WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64",), "binary": tuple(_BYTES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How events whose schema does not say it write the values of a column."""
+
+    type: str
+    form: str
+    """A unit of time since 1970, or an encoding of bytes."""
+
+    def reader(self) -> Convert:
+        """What reads the values: it raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
+        if self.form in _UNITS:
+            return _units(_UNITS[self.form])
+        decode = _BYTES[self.form]
+        scale = int(self.type.rstrip(")").partition(",")[2]) if self.type.startswith("decimal") else None
+
+        def read(value: object) -> object:
+            if not isinstance(value, str):
+                return value
+            try:
+                return decode(value) if scale is None else _unscaled(value, scale)
+            except ValueError as error:
+                raise Unfit(f"{value[:60]!r} is no {self.form}, as declared by '{self.type} from {self.form}'") from error
+
+        return read
+
+
+def declared_type(said: str) -> tuple[str, Written | None]:
+    """A type as the user declares it, and how it is written: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
+    name, given, form = said.strip().lower().partition(" from ")
+    kind, form = normal_type(name), form.strip()
+    if not given:
+        return kind, None
+    if form not in (known := _WRITTEN.get(kind.partition("(")[0], ())):
+        raise InvalidArgument(
+            "nothing of this type is written so",
+            operation="sync",
+            expected=f"{kind} from {', '.join(known)}" if known else kind,
+            observed=repr(said),
+        )
+    return kind, Written(kind, form)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .changes import Key
-from .connect import connect_type, unfit_as_text
+from .connect import Written, connect_type, unfit_as_text
+from .sources import of_table
 from .targets import Target
 from .types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
 from .unavailable import Unavailable
@@ -23,6 +24,8 @@ class Reading:
     unavailable: Unavailable = field(default_factory=Unavailable.of)
     """What stands for values that the source did not log."""
     unfit_times: UnfitTimes = "stop"
+    forms: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
+    """Table to column to how events write it whose schema does not say so."""
 
 
 class RowReader:
@@ -36,18 +39,19 @@ class RowReader:
             for column in target.columns
         ]
         self.texts = frozenset(column.name for column in target.columns if column.type == "string")
+        self.forms = {name: form.reader() for name, form in (of_table(reading.forms, target.source) or {}).items()}
         self.nulls = reading.unfit_times == "null"
-        self.converters = dict(self.columns)
-        self.names = frozenset(self.converters)
+        self.names = frozenset(name for name, _ in self.columns)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
         self.schema: Mapping[str, Any] | None = None
-        self.typed = self.columns
+        self.typed = self._typed(None)
+        self.converters = dict(self.typed)
 
     def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
         """Its converters for events with this schema."""
         if schema != self.schema:
-            self.schema, self.typed = schema, _typed(self.columns, schema, self.unavailable, self.texts)
+            self.schema, self.typed = schema, self._typed(schema)
         return self.typed
 
     def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
@@ -69,7 +73,7 @@ class RowReader:
 
     def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Key:
         """The key among a row's columns. Raises `Unfit`."""
-        typed = dict(self.reading(schema)) if schema is not None else self.converters
+        typed = self.converters if schema is None else dict(self.reading(schema))
         key = []
         for name in self.target.key:
             value = said(name, row, self.unavailable)
@@ -79,6 +83,19 @@ class RowReader:
                 raise Unfit(f"key column {name}: {error}") from error
         return tuple(key)
 
+    def _typed(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
+        readers = dict(self.forms)
+        for one in (schema or {}).get("fields") or []:
+            if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
+                readers[str(one.get("field"))] = read
+        return [
+            (
+                name,
+                _after(readers[name], convert, self.unavailable, as_text=name in self.texts) if name in readers else convert,
+            )
+            for name, convert in self.columns
+        ]
+
 
 def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
     """What a row has in a column of the key. Raises `Unfit`."""
@@ -86,19 +103,6 @@ def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
     if value is None or unavailable.is_it(value):
         raise Unfit(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")
     return value
-
-
-def _typed(
-    columns: list[tuple[str, Convert]], schema: Mapping[str, Any] | None, unavailable: Unavailable, texts: frozenset[str]
-) -> list[tuple[str, Convert]]:
-    readers = {}
-    for one in (schema or {}).get("fields") or []:
-        if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
-            readers[one.get("field")] = read
-    return [
-        (name, _after(readers[name], convert, unavailable, as_text=name in texts) if name in readers else convert)
-        for name, convert in columns
-    ]
 
 
 def _after(read: Convert, convert: Convert, unavailable: Unavailable, *, as_text: bool) -> Convert:

@@ -14,9 +14,10 @@ import msgspec
 from ..log.errors import CallError, InvalidArgument
 from ..log.stored import Number
 from .changes import ALWAYS
+from .connect import Written as Form
+from .connect import declared_type
 from .sources import Source
 from .told import ByQueue, Told
-from .types import normal_type
 
 POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
@@ -51,15 +52,19 @@ class Declared:
     """Table to column to Spark SQL type."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Table to its key columns, in place of the events' key."""
+    forms: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
+    """Table to column to how events write it whose schema does not say so."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> Declared:
         """Checked. Raises `InvalidArgument`."""
-        typed = {table: {name: normal_type(kind) for name, kind in named.items()} for table, named in (columns or {}).items()}
+        said = {table: {name: declared_type(kind) for name, kind in named.items()} for table, named in (columns or {}).items()}
+        typed = {table: {name: kind for name, (kind, _) in named.items()} for table, named in said.items()}
+        forms = {table: {name: form for name, (_, form) in named.items() if form is not None} for table, named in said.items()}
         for table, named in (keys or {}).items():
             if isinstance(named, str) or not named:
                 raise InvalidArgument("a key is a list of columns", operation="sync", object=table, observed=repr(named))
-        return cls(typed, {table: tuple(named) for table, named in (keys or {}).items()})
+        return cls(typed, {table: tuple(named) for table, named in (keys or {}).items()}, forms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ _BEYOND = re.compile(
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """Of the years that a time can be in."""
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _PLAIN = 20_000
 _LEVELS = 200
 
@@ -270,14 +271,32 @@ def _integer(bits: int) -> Convert:
     return convert
 
 
+def unscaled(text: str, scale: int) -> Decimal:
+    """Of the bytes of an integer in base64, as Connect writes decimals. Raises `ValueError`."""
+    if not (data := base64.b64decode(text, validate=True)):
+        raise ValueError("a decimal of no bytes")
+    sign, figures, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
+    return Decimal((sign, figures, -scale))
+
+
 def _decimal(precision: int, scale: int) -> Convert:
+    name = f"decimal({precision},{scale})"
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
     step = Decimal(1).scaleb(-scale)
 
     def convert(value: Any) -> Decimal:  # noqa: ANN401
+        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # of any scale, it says its own
+            value = unscaled(value["value"], int(value["scale"]))
         if value.__class__ is not str and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
             raise TypeError
-        number = Decimal(value)
+        try:
+            number = Decimal(value)
+        except InvalidOperation as error:
+            raise ValueError(
+                f"if these are bytes, as decimal.handling.mode=precise writes them, declare '{name} from base64'"
+                if _BASE64.fullmatch(str(value))
+                else "it is no number"
+            ) from error
         if not number.is_finite():
             raise ValueError
         return number.quantize(step, context=exact)
@@ -322,10 +341,11 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _MILLISECONDS:
             raise ValueError(
-                "nothing says whether these are milliseconds or microseconds: let the events carry their schema, or text"
+                "nothing says whether these are milliseconds or microseconds: declare 'timestamp from milliseconds' (or seconds, microseconds, "
+                "nanoseconds), or let the events carry their schema, or text"
             )
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
-    if value.__class__ is not str or len(value) < 16:
+    if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # digits alone are a date to Python
         raise TypeError
     if len(value) > 26 and (found := _FRACTION.search(value)):
         if found[2].strip("0"):

@@ -44,7 +44,11 @@ _TAIL_BYTES = 4_000
     "--table", "tables", multiple=True, metavar="TABLE", help="Only this table, as table or schema.table; may be repeated."
 )
 @click.option(
-    "--column", "columns", multiple=True, metavar="TABLE.COLUMN=TYPE", help="A column's type, such as orders.amount=decimal(12,2)."
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="TABLE.COLUMN=TYPE",
+    help="A column's type, such as orders.amount=decimal(12,2). How it is written may follow: 'decimal(12,2) from base64'.",
 )
 @click.option("--key", "keys", multiple=True, metavar="TABLE=COLUMN,…", help="Key columns of a table, in place of its events' key.")
 @click.option("--history", multiple=True, metavar="TABLE", help="Keep every version of this table's rows; 'all' means every table.")

@@ -75,7 +75,9 @@ def sync(
     - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
       targets: a batch costs little, and one core does all the work. History needs Spark. Either goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``.
-    - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON.
+    - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
+      without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``,
+      ``binary from hex`` (or base64-url-safe).
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
@@ -128,6 +130,7 @@ def sync(
         )
     if spark is None and history:
         raise NotSupported("the sync without Spark keeps no history", operation="sync", object=name, hint="give it a Spark session")
+    declared = Declared.of(columns, keys)
     options = Options(
         place=place,
         topic=topic,
@@ -135,9 +138,11 @@ def sync(
         name=name,
         tables=None if tables is None else frozenset(tables),
         history=history if isinstance(history, bool) else frozenset(history),
-        declared=Declared.of(columns, keys),
+        declared=declared,
         reading=Reading(
-            Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value), unfit_times
+            Unavailable.of([unavailable_value] if isinstance(unavailable_value, str) else unavailable_value),
+            unfit_times,
+            declared.forms,
         ),
         max_events_per_batch=max_events_per_batch,
         max_bytes_per_batch=max_bytes_per_batch,

@@ -1,0 +1,116 @@
+"""How events without a schema write what has no form of its own in JSON, as it is declared with the type."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from penstock.cdc.fold import Fold, Plan
+from penstock.cdc.reading import Reading, RowReader
+from penstock.cdc.sources import Source
+from penstock.cdc.targets import Column, Declared, Target
+from penstock.cdc.types import KEEP, Unfit
+from penstock.cdc.unavailable import PLACEHOLDER
+from penstock.log.errors import InvalidArgument
+
+INSTANT = datetime(2023, 11, 14, 22, 13, 20, 123000, UTC)
+
+
+def reader(declared: str, *, key: str = "id") -> RowReader:
+    said = Declared.of({"t": {"v": declared}}, None)
+    target = Target(Source("s", "t"), "t", (Column("id", "bigint"), Column("v", said.columns["t"]["v"])), (key,))
+    return RowReader(target, Reading(forms=said.forms))
+
+
+def read(declared: str, value: object, field: dict[str, Any] | None = None) -> object:
+    schema = None if field is None else {"type": "struct", "fields": [{**field, "field": "v"}]}
+    return reader(declared).values({"id": 1, "v": value}, schema)[1]
+
+
+DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
+VARIABLE = {"scale": 2, "value": "MDk="}
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "held"),
+    [
+        ("timestamp from milliseconds", 1_700_000_000_123, INSTANT),
+        ("Timestamp FROM Microseconds", 1_700_000_000_123_000, INSTANT),
+        ("timestamp from nanoseconds", 1_700_000_000_123_000_000, INSTANT),
+        ("timestamp_ntz from seconds", 1_700_000_000, datetime.fromisoformat("2023-11-14T22:13:20")),
+        ("timestamp from seconds", "2023-11-14T22:13:20.123Z", INSTANT),
+        ("decimal(12,2)", "1234", Decimal(1234)),
+        ("decimal(12,2) from base64", "1234", Decimal("-26588.24")),
+        ("decimal(12,2) from base64", "MDk=", Decimal("123.45")),
+        ("decimal(12) from base64", "MDk=", Decimal(12345)),
+        ("decimal(12,2) from base64", Decimal("1.5"), Decimal("1.50")),
+        ("decimal(12,2) from base64", VARIABLE, Decimal("123.45")),
+        ("decimal(12,2)", VARIABLE, Decimal("123.45")),
+        ("binary", "00ff", b"\xd3G\xdf"),
+        ("binary from hex", "00ff", b"\x00\xff"),
+        ("binary from base64-url-safe", "-_8", b"\xfb\xff"),
+        ("binary from base64", "AP8=", b"\x00\xff"),
+        ("decimal(12,2) from base64", PLACEHOLDER, KEEP),
+        ("decimal(12,2) from base64", None, None),
+    ],
+)
+def test_a_value_is_read_as_it_is_declared_to_be_written(declared: str, value: object, held: object) -> None:
+    assert read(declared, value) == held
+    if value is not None and value != PLACEHOLDER:
+        assert reader(declared, key="v").key({"v": value}, None) == (held,)
+
+
+def test_a_schema_of_the_event_goes_before_it() -> None:
+    assert read("decimal(12,2) from base64", "MDk=", DECIMAL) == Decimal("123.45")
+    micro = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
+    assert read("timestamp from milliseconds", 1_700_000_000_123_000, micro) == INSTANT
+    assert read("binary from hex", "00ff", {"type": "string"}) == b"\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "said"),
+    [
+        ("decimal(12,2)", "MDk=", r"declare 'decimal\(12,2\) from base64'"),
+        ("decimal(12,2)", "12,50", "it is no number"),
+        ("decimal(12,2) from base64", "12.34", r"'12.34' is no base64, as declared by 'decimal\(12,2\) from base64'"),
+        ("decimal(12,2) from base64", "", "'' is no base64"),
+        ("decimal(4,2) from base64", "AYag", r"does not fit decimal\(4,2\)"),
+        ("decimal(12,2)", {"scale": 2, "value": 5}, "does not fit"),
+        ("decimal(12,2)", {"scale": 3, "value": "MDk="}, "does not fit"),
+        ("binary from hex", "0xff", "'0xff' is no hex"),
+        ("binary from hex", "00 ff", "is no hex"),
+        ("binary from base64-url-safe", "+/8=", "is no base64-url-safe"),
+        ("timestamp", 1_700_000_000_123, "declare 'timestamp from milliseconds'"),
+        ("timestamp", "171112151234560000", "does not fit timestamp"),
+        ("timestamp from milliseconds", True, "does not fit timestamp"),
+        ("timestamp from nanoseconds", 1, "more precise than microseconds"),
+    ],
+)
+def test_what_is_not_written_so_is_refused_and_the_reason_names_what_to_declare(declared: str, value: object, said: str) -> None:
+    with pytest.raises(Unfit, match=said):
+        read(declared, value)
+
+
+@pytest.mark.parametrize(
+    "declared", ["timestamp from", "timestamp from hours", "date from days", "decimal(4,2) from hex", "string from base64"]
+)
+def test_forms_that_no_type_has_are_refused(declared: str) -> None:
+    with pytest.raises(InvalidArgument):
+        Declared.of({"t": {"v": declared}}, None)
+
+
+def test_the_fold_reads_them() -> None:
+    said = Declared.of({"s.t": {"v": "decimal(12,2) from base64"}}, None)
+    source = Source("s", "t")
+    target = Target(source, "t", (Column("id", "bigint"), Column("v", "decimal(12,2)")), ("id",))
+    fold = Fold(Plan({source: target}, reading=Reading(forms=said.forms)))
+    row = {"id": 1, "v": "1234"}
+    fold.add(
+        0, 0, json.dumps({"key": {"id": 1}, "value": {"op": "c", "after": row, "source": {"schema": "s", "table": "t"}}}).encode()
+    )
+    ((_, net),) = fold.result().nets[source]
+    assert net.values == (1, Decimal("-26588.24"))
