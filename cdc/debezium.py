@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..log.errors import InvalidArgument
+from ..log.stored import whole_number
 from .sources import Source, source_of
 
 _OPERATIONS = ("c", "u", "d", "r", "t", "m")
@@ -202,14 +203,14 @@ def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
         if "sequence" in source and isinstance(transaction, dict):
             commit_lsn = _first_of(source["sequence"])
             # Log records are aligned to 8 bytes, so the low bits tell no two commits apart.
-            return _packed((commit_lsn >> 3, 63 - _TOTAL_ORDER_BITS), (int(transaction["total_order"]), _TOTAL_ORDER_BITS))
-        if (file := re.search(r"(\d+)$", source.get("file") or "")) and source.get("pos") is not None:
+            return _packed((commit_lsn >> 3, 63 - _TOTAL_ORDER_BITS), (_whole(transaction["total_order"]), _TOTAL_ORDER_BITS))
+        if (file := re.search(r"([0-9]{1,18})$", source.get("file") or "")) and source.get("pos") is not None:
             return _packed(
                 (int(file[1]), 63 - _MYSQL_POSITION_BITS - _MYSQL_ROW_BITS),
-                (int(source["pos"]), _MYSQL_POSITION_BITS),
+                (_whole(source["pos"]), _MYSQL_POSITION_BITS),
                 (0, _MYSQL_ROW_BITS),
             )
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError):
         return None
     return None
 
@@ -226,9 +227,18 @@ def _first_of(sequence: object) -> int:
     if not isinstance(sequence, str):
         raise TypeError
     end = sequence.find('"', 2)
-    if sequence.startswith('["') and end > 2 and sequence[2:end].isdecimal():
-        return int(sequence[2:end])
-    return int(json.loads(sequence)[0] or 0)
+    if sequence.startswith('["') and end > 2 and (number := whole_number(sequence[2:end])) is not None:
+        return number
+    first = json.loads(sequence)[0]
+    return 0 if first is None else _whole(first)
+
+
+def _whole(value: object) -> int:
+    """A number that is whole and not negative, or as much in digits. Raises `ValueError` for anything else."""
+    number = whole_number(str(value)) if isinstance(value, str | Decimal) else value
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError
+    return number
 
 
 def _packed(*parts: tuple[int, int]) -> int | None:

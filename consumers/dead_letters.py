@@ -16,6 +16,7 @@ from ..coordinator.groups import check_group_name
 from ..log import Lake, MessageView, TopicExists, TopicLimits, TopicNotFound, TopicSettings
 from ..log.limits import KIB
 from ..log.paths import DLQ_PREFIX
+from ..log.stored import whole_number
 from .copies import Copy, CopyWriter, SequencesTaken, name_of
 
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
@@ -214,16 +215,11 @@ def unburied(properties: Mapping[str, str]) -> dict[str, str]:
 
 def origin_of(properties: Mapping[str, str]) -> Origin | None:
     """Where a dead letter comes from; None when it is none: anybody may send to the topic."""
-    try:
-        return Origin(
-            properties[ORIGIN_TOPIC],
-            int(properties[ORIGIN_QUEUE]),
-            int(properties[ORIGIN_OFFSET]),
-            int(properties[RECONSUME_TIMES]),
-            properties[REASON],
-        )
-    except (KeyError, ValueError):
+    queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
+    topic, reason = properties.get(ORIGIN_TOPIC), properties.get(REASON)
+    if queue is None or offset is None or times is None or topic is None or reason is None:
         return None
+    return Origin(topic, queue, offset, times, reason)
 
 
 def _kept(name: str) -> str:

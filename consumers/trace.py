@@ -31,6 +31,7 @@ from ..log.messages import MESSAGE_SCHEMA, MessageType, MessageView, from_ms, vi
 from ..log.paths import DLQ_PREFIX, is_timer_log, timer_log_name, topic_folder, topic_of
 from ..log.places import Published, entry_of, published_in
 from ..log.reader import Reader
+from ..log.stored import whole_number
 from ..log.tags import is_unicode
 from ..log.topics import Topic
 from .dead_letters import Origin, dead_letter_topic, origin_of
@@ -257,7 +258,7 @@ class _Tracing:
             dead_letter=await self._dead_letter(topic, message),
             delay=await self._delay(topic, message),
             transaction=await self._transaction(topic, message),
-            redriven_from=int(redriven) if redriven.isdecimal() and message.producer.startswith("redrive/") else None,
+            redriven_from=whole_number(redriven) if message.producer.startswith("redrive/") else None,
         )
 
     async def _group(

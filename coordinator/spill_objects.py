@@ -11,6 +11,7 @@ from ..log.errors import DataDamaged, ForeignObject
 from ..log.files import read_footer, read_rows, write_file
 from ..log.paths import topic_folder
 from ..log.runtime import Runtime
+from ..log.stored import whole_number
 from ..log.stores.protocol import ObjectMissing, ObjectStore, Put
 from ..log.table.deletes import delete_all
 from .cell import QueueCell, Spill
@@ -65,16 +66,19 @@ class SpillObjects:
         try:
             data = (await self.store.get(key)).data
             footer = read_footer(data, where=key)
-            rows = read_rows(data, where=key)
+            rows = read_rows(data, where=key, schema=_SCHEMA)
         except ObjectMissing as error:
             raise _damaged(key, spill, "there is no such object") from error
         except (DataDamaged, ForeignObject) as error:
             raise _damaged(key, spill, str(error)) from error
         expected, count = self._footer(spill.id), spill.taken + spill.count
         found = {name: footer.get(name) for name in expected}
-        if found != expected or rows.num_rows != count or rows.schema.names != list(_COLUMNS):
+        if found != expected or rows.num_rows != count:
             raise _damaged(key, spill, f"{rows.num_rows} rows of {found}, expected {count} of {expected}")
-        return WaitingRows(*(rows.column(name).to_numpy() for name in _COLUMNS))
+        waiting = WaitingRows(*(rows.column(name).to_numpy() for name in _COLUMNS))
+        if not waiting.are_sound:
+            raise _damaged(key, spill, "negative numbers, rows that are not by due time, or an offset twice")
+        return waiting
 
     async def whole(self, cell: QueueCell) -> QueueCell:
         """The cell as if it had room for all that waits: for those who look for single messages. Raises as `read` does."""
@@ -105,8 +109,9 @@ async def collect_spills(store: ObjectStore, cells: Cells, groups: Groups, topic
     old: defaultdict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
     for info in listed:
         parts = info.key.removeprefix(waiting_of(topic)).removesuffix(_SUFFIX).split("/")
-        if now_ms - info.last_modified_ms > ORPHAN_AGE_MS and len(parts) == 3 and parts[1].isdecimal():
-            old[parts[0], int(parts[1])].append((parts[2], info.key))
+        queue_number = whole_number(parts[1]) if len(parts) == 3 else None
+        if now_ms - info.last_modified_ms > ORPHAN_AGE_MS and queue_number is not None:
+            old[parts[0], queue_number].append((parts[2], info.key))
     records = await groups.all() if old else {}
     orphans = []
     for (group, queue), objects in old.items():

@@ -48,6 +48,12 @@ class WaitingRows:
     def __len__(self) -> int:
         return len(self.due_ms)
 
+    @property
+    def are_sound(self) -> bool:
+        """Whether they can be what `of` or `merged` made: no number is negative, they are by due time, and each offset is there once."""
+        by_due = np.all(np.diff(self.due_ms) >= 0)
+        return bool(self.table.min(initial=0) >= 0 and by_due and len(np.unique(self.offset)) == len(self))
+
     def part(self, start: int, limit: int | None = None) -> WaitingRows:
         """Some that follow one another."""
         return WaitingRows(*self.table[:, start:limit])

@@ -186,8 +186,8 @@ class WaitingMessage(NamedTuple):
 def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
     """Rows of the topic's timer log, with `MESSAGE_SCHEMA`, as messages that wait."""
     for row in views(topic, rows):
-        assert row.delivery_timestamp is not None, "what waits has a time"
-        handle = RecallHandle(topic, row.offset, to_us(row.delivery_timestamp), row.message_id).encode()
+        due = row.delivery_timestamp or from_us(0)  # a row without one, which no producer writes, is due at once
+        handle = RecallHandle(topic, row.offset, to_us(due), row.message_id).encode()
         yield WaitingMessage(
             topic=topic,
             message_id=row.message_id,
@@ -198,7 +198,7 @@ def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
             body=row.body,
             queue=named_queue(row.properties),
             born_timestamp=row.born_timestamp,
-            delivery_timestamp=row.delivery_timestamp,
+            delivery_timestamp=due,
             producer=row.producer,
             recall_handle=handle,
         )

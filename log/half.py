@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from .batching import BatchRows, MessageIds, message_id, rows_of_messages
 from .errors import CallError, DataDamaged, InvalidArgument, MessageTypeMismatch
-from .files import digest, read_rows
+from .files import digest
 from .header import Part
 from .messages import Message, MessageType, check_message, frozen
 from .paths import TopicPaths
 from .routing import Router
+from .rows import read_messages
 from .settings import TopicSettings
 from .staging import PART_BYTES, encode_part
 from .stores.protocol import ObjectInfo, ObjectStore
@@ -108,12 +109,15 @@ def message_ids(ids: MessageIds, count: int) -> list[str]:
 
 
 async def read_half(store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str) -> tuple[Part, pa.Table]:
-    """One of an upload's objects, with its rows (`LOG_SCHEMA`). Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected."""
+    """One of an upload's objects, with its rows (`LOG_SCHEMA`).
+
+    Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected, or its rows are no messages.
+    """
     key = half_key(paths, job, number)
     data = (await store.get(key)).data
     if (observed := digest(data)) != expected:
         raise DataDamaged("half messages are not what was staged", object=key, expected=expected, observed=observed)
-    rows = read_rows(data, where=key)
+    rows = read_messages(data, where=key)
     counts = {pair["values"]: pair["counts"] for pair in rows["queue"].value_counts().to_pylist()}
     return Part(key.removeprefix(paths.root), 0, dict(sorted(counts.items())), len(data), expected), rows
 

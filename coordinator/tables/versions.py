@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...log.errors import InvalidArgument
 from ...log.runtime import Runtime
+from ...log.stored import whole_number
 from .protocol import CellVersion
 
 _FIRST_BITS = 62
@@ -16,9 +17,10 @@ def first_number(runtime: Runtime) -> int:
 
 
 def number_of(version: CellVersion) -> int:
-    if not version.token.isdecimal():
+    number = whole_number(version.token)
+    if number is None:
         raise InvalidArgument("the version is of another table", observed=version.token)
-    return int(version.token)
+    return number
 
 
 def version_of(number: object) -> CellVersion:

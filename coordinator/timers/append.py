@@ -109,11 +109,12 @@ def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
 def fired(rows: pa.Table, queues: int) -> pa.Table:
     """Rows of the timer log as they go into the topic, but for their sequences.
 
-    The queue is the one that the sender named, else the message group's, else one by the place in the timer log: whoever repeats it finds the
-    same.
+    The queue is the one that the sender named, if the topic has it, else the message group's, else one by the place in the timer log: whoever
+    repeats it finds the same.
     """
     in_turn = pa.array((rows.column("offset").to_numpy() % queues).astype(np.int32))
     own = pc.if_else(pc.is_valid(rows.column("message_group")), pa.scalar(None, pa.int32()), in_turn)
     rows = without_destinations(rows)
     columns = {name: rows.column(name) for name in COPY_SCHEMA.names if name in rows.column_names}
-    return pa.table({**columns, "queue": pc.coalesce(rows.column("queue"), own)})
+    named = pc.if_else(pc.less(rows.column("queue"), queues), rows.column("queue"), pa.scalar(None, pa.int32()))
+    return pa.table({**columns, "queue": pc.coalesce(named, own)})

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...log.errors import DataDamaged
 from ...log.files import check_seal, read_rows, write_file
 from ...log.runtime import Runtime
 from ...log.stores.protocol import ObjectStore
@@ -101,8 +102,24 @@ class Recalls:
         key = recalls_key(self._topic, self._life, run.name)
         data = (await self._store.get(key)).data
         check_seal(data, where=key)
-        table = read_rows(data, where=key)
-        return Waiting(table.column("time_us").to_numpy(), table.column("offset").to_numpy())
+        table = read_rows(data, where=key, schema=_SCHEMA)
+        found = None if any(column.null_count for column in table.columns) else Waiting(*(one.to_numpy() for one in table.columns))
+        if found is None or not _is_of(found, run):
+            raise DataDamaged(
+                "the object does not hold the recalled messages that its cell names",
+                operation="play timers",
+                object=key,
+                expected=f"{run.rows} messages by delivery time, the last due at {run.last.time_us} with offset {run.last.offset}",
+                observed=f"{table.num_rows} rows" + (" with nulls" if found is None else ""),
+            )
+        return found
+
+
+def _is_of(waiting: Waiting, run: Run) -> bool:
+    """Whether these are what a cell says of an object: so many, by delivery time and offset, and the same last one."""
+    if len(waiting) != run.rows or not run.rows or int(waiting.offset.min()) < 0:
+        return False
+    return waiting.is_by_due and Due(int(waiting.time_us[-1]), int(waiting.offset[-1])) == run.last
 
 
 def _waiting(dues: frozenset[Due]) -> Waiting:

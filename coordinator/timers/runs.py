@@ -26,9 +26,11 @@ from ...log.table.segment_reader import SegmentReader
 from ...log.table.segments import TableFile
 from ..keys import timer_folder
 from .memtable import Rows, due_times, sizes
+from .selection import Waiting
 from .state import Due, Run
 
 _GROUPS_KEY = "penstock.timers"
+_NEVER_NULL = ("offset", "message_id", "born_timestamp")
 TimeUs: TypeAlias = Annotated[int, Meta(ge=0, le=1000 * TIME_MAX_MS + 999)]
 
 
@@ -139,8 +141,27 @@ class OpenRun:
         self._reader.drop_group(number)
         if self._loaded == number:
             self._loaded += 1
+            _check_rows(table, self._groups[number], self._reader.key)
             for batch in table.cast(MESSAGE_SCHEMA).combine_chunks().to_batches():
                 self.rows.add(batch)
+
+
+def _check_rows(table: pa.Table, group: Group, key: str) -> None:
+    """Raise `DataDamaged` unless the rows are those that the run's footer says."""
+    nulls = [name for name in _NEVER_NULL if table.column(name).null_count]
+    if not nulls and table.num_rows == group.rows > 0:
+        waiting = Waiting(due_times(table), table.column("offset").to_numpy())
+        first, last = (Due(int(waiting.time_us[at]), int(waiting.offset[at])) for at in (0, -1))
+        if waiting.is_by_due and (first, last) == (group.first, group.last):
+            return
+    raise DataDamaged(
+        "a run of timers has other rows than it says",
+        operation="play timers",
+        object=key,
+        expected=f"{group.rows} rows by delivery time, from {group.first.time_us} to {group.last.time_us} microseconds since 1970",
+        observed=f"{table.num_rows} rows"
+        + (f" with nulls in {', '.join(nulls)}" if nulls else " with others, or in another order"),
+    )
 
 
 def next_unloaded(runs: Iterable[OpenRun]) -> OpenRun | None:

@@ -24,6 +24,12 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.offset)
 
+    @property
+    def is_by_due(self) -> bool:
+        """Whether they stand in the order in which they go: by delivery time, then as they were sent."""
+        later, sent_later = np.diff(self.time_us), np.diff(self.offset)
+        return bool(np.all((later > 0) | ((later == 0) & (sent_later >= 0))))
+
     def only(self, chosen: npt.NDArray[np.bool_]) -> Waiting:
         """Those that are chosen."""
         return Waiting(self.time_us[chosen], self.offset[chosen])

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...log.errors import DataDamaged, OffsetOutOfRange, TopicDeleted
+from ...log.limits import NUMBER_MAX
+from ...log.stored import shown, whole_number
 
 _LIFE = "life"
 
@@ -31,20 +33,26 @@ class StreamOffset:
     def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
         """The inverse of `to_json`. Raises `DataDamaged`."""
         try:
-            queues = {int(queue): int(offset) for queue, offset in document.items() if queue != _LIFE}
-            return cls(int(document[_LIFE]), queues)
-        except (KeyError, TypeError, ValueError) as error:
+            queues = {_number(whole_number(queue)): _number(offset) for queue, offset in document.items() if queue != _LIFE}
+            return cls(_number(document[_LIFE]), queues)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataDamaged(
                 "the checkpoint's offsets are not of this source",
                 operation="read a stream",
                 expected='such as {"life": 1, "0": 12}',
-                observed=document,
+                observed=shown(document),
                 hint="use a checkpointLocation of its own for every query",
             ) from error
 
     def of(self, queue: int) -> int:
         """Of one queue; a queue that came later begins at its first message."""
         return self.queues.get(queue, 0)
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
+        raise ValueError
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ...coordinator.groups import check_group_name
 from ...log.errors import InvalidArgument
 from ...log.messages import MESSAGE_SCHEMA
 from ...log.paths import check_topic_name
+from ...log.stored import whole_number
 from ...log.tags import TagFilter
 from ..lakes import LakePlace
 
@@ -184,13 +185,12 @@ def _offsets_by_queue(name: str, text: str) -> dict[int, Place]:
         raise _bad(name, text, "it does not name offsets by queue", expected)
     places: dict[int, Place] = {}
     for queue, offset in document.items():
-        if not queue.isdecimal():
+        number = whole_number(queue)
+        if number is None:
             raise _bad(name, text, f"{queue!r} is no queue", expected)
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < _EARLIEST:
+        if not isinstance(offset, int) or isinstance(offset, bool) or not _EARLIEST <= offset <= _NUMBER_MAX:
             raise _bad(name, text, f"{offset!r} is no offset", expected)
-        if int(queue) in places:
-            raise _bad(name, text, f"queue {int(queue)} is named twice", expected)
-        places[int(queue)] = {_EARLIEST: "earliest", _LATEST: "latest"}.get(offset, offset)  # type: ignore[assignment]
+        places[number] = {_EARLIEST: "earliest", _LATEST: "latest"}.get(offset, offset)  # type: ignore[assignment]
     return places
 
 
@@ -204,8 +204,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _time(name: str, text: str) -> datetime:
     expected = "a time with a zone, such as 2026-01-31T12:00:00Z, or milliseconds since 1970"
     try:
-        if text.strip().isdecimal():
-            return _EPOCH + timedelta(milliseconds=int(text))
+        if (milliseconds := whole_number(text.strip())) is not None:
+            return _EPOCH + timedelta(milliseconds=milliseconds)
         time = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError) as error:
         raise _bad(name, text, str(error), expected) from None
@@ -220,10 +220,10 @@ def _positive(found: Mapping[str, str], name: str) -> int | None:
     text = found.get(name)
     if text is None:
         return None
-    digits = text.strip()
-    if not digits.isdecimal() or len(digits) > len(str(_NUMBER_MAX)) or not 0 < int(digits) <= _NUMBER_MAX:
+    number = whole_number(text.strip())
+    if number is None or not 0 < number <= _NUMBER_MAX:
         raise _bad(name, text, "it is no positive whole number", "such as 10000")
-    return int(digits)
+    return number
 
 
 def _choice(found: Mapping[str, str], name: str, choices: Mapping[str, bool], *, default: bool) -> bool:

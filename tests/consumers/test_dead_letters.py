@@ -430,7 +430,16 @@ def test_a_call_that_is_cancelled_can_be_made_again() -> None:
     Scene().play(script)
 
 
-@pytest.mark.parametrize("change", [{"DLQ_ORIGIN_TOPIC": None}, {"DLQ_ORIGIN_OFFSET": "x"}, {"DLQ_ORIGIN_QUEUE": ""}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"DLQ_ORIGIN_TOPIC": None},
+        {"DLQ_ORIGIN_OFFSET": "x"},
+        {"DLQ_ORIGIN_OFFSET": "-2"},
+        {"DLQ_ORIGIN_OFFSET": "\u0662"},
+        {"DLQ_ORIGIN_QUEUE": ""},
+    ],
+)
 def test_what_is_no_dead_letter_has_no_origin(change: dict[str, Any]) -> None:
     whole = {
         "DLQ_ORIGIN_TOPIC": "t",

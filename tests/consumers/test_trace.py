@@ -176,6 +176,10 @@ def test_a_property_of_the_name_does_not_make_a_message_one_that_was_sent_back(l
     with lake.producer("orders") as producer:
         message_id = producer.send(Message(b"x", properties={"REDRIVE_OFFSET": "3"})).result(TIMEOUT_S).message_id
     assert lake.trace(message_id).places[0].redriven_from is None
+    with lake.producer("orders", name="redrive/x") as producer:
+        properties = {"REDRIVE_OFFSET": "9" * 5000}
+        message_id = producer.send(Message(b"x", properties=properties), sequence=1).result(TIMEOUT_S).message_id
+    assert lake.trace(message_id).places[0].redriven_from is None
 
 
 def test_members_of_a_broadcasting_group(lake: penstock.Lake) -> None:

@@ -15,7 +15,19 @@ def test_an_offset_is_flat_json_by_queue_with_the_life_of_its_topic() -> None:
     assert STANDING.end == StreamOffset(40, {0: 20, 1: 5})
 
 
-@pytest.mark.parametrize("document", [{"0": 5}, {"life": 1, "a": 5}, {"life": 1, "0": None}, {"logOffset": 3}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"0": 5},
+        {"life": 1, "a": 5},
+        {"life": 1, "0": None},
+        {"life": 1, "0": 1.5},
+        {"life": 1, "0": -1},
+        {"life": True},
+        {"life": 1, "01": 2},
+        {"logOffset": 3},
+    ],
+)
 def test_offsets_of_another_source_are_refused(document: dict[str, object]) -> None:
     with pytest.raises(DataDamaged, match="not of this source"):
         StreamOffset.from_json(document)
