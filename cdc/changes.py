@@ -122,11 +122,12 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
     if not net.put or net.since is None:
         return net
     reset = ALWAYS if position is None else position
+    moved_from = None if position is None else net.moved_from  # it was there after the truncate
     values, since = list(net.values), list(net.since)
     for column, from_level in enumerate(since):
         if from_level < reset and (position is not None or values[column] is KEEP):
-            values[column], since[column] = None, reset
-    return net._replace(values=tuple(values), since=tuple(since), moved_from=None)
+            values[column], since[column] = KEEP if values[column] is KEEP and moved_from is not None else None, reset
+    return net._replace(values=tuple(values), since=tuple(since), moved_from=moved_from)
 
 
 def filled(net: Net, found: tuple[Any, ...] | None) -> Net:

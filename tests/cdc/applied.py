@@ -9,6 +9,7 @@ from typing import Any
 from penstock.cdc.changes import ALWAYS, Key, Net, finished, merged
 from penstock.cdc.combine import combined
 from penstock.cdc.fold import Fold, Folded, Plan, Truncates
+from penstock.cdc.reading import Reading
 from penstock.cdc.shape import Shape, key_of, new_columns
 from penstock.cdc.sources import Source
 from penstock.cdc.targets import Declared, Progress, Target
@@ -55,7 +56,11 @@ class Memory:
 
     def _fold(self, messages: Sequence[Message]) -> Folded:
         targets = {source: replace(target, stopped=source in self.stopped) for source, target in self.targets.items()}
-        fold = Fold(Plan(targets, None, self.declared.keys, self.guard, truncates=self.truncates))
+        fold = Fold(
+            Plan(
+                targets, None, self.declared.keys, self.guard, reading=Reading(forms=self.declared.forms), truncates=self.truncates
+            )
+        )
         for message in messages:
             fold.add(message.queue, message.offset, message.body)
         return fold.result()

@@ -13,7 +13,7 @@ from penstock.cdc.fold import UNORDERED
 from penstock.cdc.sources import Source
 from penstock.cdc.targets import Declared
 from tests.cdc.applied import Memory
-from tests.cdc.reference import Message, Reference
+from tests.cdc.reference import MARKER, Message, Reference
 from tests.cdc.streams import By, Stream, batches, streams
 
 
@@ -138,3 +138,23 @@ def test_without_the_guard_no_truncate_has_a_position() -> None:
     tables = Memory(guard=False, truncates="ordered")
     tables.apply([Message(0, 0, event("c", 1, {"id": 1})), Message(0, 1, event("t", 2, None))])
     assert tables.stopped == {Source("shop", "t"): {0: (1, UNORDERED)}}
+
+
+@pytest.mark.parametrize("turns", [(0, 0), (0, 1), (1, 0)])
+def test_a_row_that_moved_takes_along_what_it_had_beside_an_older_truncate(turns: tuple[int, int]) -> None:
+    """The truncate is told again, or comes late by another queue; what the source did not log was in the row of the old key."""
+
+    def at(position: int, op: str, before: Any, after: Any) -> bytes:
+        source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": position, "row": 0}
+        key = after and {"id": after["id"]}
+        return json.dumps({"key": key, "value": {"op": op, "before": before, "after": after, "source": source}}).encode()
+
+    made = at(11, "c", None, {"id": 1, "v": "x"})
+    moved = at(12, "u", {"id": 1}, {"id": 2, "v": MARKER})
+    for cut in (1, 2):
+        tables = Memory()
+        tables.apply([Message(turns[0], 0, made)])
+        late = [Message(turns[0], 1, moved), Message(turns[1], 2, at(10, "t", None, None))]
+        for start in range(0, 2, cut):
+            tables.apply(late[start : start + cut])
+        assert tables.rows()["t"] == {(2,): {"id": 2, "v": "x"}}
