@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from ..log.backoff import Backoff
-from ..log.errors import DataDamaged, PenstockError, StoreUnavailable, UnknownOutcome
+from ..log.errors import DataDamaged, PenstockError, StorageFull, StoreUnavailable, UnknownOutcome
 from ..log.runtime import Runtime
 from ..log.stores.protocol import Conflict
 from .tables import CellTable, CellVersion
@@ -82,7 +82,7 @@ class Cells:
                 async with _patience("put", key):
                     version = await self._table.put(key, bytes.fromhex(write_id) + data, expected=expected)
                 return Stored(data, version, write_id)
-            except (Conflict, StoreUnavailable) as error:
+            except (Conflict, StoreUnavailable, StorageFull) as error:
                 cause = error
             try:
                 found = await self.read(key)

@@ -3,6 +3,7 @@
     PenstockError
     ├── RetryError              the same call may succeed later
     │   ├── StoreUnavailable        the store did not answer, throttled or failed
+    │   ├── StorageFull             no room is left until somebody makes some
     │   ├── BackPressureError       the producer's memory limit is reached
     │   └── NotWritten              a send that is proved not to be in the log
     ├── ReopenError             this object is done for; make a new one
@@ -16,7 +17,7 @@
     │   ├── InvalidArgument, LimitExceeded, MessageTypeMismatch, NotSupported, MissingDependency
     │   ├── TopicNotFound, TopicExists, TopicDeleted
     │   ├── OffsetOutOfRange, SequenceError, MessageNotFound
-    │   ├── ReadOnlyError, PermissionDenied, StorageFull
+    │   ├── ReadOnlyError, PermissionDenied
     │   ├── ClockSkewError, UnsafeStoreError, NewerFormatError
     ├── DataDamaged             stored bytes are not what was written
     │   └── ForeignObject           an object that Penstock did not write
@@ -100,6 +101,12 @@ class StoreUnavailable(RetryError):
     """The store did not answer in time, throttled, or failed; whether it carried the call out is not known."""
 
     kind = "store_unavailable"
+
+
+class StorageFull(RetryError):
+    """The store has no room left. Nothing was written; whoever runs in the background tries again until somebody made room."""
+
+    kind = "storage_full"
 
 
 class BackPressureError(RetryError):
@@ -238,12 +245,6 @@ class PermissionDenied(CallError):
     """The store refused the credentials, or what they may do."""
 
     kind = "permission_denied"
-
-
-class StorageFull(CallError):
-    """The store has no room left."""
-
-    kind = "storage_full"
 
 
 class ClockSkewError(CallError):

@@ -1,6 +1,6 @@
 """Eight workers and four producers, killed, paused and rolled at random, operators meanwhile; then all is drained and checked.
 
-    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--store local|versitygw|dynoxide] [--only restart] [--lease 3]
+    python -m tests.processes.consuming.chaos --minutes 2 --seed 7 [--store local] [--only restart] [--also clock] [--workers 20] [--lease 3]
 
 What is done to whom follows from the seed; when, from the progress that the journals show. So a seed does not repeat a run to the
 letter, and does repeat its kind.
@@ -27,15 +27,24 @@ from penstock.coordinator.tables import create_table
 from tests.processes.check import Row
 from tests.processes.check import check as check_log
 from tests.processes.consuming.check import Found, History, Rules, check
+from tests.processes.consuming.disk import small_disk
 from tests.processes.consuming.figures import Pauses, pauses
-from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, DECK, REPEATS_MAX, SHORT, Chaos, Ground, Plan
+from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, DECK, MORE, REPEATS_MAX, SHORT, Chaos, Ground, Plan
 from tests.processes.consuming.places import DIED, LEASE, STOP, Disturbed
 from tests.processes.consuming.records import Noted, What, read_records
-from tests.processes.consuming.worker import MIRRORED, ORDERED, TRY_AGAIN
+from tests.processes.consuming.throttle import throttled
+from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS, TRY_AGAIN
 from tests.processes.worker import BATCH_MAX, TOPIC, read_journal
 from tests.servers import dynoxide_server, versitygw_server
 
-NO_ANSWER = ("the table did not answer", "the table does not tell", "another process holds the database's lock")
+STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled")
+NO_ANSWER = (
+    "the table did not answer",
+    "the table does not tell",
+    "another process holds the database's lock",
+    "no answer",
+    "DynamoDB throttles",
+)
 """What a process says that gives up since nobody can write to the table."""
 
 
@@ -130,7 +139,8 @@ def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> I
     disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
     stops = [one for one in troubles if one.kind == STOP and chaos.ground.in_sqlite]
     for one in noted:
-        if one.what is What.ENDED and one.process not in disturbed and not is_held_up(one, stops, chaos.plan.lease_s):
+        throttled = chaos.ground.throttled and any(said in one.text for said in NO_ANSWER)
+        if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, chaos.plan.lease_s)):
             yield f"{one.process} ended by itself: {one.text}"
     for place in chaos.places:
         killed = {-signal.SIGKILL} if chaos.plan.killers else set()
@@ -148,18 +158,27 @@ def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:
 
 
 @contextmanager
-def place(kind: str, folder: Path) -> Iterator[Ground]:
-    """An empty lake: a folder with cells in SQLite, a bucket that holds the cells too, or a bucket with cells in DynamoDB."""
+def place(kind: str, folder: Path, *, seed: int = 0) -> Iterator[Ground]:
+    """An empty lake: a folder with cells in SQLite (on a ``small-disk`` of its own), a bucket that holds the cells too, or a bucket with cells in
+    DynamoDB, which is ``throttled`` or not.
+    """
     with ExitStack() as stack:
         if kind == "local":
             yield Ground(str(folder / "lake"), {})
             return
+        if kind == "small-disk":
+            disk = stack.enter_context(small_disk(folder / "disk"))
+            yield Ground(str(disk / "lake"), {}, disk=disk)
+            return
         s3 = stack.enter_context(versitygw_server(folder / "server"))
         ground = Ground(s3.url("lake"), s3.credentials)
-        if kind == "dynoxide":
+        if kind in ("dynoxide", "throttled"):
             dynamodb = stack.enter_context(dynoxide_server(folder / "cells"))
-            ground = ground._replace(coordination=dynamodb.url("penstock-cells"))
             asyncio.run(create_table(dynamodb.url("penstock-cells"), options=dynamodb.credentials))
+            if kind == "throttled":
+                endpoint, _ = stack.enter_context(throttled(dynamodb.endpoint, seed))
+                dynamodb = replace(dynamodb, endpoint=endpoint)
+            ground = ground._replace(coordination=dynamodb.url("penstock-cells"), throttled=kind == "throttled")
         yield ground
 
 
@@ -186,8 +205,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--messages", type=int, help="go on until so many were sent")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--store", choices=["local", "versitygw", "dynoxide"], action="append")
-    parser.add_argument("--only", choices=[*DECK, "roll"], action="append", help="do nothing else")
+    parser.add_argument("--store", choices=STORES, action="append")
+    parser.add_argument("--only", choices=[*DECK, *MORE], action="append", help="do nothing else")
+    parser.add_argument("--also", choices=MORE, action="append", help="do this besides")
+    parser.add_argument("--workers", type=int, help="processes that consume")
+    parser.add_argument("--crew", choices=[THREADS, TASKS, BATCHES, SIMPLE], help="how all of them run their listeners")
     parser.add_argument("--lease", type=float, help="in seconds")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
     parser.add_argument("--keep", type=Path, help="an empty folder for journals, lake and server")
@@ -199,6 +221,12 @@ def main() -> int:
         plan = replace(plan, messages=chosen.messages, all_messages=True, at_once=5 * BATCH_MAX)
     if chosen.lease:
         plan = replace(plan, lease_s=chosen.lease)
+    if chosen.workers:
+        plan = replace(plan, workers=chosen.workers)
+    if chosen.crew:
+        plan = replace(plan, crew=chosen.crew)
+    if chosen.also:
+        plan = replace(plan, deck={**plan.deck, **dict.fromkeys(chosen.also, 3)})
     if chosen.only:
         plan = replace(plan, deck=dict.fromkeys(chosen.only, 4), killers=False)
     failed = False
@@ -206,12 +234,14 @@ def main() -> int:
         how = "--short" if chosen.short else f"--minutes {chosen.minutes / len(places):g}"
         how += f" --messages {chosen.messages}" if chosen.messages else ""
         how += f" --lease {chosen.lease:g}" if chosen.lease else ""
-        only = "".join(f" --only '{deed}'" for deed in chosen.only or ())
+        how += f" --workers {chosen.workers}" if chosen.workers else ""
+        how += f" --crew {chosen.crew}" if chosen.crew else ""
+        only = "".join(f" --{option} '{deed}'" for option in ("only", "also") for deed in getattr(chosen, option) or ())
         print(f"replay: python -m tests.processes.consuming.chaos {how} --seed {seed} --store {kind}{only}", flush=True)
         with ExitStack() as stack:
             folder = chosen.keep / kind if chosen.keep else Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
-            outcome = run(stack.enter_context(place(kind, folder)), folder, plan, seed=seed)
+            outcome = run(stack.enter_context(place(kind, folder, seed=seed)), folder, plan, seed=seed)
         print(f"{kind}:")
         report(outcome, print)
         failed |= bool(outcome.found.problems)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import penstock
 from tests.processes.consuming.check import Reset, Skip
+from tests.processes.consuming.disk import Filler
 from tests.processes.consuming.fates import Fates
-from tests.processes.consuming.places import DIED, LEASE, Disturbed, Place
+from tests.processes.consuming.places import DIED, FULL, LEASE, Disturbed, Place
 from tests.processes.consuming.records import Handled, Noted, What
 from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, REFUSED, SIMPLE, TASKS, THREADS, Job
 from tests.processes.worker import BATCH_MAX, TOPIC
@@ -40,6 +41,8 @@ ATTEMPTS = 4
 PATIENCE_S = 240.0
 NEARLY = 1_000
 """Messages that may be left when the end begins."""
+MORE = ("roll", "clock", "full")
+"""What is not done unless it is asked for, or the run is long."""
 DECK = {"kill": 4, "stop": 2, "restart": 2, "kill producer": 1, "reset": 1, "release": 1, "skip": 1}
 """What is done, and how often until all of it was done; then it begins anew."""
 
@@ -61,6 +64,8 @@ class Plan:
     all_messages: bool = False
     """Whether the run goes on until they have sent it all, and nearly all is consumed."""
     deck: dict[str, int] = field(default_factory=lambda: {**DECK, "roll": 1})
+    crew: str = ""
+    """How all workers run their listeners, each of one group; empty: in all ways, of one group or both."""
     killers: bool = True
     """Whether one message ends each process that handles it."""
 
@@ -74,6 +79,10 @@ class Ground(NamedTuple):
     url: str
     options: dict[str, str]
     coordination: str | None = None
+    disk: Path | None = None
+    """That the lake has for itself, and that may be filled."""
+    throttled: bool = False
+    """Whether the table refuses many requests."""
 
     @property
     def in_sqlite(self) -> bool:
@@ -96,13 +105,16 @@ class Chaos:
         self.workers = [self._worker(number) for number in range(plan.workers)]
         self.producers = [self._producer(number) for number in range(plan.producers)]
         self._deck: list[str] = []
-        self._due_s = 0.0
+        self._full: list[tuple[float, float]] = []
+        """From when until when the disk was."""
 
     # --- Places -----------------------------------------------------------------------------------------------------------------
 
     def _worker(self, number: int) -> Place:
         name = f"worker-{number}"
         groups, how = CREWS[number % len(CREWS)]
+        if self.plan.crew:
+            groups, how = (BOTH[number % 2],), self.plan.crew
 
         def command(start: int) -> list[str]:
             job = Job(
@@ -224,6 +236,10 @@ class Chaos:
                 for worker in self.workers:
                     worker.go_on()
                     self._restart(worker)
+            case "clock":
+                one.step_clock()
+            case "full":
+                self._fill_disk()
             case "kill producer":
                 producer = self.chance.choice(self.producers)
                 producer.kill()
@@ -235,6 +251,25 @@ class Chaos:
                     self._reset(lake)
                 else:
                     self._order(lake, deed)
+
+    def _fill_disk(self) -> None:
+        """For longer than a lease: nobody can write, and whoever lives loses it."""
+        assert self.ground.disk is not None, "there is a disk to fill"
+        filler, from_s = Filler(self.ground.disk), time.monotonic()
+        for one in self.workers:
+            one.go_on()
+        filler.fill()
+
+        def over() -> bool:
+            filler.fill()  # what somebody deletes meanwhile
+            self._revive()
+            return time.monotonic() > from_s + 2 * self.plan.lease_s
+
+        try:
+            wait_until(over, "the disk was full for long", timeout_s=PATIENCE_S)
+        finally:
+            filler.free()
+        self._full.append((from_s, time.monotonic()))
 
     def _restart(self, one: Place) -> None:
         # What it waits for may be a process that was stopped in the middle of a commit.
@@ -291,6 +326,8 @@ class Chaos:
         for process in {path.stem for path in self.journals()} - left:
             at_s = last[process].at_s if process in last else 0.0
             known.append(Disturbed(DIED, process, at_s, at_s))
+        processes = {path.stem for path in self.journals()}
+        known += [Disturbed(FULL, one, from_s, until_s) for one in processes for from_s, until_s in self._full]
         return known + [
             Disturbed(LEASE, one.process, one.at_s - 3 * self.plan.lease_s, one.at_s)
             for one in noted

@@ -14,7 +14,7 @@ from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
-KILL, STOP = "kill", "stop"
+KILL, STOP, FULL = "kill", "stop", "full"
 DIED, LEASE = "died", "lease"
 """What nobody did to it: it ended, or lost its lease."""
 
@@ -23,7 +23,7 @@ class Disturbed(NamedTuple):
     """Something that keeps a process from what it promised its group."""
 
     kind: str
-    """KILL, STOP, DIED or LEASE."""
+    """KILL, STOP, FULL (the disk was), DIED or LEASE."""
     process: str
     from_s: float
     until_s: float
@@ -78,6 +78,11 @@ class Place:
         self.running.kill()
         self.running.wait()
         self.disturbed.append(Disturbed(KILL, self.process, from_s, time.monotonic()))
+
+    def step_clock(self) -> None:
+        """Set its wall clock ahead or back."""
+        if self.lives and self.running is not None:
+            self.running.send_signal(signal.SIGUSR1)
 
     def stop(self) -> None:
         assert self.running is not None, "it was started"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.processes.check import Row
 from tests.processes.consuming.chaos import is_held_up, place, report, run
 from tests.processes.consuming.check import History, Reset, Rules, Skip, check
+from tests.processes.consuming.disk import CannotMount
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.figures import pauses
 from tests.processes.consuming.nemesis import SHORT
@@ -47,6 +49,22 @@ def test_rolling_restarts_repeat_nothing(tmp_path: Path) -> None:
     assert outcome.found.problems == []
     assert not outcome.found.repeats, "nobody was in trouble"
     assert outcome.pauses.handovers
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_full_disk_loses_nothing_and_all_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    print("replay: python -m tests.processes.consuming.chaos --short --seed 6 --store small-disk --only full")
+    with ExitStack() as stack:
+        try:
+            ground = stack.enter_context(place("small-disk", tmp_path))
+        except CannotMount as error:
+            pytest.skip(str(error))
+        outcome = run(ground, tmp_path, replace(SHORT, messages=800, deck={"full": 1}), seed=6)
+    report(outcome, print)
+    assert outcome.found.problems == []
+    assert outcome.done["full"] == 1
 
 
 # --- The check ------------------------------------------------------------------------------------------------------------------

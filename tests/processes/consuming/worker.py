@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 import penstock
 import penstock.aio
 from penstock.consumers import BatchResult, ConsumeResult, RetryAfter
+from penstock.log.runtime import Runtime, SystemClock
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.records import Journal, What
 from tests.processes.worker import TOPIC
@@ -30,6 +32,8 @@ THREADS, TASKS, BATCHES = "threads", "tasks", "batches"
 SIMPLE = "simple"
 """It receives, and acknowledges by handle: what it does not comes back by itself."""
 REFUSED = "an acknowledgement was refused"
+STEP_MS = 90_000
+"""So far a wall clock may be set ahead or back at once."""
 TRY_AGAIN = 75
 """A process ends so that could not join, or had to give up, for a reason that may pass."""
 _AT_ONCE = 8
@@ -65,9 +69,26 @@ class Job:
 
     def open(self) -> penstock.aio.Lake:
         """The lake, with leases shorter than a user can set."""
-        lake = penstock.aio.connect(self.url, options=self.options, coordination=self.coordination)
+        runtime = Runtime(clock=_CLOCK)
+        lake = penstock.aio.connect(self.url, options=self.options, coordination=self.coordination, runtime=runtime)
         lake.coordination.worker.lease_s = self.lease_s
         return lake
+
+
+class SteppingClock(SystemClock):
+    """The machine's, set ahead or back whenever the process is told to."""
+
+    def __init__(self) -> None:
+        self._offset_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self._offset_ms
+
+    def step(self, *_: object) -> None:
+        self._offset_ms = random.SystemRandom().randint(-STEP_MS, STEP_MS)
+
+
+_CLOCK = SteppingClock()
 
 
 class Listener:
@@ -133,6 +154,7 @@ def main() -> None:
     job = Job.parse(sys.argv[1])
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGUSR1, _CLOCK.step)
     journal = Journal(job.journal)
     penstock_log = logging.getLogger("penstock")
     penstock_log.addHandler(Saying(journal))
