@@ -37,6 +37,8 @@ class Net(NamedTuple):
     place: Place
     moved_from: tuple[Any, ...] | None = None
     """The key of the row that the columns are taken from which no event had."""
+    moved_at: Place | None = None
+    """The event that moved it: what comes later of the old key is of another row."""
 
 
 def put(before: Net | None, values: tuple[Any, ...], position: int | None, place: Place) -> Net | None:
@@ -57,7 +59,8 @@ def put(before: Net | None, values: tuple[Any, ...], position: int | None, place
         if value is KEEP:
             filled[column] = before.values[column] if before.put else None
             since_all[column] = _since(before, column)
-    return Net(True, tuple(filled), tuple(since_all), position, level, place, before.moved_from if before.put else None)
+    moved_from, moved_at = (before.moved_from, before.moved_at) if before.put else (None, None)
+    return Net(True, tuple(filled), tuple(since_all), position, level, place, moved_from, moved_at)
 
 
 def remove(before: Net | None, width: int, position: int | None, place: Place) -> Net | None:
@@ -76,12 +79,14 @@ def move(
     """After an upsert by an event that gave a row its key: what the event lacks comes from ``origin``, what is known of the row of the old
     key, ``key``; what that lacks too is to be looked up in the target. None: it is passed over.
     """
-    if KEEP not in values or (origin is not None and not origin.put):  # told again: it has moved already
-        return put(before, values, position, place)
+    if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
+        return put(before, values, position, place)  # told again: it has moved already, and another row may have its key
     moved_from: tuple[Any, ...] | None = key
+    moved_at: Place | None = place
     if origin is not None:
         values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
-        moved_from = origin.moved_from or key
+        if origin.moved_from is not None:
+            moved_from, moved_at = origin.moved_from, origin.moved_at
     if KEEP not in values:
         return put(before, values, position, place)
     made = put(None, values, position, place)
@@ -89,7 +94,7 @@ def move(
         return None
     level = ALWAYS if before is not None and before.level == ALWAYS else made.level
     since = tuple([NEVER if value is KEEP else level for value in values])
-    return made._replace(level=level, since=since, moved_from=moved_from)
+    return made._replace(level=level, since=since, moved_from=moved_from, moved_at=moved_at)
 
 
 def merged(one: Net, other: Net) -> Net:
@@ -155,10 +160,15 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple
         for key, net in nets.items():
             if net.moved_from is not None:
                 origin, found = nets.get(net.moved_from), old.get(net.moved_from)
-                if origin is not None and not origin.put and any(value is not KEEP for value in origin.values):
+                removed = origin is not None and not origin.put and origin.place == net.moved_at
+                if origin is not None and removed and any(value is not KEEP for value in origin.values):
                     before = found or (None,) * len(origin.values)  # what is known of it came by another queue
                     found = tuple([old if value is KEEP else value for value, old in zip(origin.values, before, strict=True)])
                 nets[key] = filled(net, found)
+
+
+def _below(position: int | None, other: int | None) -> bool:
+    return position is not None and other is not None and position < other
 
 
 def _since(net: Net, column: int) -> int:

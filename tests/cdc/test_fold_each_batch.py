@@ -158,3 +158,30 @@ def test_a_row_that_moved_takes_along_what_it_had_beside_an_older_truncate(turns
         for start in range(0, 2, cut):
             tables.apply(late[start : start + cut])
         assert tables.rows()["t"] == {(2,): {"id": 2, "v": "x"}}
+
+
+@pytest.mark.parametrize("positions", [True, False])
+@pytest.mark.parametrize("goes", [True, False])
+def test_a_row_that_moved_has_nothing_of_the_row_that_got_its_key_later(positions: bool, goes: bool) -> None:
+    """In the same batch; with positions also where all is told again behind it."""
+
+    def at(position: int, op: str, before: Any, after: Any) -> bytes:
+        source = {"connector": "mysql", "db": "shop", "table": "t"} | ({"file": "binlog.1", "pos": position} if positions else {})
+        key = {"id": (after or before)["id"]}
+        return json.dumps({"key": key, "value": {"op": op, "before": before, "after": after, "source": source}}).encode()
+
+    told = [
+        at(11, "c", None, {"id": 1, "v": "x"}),
+        at(12, "u", {"id": 1}, {"id": 2, "v": MARKER}),
+        at(13, "c", None, {"id": 1, "v": "y"}),
+    ]
+    if goes:
+        told.append(at(14, "d", {"id": 1}, None))
+    told += told[1:] if positions else []
+    messages = [Message(0, offset, body) for offset, body in enumerate(told)]
+    for cut in (0, 1):
+        tables = Memory()
+        tables.apply(messages[:cut])
+        tables.apply(messages[cut:])
+        rows = {(2,): {"id": 2, "v": "x"}}
+        assert tables.rows()["t"] == (rows if goes else rows | {(1,): {"id": 1, "v": "y"}})
