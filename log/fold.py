@@ -65,6 +65,11 @@ class Folded:
     def store_time_ms(self) -> int:
         return self.state.store_time_ms
 
+    @property
+    def is_repair(self) -> bool:
+        """Whether it brings its state along."""
+        return any(isinstance(action, Repair) for action in self.header.actions)
+
 
 def fold(state: State, header: Header, *, where: str = "") -> Folded:
     """The state after the entry behind ``state``, and its verdicts.

@@ -156,7 +156,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
             if state.alive:
                 raise _of_another_life(paths, state.incarnation, f"incarnation {record.incarnation}")
             if not writable:
-                raise not_found(name)
+                raise _ended(paths, state.entry)
             if state.incarnation == record.incarnation:
                 await _write_record(store, runtime, paths, replace(record, deleted=True), IfMatch(version))
                 raise not_found(name)
@@ -283,6 +283,17 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
 def not_found(name: str) -> TopicNotFound:
     """The error of whoever names a topic that is not there."""
     return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
+
+
+def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
+    """The error where a log ended the topic while its settings stand, for who may not finish that."""
+    return TopicNotFound(
+        "there is no such topic any more: its log ended it, and its settings stand",
+        object=paths.topic,
+        expected="settings that are marked as deleted",
+        observed=f"{paths.settings}, and a log whose end, entry {entry}, is of no living topic",
+        hint="`penstock topic delete` ends it, and a topic of that name can be created then; `penstock verify` shows what stands",
+    )
 
 
 def _of_another_life(paths: TopicPaths, living: str, observed: str) -> DataDamaged:

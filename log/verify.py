@@ -28,9 +28,11 @@ from .table.agreement import Agreement
 from .table.delta import DeltaLog
 from .table.segments import TableFile
 from .table.snapshot import Snapshot
+from .topics import read_record
 from .view import read_floor
 
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
+_ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"
 _COMPARED_BYTES = 32 * MIB
 """Entries up to this size together are compared at once: a difference is named no more exactly than that."""
 
@@ -40,7 +42,7 @@ class Finding:
     """One thing that is wrong, or, as ``kind`` "lost", one range that is known to be lost."""
 
     kind: str
-    """damaged, missing, foreign, checkpoint, offsets, statistics, different or lost."""
+    """damaged, missing, foreign, checkpoint, offsets, statistics, different, repair, ended or lost."""
     object: str
     message: str
     queue: int | None = None
@@ -136,6 +138,17 @@ class _Verification:
                 self._note_ends(state)
         await self._compare()
         await self._checkpoints_ahead(last)
+        if state is not None:
+            await self._check_end(state)
+
+    async def _check_end(self, state: State) -> None:
+        """Name a log that ended the topic, or began another, while its settings stand; unless that is being done just now."""
+        if state.alive and self._is_mine(state):
+            return
+        found = await read_record(self._store, self._paths)
+        if found is not None and not found[0].deleted and found[0].incarnation == self._record.incarnation:
+            said = "ended the topic" if not state.alive else "is of another topic"
+            self._find("ended", self._paths.settings, f"its settings stand, and its log {said} by entry {state.entry}: {_ENDED}")
 
     async def _read_floor(self) -> bool:
         """Look how far the log is trimmed by now; whether that could be told."""
@@ -214,9 +227,23 @@ class _Verification:
             return await self._around(state, number, error)
         except DataDamaged as error:
             return await self._around(state, number, error)
+        if folded.is_repair:
+            self._check_repair(state, folded.state, where)
         await self._rows(folded, data)
         await self._check_checkpoint(folded.state)
         return folded.state
+
+    def _check_repair(self, before: State, after: State, where: str) -> None:
+        """Name a repair that changes what the entries before it come to, though each of them can be read: nothing was lost."""
+        known = "all entries before it can be read; it was made up, or what it led around was put back since, and they come to {}"
+        if (after.incarnation, after.alive, after.queues) != (before.incarnation, before.alive, before.queues):
+            self._find("repair", where, "the repair makes another topic of it: " + known.format(f"{before.queues} queues"))
+            return
+        for queue, (offset, repaired) in enumerate(zip(before.next_offsets, after.next_offsets, strict=True)):
+            if repaired > offset:
+                self._find("repair", where, f"the repair passes over offsets: {known.format(offset)}", queue, offset, repaired)
+            elif repaired < offset:
+                self._find("repair", where, f"the repair gives offsets out again: {known.format(offset)}", queue, repaired, offset)
 
     async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State | None:
         """Name a damaged entry, and go on where every process would."""

@@ -20,6 +20,7 @@ from penstock.log.header import Header, encode_header
 from penstock.log.limits import ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.messages import LOG_SCHEMA
 from penstock.log.repair import repair
+from penstock.log.settings import encode_record
 from penstock.log.state import State, state_form
 from penstock.log.stored import plain
 from penstock.log.stores.protocol import Put
@@ -199,11 +200,12 @@ def test_what_no_process_would_send_is_void(what: str) -> None:
     async def test() -> None:
         log = await topic()
         before = log.state
+        await log.store.put(log.paths.settings, encode_record(log.record), mode=Put.CREATE)
         await put(log, VOID[what])
         state = (await tail(log)).state
         assert (state.entry, state.next_offsets) == (before.entry + 1, before.next_offsets)
         report = await verify(log.store, log.paths, log.record, log.runtime)
-        assert report.ok
+        assert [finding.kind for finding in report.findings] == ([] if state.alive else ["ended"])
         if state.alive:
             await goes_on(log)
 
@@ -284,3 +286,34 @@ def test_rows_that_are_no_messages_are_named_and_cost_themselves_alone(rows: pa.
         assert report.findings
 
     asyncio.run(asyncio.wait_for(test(), 30))
+
+
+@pytest.mark.parametrize(
+    ("repair_of", "kind", "place"),
+    [
+        (repaired(next_offsets=[10**6, 10**6]), "repair", (0, 5, 10**6)),
+        (repaired(next_offsets=[0, 10**6]), "repair", (0, 0, 5)),
+        (repaired(next_offsets=[10**6]), "repair", (None, None, None)),
+        (repaired(incarnation="evil"), "repair", (None, None, None)),
+    ],
+)
+def test_a_repair_that_nobody_needed_is_named(repair_of: Edit, kind: str, place: tuple[int | None, ...]) -> None:
+    async def test() -> None:
+        log = await topic()
+        key = await put(log, repair_of)
+        report = await verify(log.store, log.paths, log.record, log.runtime)
+        assert not report.ok
+        first = report.findings[0]
+        assert (first.kind, first.object) == (kind, key)
+        assert (first.queue, first.first_offset, first.limit_offset) == place
+
+    asyncio.run(test())
+
+
+def test_a_repair_that_changes_nothing_is_no_damage() -> None:
+    async def test() -> None:
+        log = await topic()
+        await put(log, repaired())
+        assert (await verify(log.store, log.paths, log.record, log.runtime)).ok
+
+    asyncio.run(test())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from penstock.consumers.statistics import CATALOGUE
 from penstock.coordinator.limits import CELL_BYTES_MAX
@@ -128,6 +130,36 @@ def test_the_image_gets_what_the_wheel_is_made_of_and_nothing_else() -> None:
     alone = {f"{name}.py" for name in CONFIG["tool"]["setuptools"]["py-modules"]}
     assert kept == AREAS | alone | {DOOR, "pyproject.toml", "README.md", "LICENSE"}
     assert all((ROOT / name).exists() for name in kept)
+
+
+def pinned(name: str) -> dict[str, str]:
+    """What a lock of the image installs: versions by names; everything in it has a hash."""
+    text = (FOLDER / name).read_text().replace(" \\\n", " ")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*( +--hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+    return dict(line.split()[0].split("==") for line in lines)
+
+
+def test_the_image_installs_by_hash_what_the_project_asks_for() -> None:
+    project, dockerfile = CONFIG["project"], (FOLDER / "Dockerfile").read_text()
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", dockerfile, re.MULTILINE)
+    wanted = [*project["dependencies"], *(one for extra in extras.split(",") for one in project["optional-dependencies"][extra])]
+    for lock, asked in (("requirements.lock", wanted), ("build.lock", CONFIG["build-system"]["requires"])):
+        versions = pinned(lock)
+        for one in map(Requirement, asked):
+            assert one.specifier.contains(versions[one.name]), f"{one}: write {lock} anew with scripts/lock_image.py"
+        assert re.search(rf"--require-hashes --only-binary :all: --requirement \S*{lock}", dockerfile)
+
+
+@pytest.mark.parametrize(
+    ("release", "image", "ok"),
+    [("", "python:3.11-slim", True), ("1", "python:3.11-slim", False), ("1", f"python:3.11-slim@sha256:{'0' * 64}", True)],
+)
+def test_a_release_of_the_image_needs_a_base_by_digest(release: str, image: str, ok: bool) -> None:
+    (check,) = re.findall(r"^RUN (case .*?esac)$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE | re.DOTALL)
+    script = check.replace("\\\n", "\n")
+    done = subprocess.run(["sh", "-c", script], env={"RELEASE": release, "BASE_IMAGE": image}, check=False, capture_output=True)
+    assert (done.returncode == 0) == ok
 
 
 def test_the_image_runs_as_nobody_and_has_the_extras_of_a_worker() -> None:
