@@ -51,6 +51,23 @@ variable "manage_bucket_policy" {
   default     = false
 }
 
+variable "manage_versioning" {
+  description = "Whether the bucket keeps what is deleted and replaced for noncurrent_days; sets its lifecycle rules, in place of any that it has."
+  type        = bool
+  default     = false
+}
+
+variable "noncurrent_days" {
+  description = "How long deleted and replaced objects can be brought back, with manage_versioning."
+  type        = number
+  default     = 14
+
+  validation {
+    condition     = var.noncurrent_days >= 1
+    error_message = "A day is the least that S3 takes."
+  }
+}
+
 variable "name" {
   description = "What the policies' names begin with."
   type        = string
@@ -132,6 +149,39 @@ resource "aws_s3_bucket_policy" "lake" {
   count  = var.manage_bucket_policy ? 1 : 0
   bucket = var.bucket
   policy = data.aws_iam_policy_document.bucket.json
+}
+
+resource "aws_s3_bucket_versioning" "lake" {
+  count  = var.manage_versioning ? 1 : 0
+  bucket = var.bucket
+
+  versioning_configuration {
+    status = "Enabled"
+  }
+}
+
+# Without it every cell's former states would be kept, and paid for, for ever.
+resource "aws_s3_bucket_lifecycle_configuration" "lake" {
+  count      = var.manage_versioning ? 1 : 0
+  bucket     = var.bucket
+  depends_on = [aws_s3_bucket_versioning.lake]
+
+  rule {
+    id     = "${var.name}-noncurrent"
+    status = "Enabled"
+
+    filter {
+      prefix = local.prefix
+    }
+
+    noncurrent_version_expiration {
+      noncurrent_days = var.noncurrent_days
+    }
+
+    expiration {
+      expired_object_delete_marker = true
+    }
+  }
 }
 
 output "bucket_policy" {

@@ -113,6 +113,15 @@ def test_every_policy_is_handed_out() -> None:
     assert outputs == set(Role) == set(re.findall(r'^resource "aws_iam_policy" "(\w+)"', files()[GENERATED], re.MULTILINE))
 
 
+def test_what_stands_in_place_of_settings_of_the_bucket_is_off_unless_asked_for() -> None:
+    text = files()["lake.tf"]
+    for option in ("manage_bucket_policy", "manage_versioning"):
+        assert re.search(rf'^variable "{option}" \{{$[^}}]*^  default     = false$', text, re.MULTILINE)
+    blocks = re.findall(r'^resource "aws_s3_\w+" "lake" \{$(.*?)^\}$', text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    assert all(re.search(r"^  count +=\ var\.manage_\w+ \? 1 : 0$", block, re.MULTILINE) for block in blocks)
+
+
 def test_what_only_grows_is_what_the_code_writes_if_absent_alone() -> None:
     """The bucket's policy names entries and checkpoints, and nothing that is written in place, such as the floor."""
     text = (FOLDER / "lake.tf").read_text()
