@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...log.escapes import escaped, escaped_json
 from .session import OutputFailed, Session, Stopped
 
 if TYPE_CHECKING:
@@ -70,11 +69,15 @@ def _tell(kind: str, message: str, *, as_json: bool) -> None:
 
 
 def _json(document: Mapping[str, object]) -> str:
+    from ...log.escapes import escaped_json  # what ends well does not wait for it
+
     return escaped_json(json.dumps(document, ensure_ascii=False))
 
 
 def _lines(text: str) -> str:
     """Text of others for a terminal: its lines after the first are indented, so that none looks like one of ours."""
+    from ...log.escapes import escaped
+
     return "\n  ".join(map(escaped, text.split("\n")))
 
 

@@ -56,7 +56,8 @@ def test_it_runs_until_told_to_end_and_its_status_names_what_stands_still(pensto
         end, told = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, told.decode()
     assert (batch["kind"], batch["events"], batch["merged"]) == ("batch", 3, {"bills": 1, "lines": 1})
-    stop = {"queue": 0, "offset": 1, "reason": "column amount: 'much' does not fit decimal(12,2)"}
+    bytes_are = "if these are bytes, as decimal.handling.mode=precise writes them, declare 'decimal(12,2) from base64'"
+    stop = {"queue": 0, "offset": 1, "reason": f"column amount: 'much' does not fit decimal(12,2): {bytes_are}"}
     assert json.loads(end) == {"kind": "end", "batches": 1, "events": 3, "stopped": {"public.bills": [stop]}, "unmatched": []}
     assert rows(into / "lines") == [{"id": 1, "n": 1}]
     (status,) = penstock("sync", TOPIC, "--status", "--json", code=1).rows

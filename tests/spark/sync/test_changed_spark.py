@@ -41,20 +41,17 @@ def test_what_one_target_does_not_take_stops_its_table_only(spark: SparkSession,
     spark.range(1).write.parquet(str(into / "foreign"))
     first = [row(1, "spaced", **{"unit price": 1}), row(1, "foreign"), row(1, "checked", n=1), row(1, "later"), row(1, "fine")]
     found = run(*first)
-    assert found.keys() == {"spaced", "foreign"}
-    assert found["spaced"][0] == 0
-    assert "invalid character" in found["spaced"][1].lower()
+    assert found.keys() == {"foreign"}
+    assert rows(into / "spaced") == [{"id": 1, "unit price": 1}]
     assert found["foreign"][0] == 1
     assert "is not a Delta table" in found["foreign"][1]
 
     spark.sql(f"ALTER TABLE delta.`{into / 'checked'}` ADD CONSTRAINT positive CHECK (n > 0)")
     for _ in range(2):
         found = run(row(2, "later"), row(3, "later", **{"unit price": 1}), row(2, "checked", n=-1), row(2, "fine"))
-        assert found.keys() == {"spaced", "foreign", "checked", "later"}
+        assert found.keys() == {"foreign", "checked"}
         assert "CHECK constraint positive (n > 0) violated" in found["checked"][1]
-        assert found["later"][0] == 6
-        assert "invalid character" in found["later"][1].lower()
-        assert rows(into / "later") == [{"id": 1}, {"id": 2}]
+        assert rows(into / "later") == [{"id": 1, "unit price": None}, {"id": 2, "unit price": None}, {"id": 3, "unit price": 1}]
         assert rows(into / "checked") == [{"id": 1, "n": 1}]
         assert rows(into / "fine") == [{"id": 1}, {"id": 2}]
 
