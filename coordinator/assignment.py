@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 
-from ..log.errors import RetryError, UnknownOutcome
+from ..log.errors import RetryError, TopicDeleted, UnknownOutcome
 from ..log.runtime import Runtime
 from .balance import Queue
 from .cell_codec import decode_cell
@@ -98,7 +98,7 @@ class Assignment:
             for keeper in self.keepers.values():
                 with suppress(OwnershipLost, RetryError, UnknownOutcome):  # who is not listed any more is over with all it owned
                     await keeper.release()
-            with suppress(GroupNotFound, GroupDeleted, RetryError, UnknownOutcome):
+            with suppress(GroupNotFound, GroupDeleted, TopicDeleted, RetryError, UnknownOutcome):
                 await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
         finally:
             await self._member.leave()

@@ -13,7 +13,7 @@ from typing import Protocol
 import xxhash
 
 from ..log.backoff import Backoff
-from ..log.errors import RetryError, UnknownOutcome
+from ..log.errors import RetryError, TopicDeleted, UnknownOutcome
 from ..log.runtime import Runtime
 from .balance import Queue, plan, shares, sharing
 from .cell import QueueCell
@@ -210,7 +210,7 @@ class Ownership:
         self._leaving = True
         self.wake()
         alone = True
-        with suppress(GroupNotFound, GroupDeleted):
+        with suppress(GroupNotFound, GroupDeleted, TopicDeleted):  # its heartbeat says it too
             record = await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
             alone = all(self._watch.is_dead(member) for member in record.members)
         known_s = self._clock.monotonic_s() + (0.0 if alone else self._lease_s / BEATS_PER_LEASE + _PAUSE_S)

@@ -21,7 +21,7 @@ from tests.tree import ROOT
 SEED = 5
 MACHINES = 2
 LIVES = 6
-MESSAGES = 160
+MESSAGES = 320
 GROUPS = 5
 FIRST_IN_S = 3.0
 SLOT_S = 0.2

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.consumers.schedule import Schedule
+from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from penstock.log.messages import MessageView
 from tests.simulation.consuming.plot import TOPIC, GroupPlan
@@ -72,11 +73,11 @@ def test_a_poison_group_delays_no_other(name: str) -> None:
     assert beside <= 2 * without, f"p99 {1000 * beside:.0f} ms beside it, {1000 * without:.0f} ms without"
 
 
-def _waiting_for_blocked(original: Callable[[Schedule], int]) -> Callable[[Schedule], int]:
+def _waiting_for_blocked(original: Callable[[Schedule, QueueCell], int]) -> Callable[[Schedule, QueueCell], int]:
     """As if a queue stood still while one of its groups does."""
 
-    def room(self: Schedule) -> int:
-        return 0 if self.blocked else original(self)
+    def room(self: Schedule, cell: QueueCell) -> int:
+        return 0 if self.blocked else original(self, cell)
 
     return room
 
