@@ -39,9 +39,12 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
+    first_at = topic.tail.state.entry
     for _ in range(OPENING_ATTEMPTS_MAX):
-        if is_spent(opening, topic.tail.state):
-            opening = replace(opening, write_id=topic.runtime.new_id())
+        at = topic.tail.state.entry
+        # After so many entries the state may have forgotten that it is in the log, and would count it again.
+        if is_spent(opening, topic.tail.state) or at - first_at >= VALIDITY_ENTRIES:
+            opening, first_at = replace(opening, write_id=topic.runtime.new_id()), at
         outcome = await topic.appender.append_opening(opening, deadline_s=topic.runtime.clock.monotonic_s() + timeout_s)
         if isinstance(outcome, Opened):
             return outcome.epoch, outcome.last_sequence
