@@ -21,6 +21,22 @@ NEVER = -1
 """The level of a column that no event had: the row keeps what it has."""
 
 
+class Moved(NamedTuple):
+    """Where a row had another key."""
+
+    key: Key
+    position: int | None
+    place: Place
+    """Of the event that gave it a new one. What comes later of the old key is of another row."""
+
+
+class Old(NamedTuple):
+    """A row that the target has."""
+
+    values: tuple[Any, ...]
+    position: int | None
+
+
 class Net(NamedTuple):
     """The net change of one row."""
 
@@ -35,10 +51,8 @@ class Net(NamedTuple):
     level: int
     """The row it meets is changed unless its position is above. `ALWAYS` once an event had no position."""
     place: Place
-    moved_from: tuple[Any, ...] | None = None
-    """The key of the row that the columns are taken from which no event had."""
-    moved_at: Place | None = None
-    """The event that moved it: what comes later of the old key is of another row."""
+    moved: Moved | None = None
+    """The row that the columns are taken from which no event had."""
 
 
 def put(before: Net | None, values: tuple[Any, ...], position: int | None, place: Place) -> Net | None:
@@ -59,8 +73,7 @@ def put(before: Net | None, values: tuple[Any, ...], position: int | None, place
         if value is KEEP:
             filled[column] = before.values[column] if before.put else None
             since_all[column] = _since(before, column)
-    moved_from, moved_at = (before.moved_from, before.moved_at) if before.put else (None, None)
-    return Net(True, tuple(filled), tuple(since_all), position, level, place, moved_from, moved_at)
+    return Net(True, tuple(filled), tuple(since_all), position, level, place, before.moved if before.put else None)
 
 
 def remove(before: Net | None, width: int, position: int | None, place: Place) -> Net | None:
@@ -81,12 +94,10 @@ def move(
     """
     if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
         return put(before, values, position, place)  # told again: it has moved already, and another row may have its key
-    moved_from: tuple[Any, ...] | None = key
-    moved_at: Place | None = place
+    moved = Moved(key, position, place)
     if origin is not None:
         values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
-        if origin.moved_from is not None:
-            moved_from, moved_at = origin.moved_from, origin.moved_at
+        moved = origin.moved or moved
     if KEEP not in values:
         return put(before, values, position, place)
     made = put(None, values, position, place)
@@ -94,7 +105,7 @@ def move(
         return None
     level = ALWAYS if before is not None and before.level == ALWAYS else made.level
     since = tuple([NEVER if value is KEEP else level for value in values])
-    return made._replace(level=level, since=since, moved_from=moved_from, moved_at=moved_at)
+    return made._replace(level=level, since=since, moved=moved)
 
 
 def merged(one: Net, other: Net) -> Net:
@@ -127,12 +138,12 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
     if not net.put or net.since is None:
         return net
     reset = ALWAYS if position is None else position
-    moved_from = None if position is None else net.moved_from  # it was there after the truncate
+    moved = None if position is None else net.moved  # it was there after the truncate
     values, since = list(net.values), list(net.since)
     for column, from_level in enumerate(since):
         if from_level < reset and (position is not None or values[column] is KEEP):
-            values[column], since[column] = KEEP if values[column] is KEEP and moved_from is not None else None, reset
-    return net._replace(values=tuple(values), since=tuple(since), moved_from=moved_from)
+            values[column], since[column] = KEEP if values[column] is KEEP and moved is not None else None, reset
+    return net._replace(values=tuple(values), since=tuple(since), moved=moved)
 
 
 def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
@@ -141,13 +152,13 @@ def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
     None: there is none, as when a move is told again; then the row that it meets keeps what it has.
     """
     if found is None or net.since is None:
-        return net._replace(moved_from=None)
+        return net._replace(moved=None)
     values = [found[column] if value is KEEP else value for column, value in enumerate(net.values)]
     since = [net.level if value is KEEP else since for value, since in zip(net.values, net.since, strict=True)]
-    return net._replace(values=tuple(values), since=tuple(since), moved_from=None)
+    return net._replace(values=tuple(values), since=tuple(since), moved=None)
 
 
-def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> None:
+def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] | None) -> None:
     """Let truncates that other queues told of remove what is below them, and rows that moved take along what they had.
 
     ``old``: what the target had of rows that moved, by their old keys; None: none moved without saying all of its columns.
@@ -158,9 +169,10 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, tuple
             nets[key] = truncated(net, at, before_it=False)
     if old is not None:
         for key, net in nets.items():
-            if net.moved_from is not None:
-                origin, found = nets.get(net.moved_from), old.get(net.moved_from)
-                removed = origin is not None and not origin.put and origin.place == net.moved_at
+            if (moved := net.moved) is not None:
+                there, origin = old.get(moved.key), nets.get(moved.key)
+                found = None if there is None or _below(moved.position, there.position) else there.values
+                removed = origin is not None and not origin.put and origin.place == moved.place
                 if origin is not None and removed and any(value is not KEEP for value in origin.values):
                     before = found or (None,) * len(origin.values)  # what is known of it came by another queue
                     found = tuple([old if value is KEEP else value for value, old in zip(origin.values, before, strict=True)])

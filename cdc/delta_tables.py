@@ -7,10 +7,10 @@ ended), and carries Delta's ``txn`` with a number that grows with that. Commits 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from ..log.errors import InvalidArgument, MissingDependency, NotSupported
-from .changes import Key
+from .changes import Key, Old
 from .fold import Truncate
 from .location import Location
 from .merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _METADATA = "userMetadata"
 _MAPPING = "delta.columnMapping.mode"
 _STORE = "Object Store error"
-Values: TypeAlias = tuple[Any, ...]
 
 
 class DeltaTables:
@@ -111,24 +110,25 @@ class DeltaTables:
             )
         table.alter.add_columns(fields)
 
-    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Values]:
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """Of a target, the rows with these keys."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from deltalake import QueryBuilder
 
-        wanted, found = set(keys), dict[Key, Values]()
-        names = ", ".join(quoted(column.name) for column in target.columns)
+        wanted, found = set(keys), dict[Key, Old]()
+        names = ", ".join([*(quoted(column.name) for column in target.columns), POSITION if self._guard else f"null as {POSITION}"])
         first = pa.array([key[0] for key in wanted], arrow_type(target.columns[target.key_places[0]].type))
-        schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in target.columns])
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in target.columns]
+        schema = pa.schema([*fields, pa.field(POSITION, pa.int64())])
         query = f"select {names} from t"  # noqa: S608 - names are quoted
         for read in QueryBuilder().register("t", self._table(target)).execute(query):
             batch = pa.table(pa.record_batch(read)).cast(schema)
             near = batch.filter(pc.is_in(batch.column(target.key_places[0]), first))
-            for row in zip(*(column.to_pylist() for column in near.columns), strict=True):
+            for *row, position in zip(*(column.to_pylist() for column in near.columns), strict=True):
                 key = tuple(row[place] for place in target.key_places)
                 if key in wanted:
-                    found[key] = row
+                    found[key] = Old(tuple(row), position)
         return found
 
     def merge(

@@ -191,7 +191,7 @@ class Fold:
                 folded.nets[source] = nets
                 if any(net.since is not None for _, net in nets):
                     folded.partial.add(source)
-                if moved := {net.moved_from for _, net in nets if net.moved_from is not None}:
+                if moved := {net.moved.key for _, net in nets if net.moved is not None}:
                     folded.moved[source] = moved
             if table.versions:
                 folded.versions[source] = table.versions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from ...cdc.changes import Key, Net, finished, merged
+from ...cdc.changes import Key, Net, Old, finished, merged
 from ...cdc.delta_tables import DeltaTables
 from ...cdc.fold import Truncate
 from ...cdc.merging import one_line
@@ -32,7 +32,7 @@ class TargetTables(Protocol):
     def written(self, name: str) -> Written | None: ...
     def create(self, target: Target, owner: Owner) -> None: ...
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None: ...
-    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, tuple[Any, ...]]: ...
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]: ...
     def merge(
         self,
         target: Target,
@@ -81,7 +81,7 @@ class FoundChanges(Protocol):
     """The folds of one batch, until they are dropped."""
 
     def summary(self) -> Taken: ...
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> Any: ...  # noqa: ANN401
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> Any: ...  # noqa: ANN401
     def drop(self) -> None: ...
 
 
@@ -133,7 +133,7 @@ class FoundByTasks:
     def summary(self) -> Taken:
         return summary(self._pieces)
 
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> DataFrame:
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
         return rows_of(self._pieces, self._scan, target, truncate, old)
 
     def drop(self) -> None:
@@ -157,7 +157,7 @@ class FoundHere:
     def summary(self) -> Taken:
         return Taken.of(self._taken)
 
-    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table | DataFrame:
+    def rows(self, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> pa.Table | DataFrame:
         scan = self._scan
         scan.steps.reached("merge", "in", target.name)
         if target.history:
@@ -171,7 +171,7 @@ class FoundHere:
         found = found if found.num_rows else found.schema.empty_table()  # Spark wants a chunk of every column
         return self._session.createDataFrame(found, from_arrow_schema(found.schema))
 
-    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, tuple[Any, ...]] | None) -> pa.Table:
+    def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, Old] | None) -> pa.Table:
         nets: dict[Key, Net] = {}
         for part in self._parts:
             for key, net in part.nets.get(target.source, ()):

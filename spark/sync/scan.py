@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ...cdc.changes import Key, Net, finished, merged
+from ...cdc.changes import Key, Net, Old, finished, merged
 from ...cdc.combine import combined, without_rows
 from ...cdc.fold import Fold, Folded, Plan, Truncate
 from ...cdc.merging import LEVEL, PUT, SINCE
@@ -107,9 +107,7 @@ def summary(found: DataFrame) -> Taken:
     return Taken.of([pickle.loads(row.piece) for row in rows])  # noqa: S301 - our own tasks wrote it
 
 
-def rows_of(
-    found: DataFrame, scan: Scan, target: Target, truncate: Truncate | None, old: Mapping[Key, tuple[Any, ...]] | None
-) -> DataFrame:
+def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
     """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
 
     ``old``: of rows that gave their columns to others, what the target had of them; None: there are none such.
@@ -226,7 +224,7 @@ def _typed_rows(
     target: Target,
     schema: pa.Schema,
     truncate: int | None,
-    old: Mapping[Key, tuple[Any, ...]] | None,
+    old: Mapping[Key, Old] | None,
     steps: Steps,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:

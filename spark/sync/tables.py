@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ...cdc.changes import Key, Old
 from ...cdc.fold import Truncate
 from ...cdc.merging import NEWEST, PUT, SINCE, Commit, applies, newest, one_line, removed_by, until_committed
 from ...cdc.targets import (
@@ -130,7 +131,7 @@ class Tables:
             self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         self.session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
-    def rows(self, target: Target, keys: Sequence[tuple[object, ...]]) -> dict[tuple[object, ...], tuple[object, ...]]:
+    def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
         """Of a target, the rows with these keys."""
         wanted = self.session.createDataFrame(
             pa.table(
@@ -141,9 +142,12 @@ class Tables:
             )
         )
         table = self.session.read.format("delta").load(self.path(target.name))
-        found = table.join(wanted, list(target.key), "left_semi").select(*(quoted(column.name) for column in target.columns))
+        names = [*(quoted(column.name) for column in target.columns), *([POSITION] if self._guard else [])]
+        found = table.join(wanted, list(target.key), "left_semi").select(*names)
         values = (tuple(column) for column in zip(*(one.to_pylist() for one in found.toArrow().columns), strict=True))
-        return {tuple(row[place] for place in target.key_places): row for row in values}
+        width = len(target.columns)
+        rows = [Old(row[:width], row[width] if self._guard else None) for row in values]
+        return {tuple(row.values[place] for place in target.key_places): row for row in rows}
 
     def merge(
         self,

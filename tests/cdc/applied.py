@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.cdc.changes import ALWAYS, Key, Net, finished, merged
+from penstock.cdc.changes import ALWAYS, Key, Net, Old, finished, merged
 from penstock.cdc.combine import combined
 from penstock.cdc.fold import Fold, Folded, Plan, Truncates
 from penstock.cdc.reading import Reading
@@ -95,7 +95,7 @@ class Memory:
         moved = folded.moved.get(source)
         old = None
         if moved:
-            old = {key: tuple(table[key].values.get(name) for name in names) for key in moved if key in table}
+            old = {key: Old(tuple(map(table[key].values.get, names)), table[key].position) for key in moved if key in table}
         finished(nets, truncate, old)
         refused = folded.refused.get(source, {})
         until = {queue: refused[queue].place[1] if queue in refused else end for queue, end in ends.items()}
