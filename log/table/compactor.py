@@ -78,38 +78,69 @@ def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in
     return len(run) >= fan_in or run_bytes >= target_bytes // 2
 
 
-async def compact_once(
-    store: ObjectStore, delta: DeltaLog, runtime: Runtime, *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN
-) -> Compacted:
-    """Merge one run of files of every queue that has one, in one commit.
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A file that was uploaded, and those whose rows it has."""
 
-    What goes wrong in one queue keeps no other from being merged: the first error is raised when the others' files are committed.
-    """
-    started_s = runtime.clock.monotonic_s()
-    snapshot = await delta.refresh()
-    runs = [run for files in snapshot.files.values() if (run := plan(files, target_bytes=target_bytes, fan_in=fan_in))]
-    merged: list[TableFile] = []
-    sources: list[TableFile] = []
-    errors: list[PenstockError] = []
-    for run in runs:
-        try:
-            merged.append(await _merge(store, delta.root, runtime, run))
-        except PenstockError as error:
-            errors.append(error)
-        else:
-            sources += run
-    done = Compacted()
-    while merged and sources_stand(snapshot, sources):
-        commit = Commit(
-            "OPTIMIZE", adds=tuple(merged), removes=tuple(sources), data_change=False, removed_ms=await store.clock_ms()
-        )
-        if await delta.commit(commit, on=snapshot, started_s=started_s):
-            done = Compacted(len(sources), sum(file.rows for file in merged), sum(file.size_bytes for file in merged))
-            break
-        snapshot = await delta.refresh()
-    if errors:
-        raise errors[0]
-    return done
+    file: TableFile
+    sources: tuple[TableFile, ...]
+    started_s: float
+    """When the merge began, on the monotonic clock."""
+
+
+class Compactor:
+    """Merges files of one table."""
+
+    def __init__(
+        self, store: ObjectStore, delta: DeltaLog, runtime: Runtime, *, target_bytes: int = TARGET_BYTES, fan_in: int = FAN_IN
+    ) -> None:
+        self._store = store
+        self._delta = delta
+        self._runtime = runtime
+        self._target_bytes = target_bytes
+        self._fan_in = fan_in
+        self._merged: list[_Merged] = []
+        """What waits for its commit. It is not merged again: commits may be refused for hours, while all else is allowed."""
+
+    async def compact_once(self) -> Compacted:
+        """Merge one run of files of every queue that has one, in one commit.
+
+        What goes wrong in one queue keeps no other from being merged: the first error is raised when the others' files are committed.
+        """
+        started_s = self._runtime.clock.monotonic_s()
+        snapshot = await self._delta.refresh()
+        self._merged = [one for one in self._merged if self._is_of_use(one, snapshot)]
+        merged_queues = {one.file.queue for one in self._merged}
+        errors: list[PenstockError] = []
+        for queue, files in snapshot.files.items():
+            run = () if queue in merged_queues else plan(files, target_bytes=self._target_bytes, fan_in=self._fan_in)
+            try:
+                if run:
+                    merged = await _merge(self._store, self._delta.root, self._runtime, run)
+                    self._merged.append(_Merged(merged, tuple(run), started_s))
+            except PenstockError as error:
+                errors.append(error)
+        done = await self._commit(snapshot) if self._merged else Compacted()
+        if errors:
+            raise errors[0]
+        return done
+
+    def _is_of_use(self, merged: _Merged, snapshot: Snapshot) -> bool:
+        return self._delta.is_in_time(merged.started_s) and sources_stand(snapshot, merged.sources)
+
+    async def _commit(self, snapshot: Snapshot) -> Compacted:
+        files = [one.file for one in self._merged]
+        sources = [file for one in self._merged for file in one.sources]
+        started_s = min(one.started_s for one in self._merged)
+        while sources_stand(snapshot, sources):
+            commit = Commit(
+                "OPTIMIZE", adds=tuple(files), removes=tuple(sources), data_change=False, removed_ms=await self._store.clock_ms()
+            )
+            if await self._delta.commit(commit, on=snapshot, started_s=started_s):
+                self._merged = []
+                return Compacted(len(sources), sum(file.rows for file in files), sum(file.size_bytes for file in files))
+            snapshot = await self._delta.refresh()
+        return Compacted()
 
 
 def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:

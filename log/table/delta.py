@@ -131,8 +131,12 @@ class DeltaLog:
 
     def check_life(self, started_s: float) -> None:
         """Raise `RetryError` unless a commit whose work began at ``started_s`` may still be tried."""
-        if self.now_s - started_s > COMMIT_LIFE_S:
+        if not self.is_in_time(started_s):
             raise RetryError("a commit that took over a day was given up", operation="commit", object=self.root)
+
+    def is_in_time(self, started_s: float) -> bool:
+        """Whether what began at ``started_s`` is too young for its files to be collected."""
+        return self.now_s - started_s <= COMMIT_LIFE_S
 
     @staticmethod
     def is_mine(stored: bytes, write_id: str) -> bool:

@@ -15,7 +15,7 @@ from ..runtime import Runtime
 from ..settings import TopicRecord
 from ..stores.protocol import ObjectStore
 from .collector import AppendActions, Collected, Collector, HeldJobs, all_held
-from .compactor import FAN_IN, TARGET_BYTES, Compacted, compact_once
+from .compactor import FAN_IN, TARGET_BYTES, Compacted, Compactor
 from .compare import Comparer
 from .copied import Copies
 from .delta import CHECKPOINT_VERSIONS, DeltaLog
@@ -115,6 +115,9 @@ class Maintenance:
         self._publisher = Publisher(
             store, paths, record, runtime, delta=self._delta, copies=copies, commit_bytes=self.options.commit_bytes
         )
+        self._compactor = Compactor(
+            store, self._delta, runtime, target_bytes=self.options.compact_target_bytes, fan_in=self.options.compact_fan_in
+        )
         self._comparer = Comparer(store, paths, runtime, incarnation=record.incarnation, copies=copies)
         self._trimmer = Trimmer(store, paths, runtime)
         self._collector = Collector(store, paths, self._delta, runtime, append_actions, held_jobs=held_jobs)
@@ -170,13 +173,7 @@ class Maintenance:
 
     async def compact(self) -> Compacted:
         """One round of merging small files."""
-        done = await compact_once(
-            self._store,
-            self._delta,
-            self._runtime,
-            target_bytes=self.options.compact_target_bytes,
-            fan_in=self.options.compact_fan_in,
-        )
+        done = await self._compactor.compact_once()
         self._statistics = replace(self._statistics, files_compacted=self._statistics.files_compacted + done.files)
         return done
 

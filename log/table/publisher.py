@@ -70,6 +70,28 @@ class _Work:
     entries: tuple[tuple[Folded, bytes], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Uploaded:
+    """Work whose files are on the store."""
+
+    work: _Work
+    arrivals: Arrivals
+    """What it was taken from."""
+    on: Snapshot
+    """The newest that is known."""
+    copied: tuple[CopiedFile, ...]
+    lost: Mapping[str, int]
+    """What no file has, as `txn` values."""
+    started_s: float
+    """When the work began, on the monotonic clock."""
+    caught_up: bool
+    """Whether the log had no more then."""
+
+    @property
+    def files(self) -> tuple[TableFile, ...]:
+        return tuple(one.file for one in self.copied)
+
+
 class Publisher:
     """Publishes one life of a topic: the one that ``record`` names."""
 
@@ -96,9 +118,45 @@ class Publisher:
         self._view: View | None = None
         self._arrivals: Arrivals | None = None
         """What the view folded behind the last published entry."""
+        self._uploaded: _Uploaded | None = None
+        """What the last round could not commit. A commit may be refused for hours, and its files must not be uploaded each time."""
 
     async def publish_once(self) -> Published:
         """One commit with what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
+        uploaded = await self._again() or await self._prepare()
+        if isinstance(uploaded, Published):
+            return uploaded
+        if not uploaded.lost:  # what is lost now may be put back before the next try
+            self._uploaded = uploaded
+        committed = await self._commit(uploaded)
+        self._uploaded = None
+        if not committed:
+            return Published(caught_up=False)
+        work, arrivals, files = uploaded.work, uploaded.arrivals, uploaded.files
+        if self._copies is not None and arrivals.whole:
+            self._copies.note(arrivals.before, arrivals.states(), uploaded.copied)
+        arrivals.begin(work.after)
+        with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
+        oldest_ms = min(with_rows, default=work.after.store_time_ms)
+        return Published(
+            entries=work.after.entry - work.start,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes=sum(file.size_bytes for file in files),
+            lag_ms=max(0, self._runtime.clock.wall_ms() - oldest_ms),
+            caught_up=uploaded.caught_up,
+        )
+
+    async def _again(self) -> _Uploaded | None:
+        """What an earlier round uploaded, if it may still be committed; the log may have more by now."""
+        uploaded = self._uploaded
+        if uploaded is None or not self._delta.is_in_time(uploaded.started_s):
+            self._uploaded = None
+            return None
+        return replace(uploaded, on=await self._delta.refresh(), caught_up=False)
+
+    async def _prepare(self) -> _Uploaded | Published:
+        """Fold what is next and upload its rows; or why there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._open_table() if self._view is None else self._delta.snapshot
         if snapshot is None:
@@ -118,25 +176,9 @@ class Publisher:
         ends = tuple(snapshot.end(queue) for queue in range(arrivals.after.queues))
         work = _Work(snapshot.published, ends, arrivals.after, tuple(await arrivals.entries()))
         copied, lost = await self._upload(work)
-        files = [one.file for one in copied]
-        entries = work.after.entry - work.start
-        if caught_up and not files and not lost and entries < QUIET_ENTRIES and self._lives(work.after):
+        if caught_up and not copied and not lost and work.after.entry - work.start < QUIET_ENTRIES and self._lives(work.after):
             return Published()
-        if not await self._commit(snapshot, work, files, lost, started_s):
-            return Published(caught_up=False)
-        if self._copies is not None and arrivals.whole:
-            self._copies.note(arrivals.before, arrivals.states(), copied)
-        arrivals.begin(work.after)
-        with_rows = (folded.store_time_ms for folded, _ in work.entries if runs_of(folded))
-        oldest_ms = min(with_rows, default=work.after.store_time_ms)
-        return Published(
-            entries=entries,
-            rows=sum(file.rows for file in files),
-            files=len(files),
-            bytes=sum(file.size_bytes for file in files),
-            lag_ms=max(0, self._runtime.clock.wall_ms() - oldest_ms),
-            caught_up=caught_up,
-        )
+        return _Uploaded(work, arrivals, snapshot, tuple(copied), lost, started_s, caught_up)
 
     def may_commit(self, snapshot: Snapshot, start: int) -> bool:
         """Whether the table still ends where this work begins; else its rows are there already."""
@@ -219,15 +261,16 @@ class Publisher:
 
         return list(await asyncio.gather(*map(finish, writers)))
 
-    async def _commit(
-        self, snapshot: Snapshot, work: _Work, files: list[TableFile], lost: Mapping[str, int], started_s: float
-    ) -> bool:
+    async def _commit(self, uploaded: _Uploaded) -> bool:
+        work = uploaded.work
         ends = {end_txn(q): end for q, end in enumerate(work.after.next_offsets) if end != work.bases[q]}
-        commit = Commit("WRITE", adds=tuple(files), txns={PUBLISHED: work.after.entry, **ends, **lost})
+        commit = Commit("WRITE", adds=uploaded.files, txns={PUBLISHED: work.after.entry, **ends, **uploaded.lost})
+        snapshot = uploaded.on
         while self.may_commit(snapshot, work.start):
-            if await self._delta.commit(commit, on=snapshot, started_s=started_s):
+            if await self._delta.commit(commit, on=snapshot, started_s=uploaded.started_s):
                 return True
             snapshot = await self._delta.refresh()
+        self._view = None
         return False
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.log.messages import MESSAGE_SCHEMA
-from penstock.log.table.compactor import compact_once
+from penstock.log.table.compactor import Compactor
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
@@ -44,7 +44,7 @@ class Topic:
 
     def compact(self) -> int:
         async def run() -> int:
-            done = await compact_once(self.log.store, self.delta, self.log.runtime, fan_in=2)
+            done = await Compactor(self.log.store, self.delta, self.log.runtime, fan_in=2).compact_once()
             await copy_to_folder(self.log.store, self.folder)
             return done.files
 

@@ -10,7 +10,7 @@ from penstock.log.limits import VALIDITY_ENTRIES
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.collector import Collector
-from penstock.log.table.compactor import compact_once
+from penstock.log.table.compactor import Compactor
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
@@ -27,7 +27,7 @@ def collector(log: LogWriter) -> Collector:
 def test_orphans_go_after_two_days_and_removed_files_after_seven() -> None:
     async def test() -> None:
         log = await topic(12)
-        await compact_once(log.store, delta_of(log), log.runtime, fan_in=3)
+        await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()
         removed = set((await snapshot_of(log)).removed)
         orphan = f"{log.paths.table('table')}queue=0/orphan.parquet"
         await log.store.put(orphan, b"x", mode=Put.CREATE)

@@ -16,7 +16,7 @@ from penstock.log.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit
-from penstock.log.table.compactor import compact_once
+from penstock.log.table.compactor import Compactor
 from penstock.log.table.compare import Comparer
 from penstock.log.table.copied import Copies
 from penstock.log.table.delta import DeltaLog
@@ -98,7 +98,7 @@ def test_what_this_process_published_is_compared_without_reading_the_log(merged:
         topic = await Topic.create()
         await topic.send(150)
         if merged:
-            assert (await compact_once(topic.log.store, topic.delta, topic.log.runtime, fan_in=3)).files > 0
+            assert (await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()).files > 0
         await topic.compare()
         assert topic.store.entries == []
         assert topic.store.files == {topic.delta.root + path for path in topic.delta.snapshot.paths}
@@ -140,7 +140,7 @@ def test_a_table_that_differs_is_found_out_and_judged_by_the_log_the_next_time(m
         await topic.send(50)
         await topic.forge(2)
         if merged:
-            await compact_once(topic.log.store, topic.delta, topic.log.runtime, fan_in=3)
+            await Compactor(topic.log.store, topic.delta, topic.log.runtime, fan_in=3).compact_once()
         for _ in range(2):
             with pytest.raises(DataDamaged, match="log and table differ"):
                 await topic.compare()

@@ -22,7 +22,7 @@ from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import Commit
 from penstock.log.table.collector import Collector
-from penstock.log.table.compactor import compact_once
+from penstock.log.table.compactor import Compactor
 from penstock.log.table.delta import COMMIT_LIFE_S, DAY_MS, DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.snapshot import Snapshot
@@ -207,7 +207,7 @@ def test_what_was_taken_out_long_ago_is_forgotten_by_a_running_process_too() -> 
     async def test() -> None:
         log = await published(9)
         running = delta_of(log)
-        assert (await compact_once(log.store, running, log.runtime, fan_in=3)).files > 0
+        assert (await Compactor(log.store, running, log.runtime, fan_in=3).compact_once()).files > 0
         removed = set(running.snapshot.removed)
         await running.write_checkpoint()
         assert set(running.snapshot.removed) == removed
@@ -226,7 +226,7 @@ def test_a_reader_keeps_nothing_of_what_was_taken_out_and_deletes_nothing() -> N
     async def test() -> None:
         log = await published(9)
         keeper = delta_of(log)
-        await compact_once(log.store, keeper, log.runtime, fan_in=3)
+        await Compactor(log.store, keeper, log.runtime, fan_in=3).compact_once()
         following = DeltaLog(log.store, log.paths, "table", log.runtime, keep_removes=False)
         assert (await following.refresh()).removed == {}
         await keeper.write_checkpoint()

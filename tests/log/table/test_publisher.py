@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.log.errors import PenstockError
+from penstock.log.errors import PenstockError, PermissionDenied
 from penstock.log.header import Created
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore, scripted_faults
 from penstock.log.stores.protocol import Put
@@ -17,6 +17,7 @@ from penstock.log.table.publisher import QUIET_ENTRIES, Published, Publisher, ga
 from penstock.log.table.rowhash import row_digest
 from penstock.log.table.segments import TableFile
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
+from tests.log.table.upkeep import RefusedCommits, keys
 from tests.log.topics import LogWriter
 
 
@@ -104,6 +105,88 @@ def test_a_fault_at_any_call_neither_loses_nor_doubles_rows(kind: FaultKind) -> 
             call += 1
 
     assert asyncio.run(run()) > 15
+
+
+def test_rows_are_uploaded_once_however_often_their_commit_is_refused() -> None:
+    async def run() -> None:
+        log = await LogWriter().create()
+        await publish_all(publisher(log))
+        await log.send({0: 2, 1: 3})
+        refused = RefusedCommits()
+        one = publisher(log, FaultStore(log.store, refused))
+        for _ in range(5):
+            with pytest.raises(PermissionDenied):
+                await one.publish_once()
+            await log.send({0: 1})
+        assert len(await keys(log, "table/queue=")) == 2
+        refused.on = False
+        assert [done.entries for done in await publish_all(one)] == [2, 5]
+        assert len(await keys(log, "table/queue=")) == 3
+        assert await table_rows(log) == log.sent
+
+    asyncio.run(run())
+
+
+def test_what_was_uploaded_a_day_ago_is_not_committed_as_it_may_be_collected() -> None:
+    async def run() -> None:
+        log = await LogWriter().create()
+        await publish_all(publisher(log))
+        await log.send({0: 2})
+        one = publisher(log, FaultStore(log.store, RefusedCommits()))
+        with pytest.raises(PermissionDenied):
+            await one.publish_once()
+        log.clock.advance(hours=25)
+        with pytest.raises(PermissionDenied):
+            await one.publish_once()
+        assert len(await keys(log, "table/queue=")) == 2
+        log.clock.advance(hours=23)
+        with pytest.raises(PermissionDenied):
+            await one.publish_once()
+        assert len(await keys(log, "table/queue=")) == 2
+
+    asyncio.run(run())
+
+
+def test_uploaded_work_is_dropped_when_another_published_its_rows() -> None:
+    async def run() -> None:
+        log = await LogWriter().create()
+        await publish_all(publisher(log))
+        await log.send({0: 2})
+        refused = RefusedCommits()
+        one = publisher(log, FaultStore(log.store, refused))
+        with pytest.raises(PermissionDenied):
+            await one.publish_once()
+        await publish_all(publisher(log))
+        refused.on = False
+        await log.send({0: 1})
+        await publish_all(one)
+        assert await table_rows(log) == log.sent
+
+    asyncio.run(run())
+
+
+def test_a_loss_is_named_as_it_is_when_its_commit_is_tried() -> None:
+    """A staged object that was put back between two tries has its rows in the table."""
+
+    async def run() -> None:
+        log = await LogWriter().create()
+        await log.send({0: 2})
+        await publish_all(publisher(log))
+        await log.send({0: 3}, staged=True, job="gone")
+        part = f"{log.paths.root}staged/jobs/gone/part.parquet"
+        data = (await log.store.get(part)).data
+        await log.store.delete(part)
+        refused = RefusedCommits()
+        one = publisher(log, FaultStore(log.store, refused))
+        with pytest.raises(PermissionDenied):
+            await one.publish_once()
+        await log.store.put(part, data, mode=Put.CREATE)
+        refused.on = False
+        await publish_all(one)
+        assert (await snapshot_of(log)).lost(0) == []
+        assert await table_rows(log) == log.sent
+
+    asyncio.run(run())
 
 
 def test_a_staged_object_that_is_gone_leaves_a_gap_that_is_named() -> None:

@@ -11,12 +11,12 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from penstock.log.errors import DataDamaged, InternalError, PenstockError
+from penstock.log.errors import DataDamaged, InternalError, PenstockError, PermissionDenied
 from penstock.log.settings import TopicSettings
 from penstock.log.stores.faults import Fault, FaultKind, FaultStore
 from penstock.log.stores.protocol import Put
 from penstock.log.table.actions import Commit
-from penstock.log.table.compactor import check_merged, compact_once
+from penstock.log.table.compactor import Compactor, check_merged
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 from penstock.log.table.retention import Policy, retain_once
@@ -24,7 +24,7 @@ from penstock.log.table.rowhash import RowHash
 from penstock.log.table.trimmer import Trimmed, read_floor_object
 from penstock.log.verify import verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
-from tests.log.table.upkeep import delta_of, keys, maintenance, publish, run, topic
+from tests.log.table.upkeep import RefusedCommits, delta_of, keys, maintenance, publish, run, topic
 from tests.log.topics import LogWriter
 
 # --- compaction
@@ -35,14 +35,14 @@ def test_compaction_changes_files_and_not_rows() -> None:
         log = await topic(20)
         before = {queue: await queue_rows(log, queue) for queue in range(4)}
         files_before = len((await snapshot_of(log)).all_files)
-        done = await compact_once(log.store, delta_of(log), log.runtime, fan_in=3)
+        done = await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()
         snapshot = await snapshot_of(log)
         assert done.files > 10
         assert len(snapshot.all_files) < files_before
         assert len(snapshot.removed) == done.files
         for queue, rows in before.items():
             assert (await queue_rows(log, queue)).equals(rows)
-        assert (await compact_once(log.store, delta_of(log), log.runtime, fan_in=3)).files == 0
+        assert (await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()).files == 0
 
     run(test)
 
@@ -60,7 +60,50 @@ def test_a_compaction_whose_sources_retention_took_is_dropped() -> None:
 
         compacting = Interrupting(store, log.paths, "table", log.runtime)
         log.clock.advance(hours=1)
-        assert (await compact_once(store, compacting, log.runtime, fan_in=3)).files == 0
+        assert (await Compactor(store, compacting, log.runtime, fan_in=3).compact_once()).files == 0
+        assert await table_rows(log) == {}
+
+    run(test)
+
+
+def test_files_are_merged_once_however_often_their_commit_is_refused() -> None:
+    async def test() -> None:
+        log = await topic(20)
+        before = {queue: await queue_rows(log, queue) for queue in range(4)}
+        refused = RefusedCommits()
+        store = FaultStore(log.store, refused)
+        compactor = Compactor(store, DeltaLog(store, log.paths, "table", log.runtime), log.runtime, fan_in=3)
+        uploaded: list[int] = []
+        for _ in range(4):
+            with pytest.raises(PermissionDenied):
+                await compactor.compact_once()
+            uploaded.append(len(await keys(log, "table/queue=")))
+        assert len(set(uploaded)) == 1
+        log.clock.advance(hours=25)  # the collector may take them soon
+        with pytest.raises(PermissionDenied):
+            await compactor.compact_once()
+        assert len(await keys(log, "table/queue=")) > uploaded[0]
+        refused.on = False
+        assert (await compactor.compact_once()).files > 10
+        assert (await compactor.compact_once()).files == 0
+        for queue, rows in before.items():
+            assert (await queue_rows(log, queue)).equals(rows)
+
+    run(test)
+
+
+def test_merged_files_that_were_not_committed_are_dropped_with_their_sources() -> None:
+    async def test() -> None:
+        log = await topic(10)
+        log.clock.advance(hours=1)
+        refused = RefusedCommits()
+        store = FaultStore(log.store, refused)
+        compactor = Compactor(store, DeltaLog(store, log.paths, "table", log.runtime), log.runtime, fan_in=3)
+        with pytest.raises(PermissionDenied):
+            await compactor.compact_once()
+        await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(seconds=1), None))
+        refused.on = False
+        assert (await compactor.compact_once()).files == 0
         assert await table_rows(log) == {}
 
     run(test)
@@ -90,7 +133,7 @@ def test_a_damaged_file_stops_the_compaction_of_its_own_queue_only() -> None:
         data[30] ^= 1
         await log.store.put(key, bytes(data), mode=Put.REPLACE)
         with pytest.raises(DataDamaged, match=before.files[1][0].path):
-            await compact_once(log.store, delta_of(log), log.runtime, fan_in=3)
+            await Compactor(log.store, delta_of(log), log.runtime, fan_in=3).compact_once()
         after = await snapshot_of(log)
         assert after.files[1] == before.files[1]
         assert all(len(after.files[queue]) < len(before.files[queue]) for queue in (0, 2, 3))
@@ -107,7 +150,7 @@ def test_a_merged_file_is_as_old_as_the_newest_of_its_sources() -> None:
         log = await topic(24)
         before = await snapshot_of(log)
         log.clock.advance(hours=71)
-        assert (await compact_once(log.store, delta_of(log), log.runtime, fan_in=4)).files
+        assert (await Compactor(log.store, delta_of(log), log.runtime, fan_in=4).compact_once()).files
         merged = await snapshot_of(log)
         for queue, files in merged.files.items():
             assert len(files) < len(before.files[queue])

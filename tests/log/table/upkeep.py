@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.log.stores.faults import Fault, FaultKind
 from penstock.log.table.compare import Comparer
 from penstock.log.table.delta import DeltaLog
 from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
@@ -46,6 +47,16 @@ def delta_of(log: LogWriter) -> DeltaLog:
 
 async def keys(log: LogWriter, under: str) -> list[str]:
     return [info.key for info in await log.store.list(log.paths.root + under)]
+
+
+class RefusedCommits:
+    """A plan of faults: nobody may write to the table's Delta log while it is on."""
+
+    def __init__(self) -> None:
+        self.on = True
+
+    def __call__(self, number: int, verb: str, key: str) -> Fault | None:
+        return Fault(FaultKind.PERMISSION) if self.on and verb == "put" and "/_delta_log/" in key else None
 
 
 async def publish(log: LogWriter) -> None:
