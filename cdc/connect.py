@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from ..log.errors import InvalidArgument
-from .types import Convert, Unfit, UnfitTime, normal_type, unscaled
+from .types import BASE64, Convert, Unfit, UnfitTime, normal_type, unscaled
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
@@ -115,7 +117,10 @@ _BYTES: dict[str, Callable[[str], bytes]] = {
     "base64-url-safe": lambda text: base64.b64decode((text + "=" * (-len(text) % 4)).translate(_SAFE), validate=True),
     "hex": binascii.unhexlify,
 }
-_WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64",), "binary": tuple(_BYTES)}
+_TEXT = "text"
+_WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64", _TEXT), "binary": tuple(_BYTES)}
+_HEX = re.compile(r"(?:[0-9a-f]{4})+")
+"""What is base64 as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +129,14 @@ class Written:
 
     type: str
     form: str
-    """A unit of time since 1970, or an encoding of bytes."""
+    """A unit of time since 1970, or an encoding of bytes, or text as it is."""
 
     def reader(self) -> Convert:
         """What reads the values: it raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
         if self.form in _UNITS:
             return _units(_UNITS[self.form])
+        if self.form == _TEXT:
+            return lambda value: value
         decode = _BYTES[self.form]
         scale = int(self.type.rstrip(")").partition(",")[2]) if self.type.startswith("decimal") else None
 
@@ -142,6 +149,40 @@ class Written:
                 raise Unfit(f"{value[:60]!r} is no {self.form}, as declared by '{self.type} from {self.form}'") from error
 
         return read
+
+
+def says_form(field: Mapping[str, Any], type_: str) -> bool:
+    """Whether a field of Connect's schema says how text in a column of this type is written: bytes are base64, and no text of digits is bytes."""
+    return field.get("type") == {"decimal": "string", "binary": "bytes"}.get(type_.partition("(")[0])
+
+
+def either(type_: str) -> Convert | None:
+    """What reads text in a column of this type where nothing says in which mode a connector wrote it: it raises `Unfit` for what would be another
+    value in another mode. None: there are no such modes.
+    """
+
+    def number(value: object) -> object:
+        if isinstance(value, str) and BASE64.fullmatch(value) and _is_number(value):
+            raise _unsaid(value, "digits or bytes in base64", f"'{type_} from base64' or '{type_} from text'")
+        return value
+
+    def data(value: object) -> object:
+        if isinstance(value, str) and _HEX.fullmatch(value):
+            raise _unsaid(value, "base64 or hex", "'binary from base64' or 'binary from hex'")
+        return value
+
+    return {"decimal": number, "binary": data}.get(type_.partition("(")[0])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return Decimal(text).is_finite()
+    except InvalidOperation:
+        return False
+
+
+def _unsaid(value: str, forms: str, declare: str) -> Unfit:
+    return Unfit(f"nothing says whether {value[:60]!r} is {forms}: declare {declare}")
 
 
 def declared_type(said: str) -> tuple[str, Written | None]:

@@ -293,12 +293,12 @@ class Fold:
     def _row(self, table: _Table, change: Change, place: Place) -> tuple[Any, ...]:
         if not table.names.issuperset(change.row):
             self._see(change.source, change, place, known=table.names)
-        return table.values(change.row, change.schema_of_row)
+        return table.values(change.row, change.schema_of_row, modes=change.modes)
 
     def _key(self, table: _Table, change: Change) -> Key:
         if change.key and table.key_names <= change.key.keys():
-            return table.key(change.key, change.schema_of_key)
-        return table.key(change.row, change.schema_of_row)
+            return table.key(change.key, change.schema_of_key, modes=change.modes)
+        return table.key(change.row, change.schema_of_row, modes=change.modes)
 
     def _moved(self, table: _Table, change: Change, key: Key) -> Key | None:
         """The row's key before, if the event says that it was another."""
@@ -308,7 +308,8 @@ class Fold:
         row = change.row
         if all(name not in before or before[name] == row.get(name) for name in table.target.key):
             return None
-        origin = table.key({name: before.get(name) for name in table.target.key}, change.schema_of_row)
+        old = {name: before.get(name) for name in table.target.key}
+        origin = table.key(old, change.schema_of_row, modes=change.modes)
         return origin if origin != key else None
 
     def _truncate(self, table: _Table, nets: dict[Key, Net], position: int | None, queue: int, time_us: int) -> None:

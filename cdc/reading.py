@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from .changes import Key
-from .connect import Written, connect_type, unfit_as_text
+from .connect import Written, connect_type, either, says_form, unfit_as_text
 from .sources import of_table
 from .targets import Target
 from .types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
@@ -39,27 +39,32 @@ class RowReader:
             for column in target.columns
         ]
         self.texts = frozenset(column.name for column in target.columns if column.type == "string")
+        self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in (of_table(reading.forms, target.source) or {}).items()}
+        self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
+        """The same, and what reads text whose form a connector of several modes does not say."""
         self.nulls = reading.unfit_times == "null"
         self.names = frozenset(name for name, _ in self.columns)
         self.key_places = target.key_places
         self.key_names = frozenset(target.key)
         self.schema: Mapping[str, Any] | None = None
-        self.typed = self._typed(None)
+        self.modes = False
+        self.typed = self._typed(None, modes=False)
         self.converters = dict(self.typed)
 
-    def reading(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
-        """Its converters for events with this schema."""
-        if schema != self.schema:
-            self.schema, self.typed = schema, self._typed(schema)
+    def reading(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:
+        """Its converters for events with this schema; ``modes``: written by a connector that writes types in several ways."""
+        if modes is not self.modes or schema != self.schema:
+            self.schema, self.modes, self.typed = schema, modes, self._typed(schema, modes=modes)
+            self.converters = dict(self.typed)
         return self.typed
 
-    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    def values(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None, *, modes: bool = False) -> tuple[Any, ...]:
         """A row's values by column. Raises `Unfit`."""
         found: list[Any] = []
         name = ""
         try:
-            for name, convert in self.reading(schema):
+            for name, convert in self.reading(schema, modes=modes):
                 value = row.get(name, KEEP)
                 try:
                     found.append(value if value is None or value is KEEP else convert(value))
@@ -71,10 +76,10 @@ class RowReader:
             raise Unfit(f"column {name}: {error}") from error
         return tuple(found)
 
-    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None) -> Key:
+    def key(self, row: Mapping[str, Any], schema: Mapping[str, Any] | None, *, modes: bool = False) -> Key:
         """The key among a row's columns. Raises `Unfit`."""
-        typed = self.converters if schema is None else dict(self.reading(schema))
-        key = []
+        self.reading(schema, modes=modes)
+        typed, key = self.converters, []
         for name in self.target.key:
             value = said(name, row, self.unavailable)
             try:
@@ -83,18 +88,18 @@ class RowReader:
                 raise Unfit(f"key column {name}: {error}") from error
         return tuple(key)
 
-    def _typed(self, schema: Mapping[str, Any] | None) -> list[tuple[str, Convert]]:
-        readers = dict(self.forms)
-        for one in (schema or {}).get("fields") or []:
-            if isinstance(one, dict) and (read := connect_type(one)[1]) is not None:
-                readers[str(one.get("field"))] = read
-        return [
-            (
-                name,
-                _after(readers[name], convert, self.unavailable, as_text=name in self.texts) if name in readers else convert,
-            )
-            for name, convert in self.columns
-        ]
+    def _typed(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:
+        fields = {str(one.get("field")): one for one in (schema or {}).get("fields") or [] if isinstance(one, dict)}
+        unsaid = self.unsaid if modes else self.forms
+
+        def typed(name: str, convert: Convert) -> Convert:
+            field = fields.get(name)
+            read = None if field is None else connect_type(field)[1]
+            if read is None and (field is None or not says_form(field, self.types[name])):
+                read = unsaid.get(name)
+            return convert if read is None else _after(read, convert, self.unavailable, as_text=name in self.texts)
+
+        return [(name, typed(name, convert)) for name, convert in self.columns]
 
 
 def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:

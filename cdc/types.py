@@ -51,7 +51,7 @@ _BEYOND = re.compile(
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
 """Of the years that a time can be in."""
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _PLAIN = 20_000
 _LEVELS = 200
 
@@ -294,7 +294,7 @@ def _decimal(precision: int, scale: int) -> Convert:
         except InvalidOperation as error:
             raise ValueError(
                 f"if these are bytes, as decimal.handling.mode=precise writes them, declare '{name} from base64'"
-                if _BASE64.fullmatch(str(value))
+                if BASE64.fullmatch(str(value))
                 else "it is no number"
             ) from error
         if not number.is_finite():

@@ -76,8 +76,8 @@ def sync(
       targets: a batch costs little, and one core does all the work. History needs Spark. Either goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
-      without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``,
-      ``binary from hex`` (or base64-url-safe).
+      without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
+      (or text), ``binary from hex`` (or base64, base64-url-safe).
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
     - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.

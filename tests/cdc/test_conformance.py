@@ -83,6 +83,9 @@ def test_events_about_the_stream_change_nothing(value: Any) -> None:
     [
         {"id": 1, "v": "a"},
         {"id": 1, "v": "a", "__op": "c", "__deleted": "false", "__table": "t"},
+        {"id": 1, "status": "paid"},
+        {"id": 1, "status": "END", "event_count": 2, "total": 3},
+        {"id": 1, "source": "web", "ddl": "none"},
         {"op": "c", "after": '{"_id": 1}', "source": {"connector": "mongodb", "db": "d", "collection": "c"}},
     ],
 )

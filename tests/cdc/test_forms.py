@@ -31,6 +31,26 @@ def read(declared: str, value: object, field: dict[str, Any] | None = None) -> o
     return reader(declared).values({"id": 1, "v": value}, schema)[1]
 
 
+def folded(
+    declared: str, value: object, field: dict[str, Any] | None = None, *, version: str | None = "3.0.0.Final", key: str = "id"
+) -> object:
+    """What a whole event's column is in its target."""
+    said, source = Declared.of({"t": {"v": declared}}, None), Source("s", "t")
+    target = Target(source, "t", (Column("id", "bigint"), Column("v", said.columns["t"]["v"])), (key,))
+    fold = Fold(Plan({source: target}, reading=Reading(forms=said.forms)))
+    row = {"id": 1, "v": value}
+    body: Any = {"op": "c", "after": row, "source": {"schema": "s", "table": "t", "version": version}}
+    if field is not None:
+        fields = [{"field": "id", "type": "int32"}, {**field, "field": "v"}]
+        body = {"schema": {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}, "payload": body}
+    fold.add(0, 0, json.dumps({"key": {key: row[key]}, "value": body}).encode())
+    found = fold.result()
+    if found.refused:
+        raise Unfit(found.refused[source][0].reason)
+    ((_, net),) = found.nets[source]
+    return net.values[1]
+
+
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}}
 VARIABLE = {"scale": 2, "value": "MDk="}
 
@@ -93,6 +113,57 @@ def test_a_schema_of_the_event_goes_before_it() -> None:
 def test_what_is_not_written_so_is_refused_and_the_reason_names_what_to_declare(declared: str, value: object, said: str) -> None:
     with pytest.raises(Unfit, match=said):
         read(declared, value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "hint"),
+    [
+        ("decimal(12,2)", "1234", r"declare 'decimal\(12,2\) from base64' or 'decimal\(12,2\) from text'"),
+        ("decimal(12,2)", "1E+5", r"declare 'decimal\(12,2\) from base64' or"),
+        ("binary", "00ff", "declare 'binary from base64' or 'binary from hex'"),
+    ],
+)
+def test_text_of_debezium_s_that_may_be_written_in_two_ways_is_refused_until_the_form_is_declared(
+    declared: str, value: str, hint: str
+) -> None:
+    """Its connectors write ``source.version``. Who writes none is no connector with modes, and writes digits and base64."""
+    held = {"decimal(12,2)": Decimal(value) if declared != "binary" else None, "binary": b"\xd3G\xdf"}[declared]
+    assert folded(declared, value, version=None) == held
+    with pytest.raises(Unfit, match=hint):
+        folded(declared, value)
+    with pytest.raises(Unfit, match=hint):
+        folded(declared, value, field={"type": "struct"})
+    with pytest.raises(Unfit, match=hint):
+        folded(declared, value, key="v")
+    for form in ("text", "base64") if declared != "binary" else ("hex", "base64"):
+        assert folded(f"{declared} from {form}", value) is not None
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "held"),
+    [
+        ("decimal(12,2)", "12.34", Decimal("12.34")),
+        ("decimal(12,2)", "-123", Decimal(-123)),
+        ("decimal(12,2)", 1234, Decimal(1234)),
+        ("decimal(12,2)", VARIABLE, Decimal("123.45")),
+        ("decimal(12,2)", PLACEHOLDER, KEEP),
+        ("decimal(12,2) from text", "1234", Decimal(1234)),
+        ("decimal(12,2) from text", 12, Decimal(12)),
+        ("binary", "", b""),
+        ("binary", "AP8=", b"\x00\xff"),
+        ("binary", "00FF", b"\xd3A\x45"),
+    ],
+)
+def test_text_of_debezium_s_that_can_be_read_in_one_way_only_is_read(declared: str, value: object, held: object) -> None:
+    assert folded(declared, value) == held
+
+
+def test_a_schema_of_the_event_says_how_text_is_written() -> None:
+    assert folded("decimal(12,2)", "1234", field={"type": "string"}) == Decimal(1234)
+    assert folded("decimal(12,2) from base64", "1234", field={"type": "string"}) == Decimal(1234)
+    assert folded("binary", "00ff", field={"type": "bytes"}) == b"\xd3G\xdf"
+    assert folded("binary from hex", "00ff", field={"type": "bytes"}) == b"\xd3G\xdf"
+    assert folded("binary from hex", "00ff", field={"type": "string"}) == b"\x00\xff"
 
 
 @pytest.mark.parametrize(
