@@ -99,7 +99,7 @@ chaos: $(INSTALLED) servers java postgres $(JARS) ## real processes, killed and 
 	$(PY) -m tests.processes.syncing.chaos --kills $(or $(KILLS),100) $(SYNC_ARGS)
 
 .PHONY: campaign
-campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are through, on SQLite and on a real S3 server (MESSAGES=200000, ARGS="--seed 7")
+campaign: $(INSTALLED) servers ## consumers' run until 200,000 messages are through, on SQLite and on a real S3 server (MESSAGES=200000, ARGS="--seed 7 --minutes 60")
 	$(PY) -m tests.processes.consuming.chaos --messages $(or $(MESSAGES),200000) $(ARGS)
 
 .PHONY: soak

@@ -29,6 +29,7 @@ from penstock.log.table.maintenance import Maintenance, MaintenanceOptions
 
 TOPIC = "orders"
 BATCH_MAX = 40
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ class Job:
     """Messages, at most; 0: as many as there can be."""
     at_once: int = BATCH_MAX
     """Messages, at most, before it waits for their answers."""
+    hold: str = ""
+    """A file: while it is there, the producer sends nothing."""
 
     def group_weights(self) -> list[float]:
         """Of the groups, added up."""
@@ -100,9 +103,7 @@ def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: r
         error: penstock.PenstockError | None = None
         lines = []
         for n, body in enumerate(bodies):
-            message = penstock.Message(
-                body.encode(), message_group=f"{producer.id[:20]}-{body.rpartition('/')[2]}", keys=[body[:30]]
-            )
+            message = penstock.Message(body.encode(), message_group=message_group_of(body), keys=[body[:30]])
             try:
                 receipts[body] = producer.send(message, sequence=number + n if job.name else None)
             except penstock.PenstockError as failure:
@@ -125,6 +126,14 @@ def send(producer: penstock.Producer, job: Job, stop: threading.Event, chance: r
         number += len(bodies)
         if job.per_second:
             stop.wait(len(bodies) / job.per_second)
+        while job.hold and os.path.exists(job.hold) and not stop.wait(_LOOK_S):
+            pass
+
+
+def message_group_of(body: str) -> str:
+    """Where a producer sends it."""
+    who, _, rest = body.partition("/")
+    return f"{who[:20]}-{rest.rpartition('/')[2]}"
 
 
 def write(journal: int, lines: list[str]) -> None:

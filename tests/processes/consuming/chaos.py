@@ -10,148 +10,67 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import random
 import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import penstock
-from penstock.coordinator.keys import worker_of
 from penstock.coordinator.tables import create_table
-from tests.processes.check import Row
-from tests.processes.check import check as check_log
-from tests.processes.consuming.check import Found, History, Rules, check
 from tests.processes.consuming.disk import small_disk
-from tests.processes.consuming.figures import Pauses, pauses
-from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, DECK, MORE, REPEATS_MAX, SHORT, Chaos, Ground, Plan
-from tests.processes.consuming.places import DIED, LEASE, STOP, Disturbed
-from tests.processes.consuming.records import Noted, What, read_records
+from tests.processes.consuming.judge import Outcome, judge
+from tests.processes.consuming.nemesis import ATTEMPTS, DECK, MORE, SHORT, Chaos, Ground, Plan
+from tests.processes.consuming.progress import Progress
 from tests.processes.consuming.throttle import throttled
-from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS, TRY_AGAIN
-from tests.processes.worker import BATCH_MAX, TOPIC, read_journal
+from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS
+from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.servers import dynoxide_server, versitygw_server
 
 STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled")
-NO_ANSWER = (
-    "the table did not answer",
-    "the table does not tell",
-    "another process holds the database's lock",
-    "no answer",
-    "DynamoDB throttles",
-)
-"""What a process says that gives up since nobody can write to the table."""
 
 
-@dataclass
-class Outcome:
-    """What a run showed."""
-
-    found: Found
-    acknowledged: int
-    handled: int
-    pauses: Pauses
-    done: Counter[str]
-    said: Counter[str]
-
-
-def run(ground: Ground, folder: Path, plan: Plan, *, seed: int) -> Outcome:
-    """One run on an empty place, and what its check found."""
+def run(
+    ground: Ground,
+    folder: Path,
+    plan: Plan,
+    *,
+    seed: int,
+    say: Callable[[str], None] | None = None,
+    told_to_end: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """One run on an empty place, and what its check found. A run that does not come to its end is checked, too."""
     with penstock.connect(ground.url, options=ground.options, coordination=ground.coordination) as lake:
         lake.create_topic(TOPIC, message_type="FIFO", queues=plan.queues)
         retry = penstock.RetryPolicy(interval=timedelta(milliseconds=200), jitter=0.5)
         chaos = Chaos(folder, ground, plan, seed)
+        chaos.told_to_end = told_to_end
+        if say is not None:
+            began_s = time.monotonic()
+            chaos.progress = Progress(say, plan.messages if plan.all_messages else 0, began_s, began_s + plan.limit_s)
         policy = "park" if chaos.parks else "continue"
         lake.create_group(ORDERED, retry=retry, max_attempts=ATTEMPTS, dead_letter_policy=policy)
         lake.create_group(MIRRORED, delivery_order="CONCURRENT", retry=retry, max_attempts=ATTEMPTS)
+        broken = ""
         try:
             chaos.run(lake)
+        except (AssertionError, penstock.PenstockError, KeyboardInterrupt) as error:
+            broken = f"{type(error).__name__} {error}".strip()
         finally:
             chaos.destroy()
-        return judge(lake, chaos)
-
-
-def judge(lake: penstock.Lake, chaos: Chaos) -> Outcome:
-    """Read everything, and check it."""
-    columns = ["queue", "offset", "body", "message_group", "store_timestamp"]
-    values = lake.reader(TOPIC).to_arrow(columns=columns).to_pylist()
-    rows = [Row(one["queue"], one["offset"], one["body"].decode(), one["message_group"]) for one in values]
-    stored = {(one["queue"], one["offset"]): one["store_timestamp"].timestamp() for one in values}
-    handled, noted = read_records(chaos.journals())
-    troubles = chaos.troubles(noted, handled)
-    history = History(
-        rows=rows,
-        handled=handled,
-        groups={ORDERED: Rules(True, chaos.parks, ATTEMPTS), MIRRORED: Rules(False, False, ATTEMPTS)},
-        fates=chaos.fates,
-        disturbed=troubles,
-        resets=chaos.resets,
-        skips=chaos.skips,
-        letters={group: dead_letters(lake, group) for group in BOTH},
-        repeats_max=REPEATS_MAX,
-    )
-    found = check(history)
-    journals = [line for one in chaos.producers for line in read_journal(chaos.folder / f"{one.name}.journal")]
-    verdict = check_log(rows, journals, [one.name for one in chaos.producers], chaos.plan.queues)
-    found.problems += [*verdict.problems, *standings(lake, rows, quiet=not troubles), *unforeseen(chaos, noted, troubles)]
-    said = Counter(one.text.partition(":")[0][:60] for one in noted if one.what in (What.SAID, What.ENDED))
-    return Outcome(found, verdict.acknowledged, len(handled), pauses(handled, stored, troubles), chaos.done, said)
-
-
-def dead_letters(lake: penstock.Lake, group: str) -> list[tuple[int, int, str]]:
-    """Where each message was that was given up, and its body."""
-    topic = f"%DLQ%{group}"
-    if topic not in lake.topics():
-        return []
-    return [
-        (int(one.properties["DLQ_ORIGIN_QUEUE"]), int(one.properties["DLQ_ORIGIN_OFFSET"]), one.body.decode())
-        for one in lake.reader(topic).messages()
-    ]
-
-
-def standings(lake: penstock.Lake, rows: list[Row], *, quiet: bool) -> Iterator[str]:
-    """What `describe_group` says once everybody has left: nothing is left to do, and nobody who lives owns anything.
-
-    Who lost its lease last of all leaves its name behind; in a run where all was ``quiet`` nobody did.
-    """
-    ends = Counter(row.queue for row in rows)
-    living = {one.worker for one in lake.workers() if one.may_live}
-    for group in BOTH:
-        described = lake.describe_group(group)
-        for name in {*described.members, *(one.owner for one in described.queues)} - {""}:
-            if quiet or worker_of(name) in living:
-                yield f"{group} is still {name}'s"
-        for one in described.queues:
-            is_idle = not (one.lag or one.in_flight or one.waiting or one.blocked or one.parked or one.suspects or one.dead_letters)
-            if not is_idle or not one.floor == one.next_offset == ends[one.queue]:
-                yield f"in the end {group} stands so, with {ends[one.queue]} messages in the queue: {one}"
-
-
-def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> Iterator[str]:
-    """Processes that ended as nothing explains."""
-    if complaints := chaos.complaints():
-        yield f"processes complained:\n{complaints[-3000:]}"
-    disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
-    stops = [one for one in troubles if one.kind == STOP and chaos.ground.in_sqlite]
-    for one in noted:
-        throttled = chaos.ground.throttled and any(said in one.text for said in NO_ANSWER)
-        if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, chaos.plan.lease_s)):
-            yield f"{one.process} ended by itself: {one.text}"
-    for place in chaos.places:
-        killed = {-signal.SIGKILL} if chaos.plan.killers else set()
-        if wrong := set(place.ended) - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
-            yield f"processes of {place.name} ended with {wrong}"
-
-
-def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:
-    """Whether it gave up as nobody could write to SQLite: whoever is stopped in the middle of a commit keeps the lock."""
-    stopped = any(stop.from_s < one.at_s < stop.until_s + lease_s for stop in stops)
-    return stopped and any(said in one.text for said in NO_ANSWER)
+        if say is not None:
+            say("  all is judged now")
+        outcome = judge(lake, chaos, broken=broken)
+        if broken:
+            outcome.found.problems.insert(0, f"the run did not come to its end, so nothing was looked for that was lost: {broken}")
+        return outcome
 
 
 # --- Where and how ----------------------------------------------------------------------------------------------------------------
@@ -200,29 +119,54 @@ def report(outcome: Outcome, say: Callable[[str], None]) -> None:
         say(f"  and {len(outcome.found.problems) - 20} more")
 
 
+def ended_by_hand() -> Callable[[], bool]:
+    """Whether there was a Ctrl-C. The first lets the run drain and be judged, the second is judged as it stands."""
+    told = threading.Event()
+
+    def tell(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        told.set()
+        say_at_once("  what was sent is drained now; once more to judge it as it is")
+
+    signal.signal(signal.SIGINT, tell)
+    return told.is_set
+
+
+def say_at_once(line: str) -> None:
+    print(line, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--minutes", type=float, help="2, or with --messages the most; shared by the stores")
     parser.add_argument("--messages", type=int, help="go on until so many were sent")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--store", choices=STORES, action="append")
     parser.add_argument("--only", choices=[*DECK, *MORE], action="append", help="do nothing else")
     parser.add_argument("--also", choices=MORE, action="append", help="do this besides")
     parser.add_argument("--workers", type=int, help="processes that consume")
+    parser.add_argument("--producers", type=int)
     parser.add_argument("--crew", choices=[THREADS, TASKS, BATCHES, SIMPLE], help="how all of them run their listeners")
     parser.add_argument("--lease", type=float, help="in seconds")
+    parser.add_argument("--pause", type=float, help="seconds from one deed to the next, at least")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
     parser.add_argument("--keep", type=Path, help="an empty folder for journals, lake and server")
     chosen = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
     places = chosen.store or ["local", "versitygw"]
-    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * chosen.minutes / len(places))
+    minutes = (2 if chosen.messages is None else math.inf) if chosen.minutes is None else chosen.minutes
+    plan = SHORT if chosen.short else replace(Plan(), seconds=60 * minutes / len(places))
     if chosen.messages:
-        plan = replace(plan, messages=chosen.messages, all_messages=True, at_once=5 * BATCH_MAX)
+        limit_s = 60 * minutes / len(places)
+        plan = replace(plan, messages=chosen.messages, all_messages=True, at_once=5 * BATCH_MAX, seconds=0.0, limit_s=limit_s)
     if chosen.lease:
         plan = replace(plan, lease_s=chosen.lease)
+    if chosen.pause:
+        plan = replace(plan, pause_s=chosen.pause)
     if chosen.workers:
         plan = replace(plan, workers=chosen.workers)
+    if chosen.producers:
+        plan = replace(plan, producers=chosen.producers)
     if chosen.crew:
         plan = replace(plan, crew=chosen.crew)
     if chosen.also:
@@ -230,18 +174,23 @@ def main() -> int:
     if chosen.only:
         plan = replace(plan, deck=dict.fromkeys(chosen.only, 4), killers=False)
     failed = False
+    told_to_end = ended_by_hand()
     for kind in places:
-        how = "--short" if chosen.short else f"--minutes {chosen.minutes / len(places):g}"
+        how = "--short" if chosen.short else "" if minutes == math.inf else f"--minutes {minutes / len(places):g}"
         how += f" --messages {chosen.messages}" if chosen.messages else ""
         how += f" --lease {chosen.lease:g}" if chosen.lease else ""
+        how += f" --pause {chosen.pause:g}" if chosen.pause else ""
         how += f" --workers {chosen.workers}" if chosen.workers else ""
+        how += f" --producers {chosen.producers}" if chosen.producers else ""
         how += f" --crew {chosen.crew}" if chosen.crew else ""
         only = "".join(f" --{option} '{deed}'" for option in ("only", "also") for deed in getattr(chosen, option) or ())
         print(f"replay: python -m tests.processes.consuming.chaos {how} --seed {seed} --store {kind}{only}", flush=True)
         with ExitStack() as stack:
             folder = chosen.keep / kind if chosen.keep else Path(stack.enter_context(tempfile.TemporaryDirectory()))
             folder.mkdir(parents=True, exist_ok=True)
-            outcome = run(stack.enter_context(place(kind, folder, seed=seed)), folder, plan, seed=seed)
+            ground = stack.enter_context(place(kind, folder, seed=seed))
+            say = None if chosen.short else say_at_once
+            outcome = run(ground, folder, plan, seed=seed, say=say, told_to_end=told_to_end)
         print(f"{kind}:")
         report(outcome, print)
         failed |= bool(outcome.found.problems)

@@ -75,6 +75,8 @@ class History:
     """(queue, offset, body) of the dead letters of each group."""
     repeats_max: int = 0
     """Successes that one trouble of a process may cost a group."""
+    drained: bool = True
+    """Whether the run came to its end: only then is what was not done lost."""
 
 
 @dataclass(slots=True)
@@ -85,17 +87,29 @@ class Found:
     counts: Counter[str] = field(default_factory=Counter)
     repeats: Counter[tuple[str, Disturbed]] = field(default_factory=Counter)
     """Successes that were run again, by group and what it came from."""
+    owners: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    """The process of each (group, queue, epoch)."""
 
 
 def check(history: History) -> Found:
     """Everything that is wrong, and how much of what there was."""
     found = Found()
+    check_part(history, found)
+    finish(history.repeats_max, found)
+    return found
+
+
+def check_part(history: History, found: Found) -> None:
+    """Everything that is wrong with some message groups, of which ``history`` holds all."""
     for group in history.groups:
         _Group(history, group, found).check()
+
+
+def finish(repeats_max: int, found: Found) -> None:
+    """What is wrong with all parts together."""
     for (group, trouble), count in found.repeats.items():
-        if count > history.repeats_max:
-            found.problems.append(f"{group}: {count} messages ran again after {trouble}; {history.repeats_max} can be in flight")
-    return found
+        if count > repeats_max:
+            found.problems.append(f"{group}: {count} messages ran again after {trouble}; {repeats_max} can be in flight")
 
 
 class _Group:
@@ -123,7 +137,7 @@ class _Group:
             *self._owners(),
             *self._repeats(),
             *(self._order() if self._rules.orderly else ()),
-            *self._losses(),
+            *(self._losses() if self._history.drained else ()),
             *self._letters(),
         ):
             self._found.problems.append(f"{self._group}: {problem}")
@@ -146,9 +160,8 @@ class _Group:
                 yield f"{one.process} was given {one.body} of {one.message_group} at {place}, where {self._bodies.get(place)} is"
 
     def _owners(self) -> Iterator[str]:
-        owner: dict[tuple[int, int], str] = {}
         for one in self._handled:
-            known = owner.setdefault((one.queue, one.epoch), one.process)
+            known = self._found.owners.setdefault((self._group, one.queue, one.epoch), one.process)
             if known != one.process:
                 yield f"queue {one.queue} in epoch {one.epoch} is {known}'s and {one.process}'s"
 
@@ -291,7 +304,7 @@ class _Group:
             self._found.counts["poison"] += fate.is_poison
             self._found.counts["killers"] += fate is Fate.KILLER
             most = (1 + len(self._covering(place))) if fate.is_poison else 0
-            least = fate.is_poison and not self._passed_over(place)
+            least = self._history.drained and fate.is_poison and not self._passed_over(place)
             if not least <= counts[place] <= most:
                 yield f"{body} ({fate}) at {place} is a dead letter {counts[place]} times; {most} may be"
         self._found.counts["dead letters"] += counts.total()

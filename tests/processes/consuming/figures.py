@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -30,42 +30,57 @@ class Pauses:
         return f"failover {_spread(self.failovers)}; planned hand-over {_spread(self.handovers)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tenure:
+@dataclass(slots=True)
+class Tenure:
     """An epoch of a queue: its owner's first and last sign."""
 
     process: str
     first: Handled
-    last: Handled
+    last_s: float
 
 
-def pauses(handled: Sequence[Handled], stored: Stored, disturbed: Sequence[Disturbed]) -> Pauses:
-    """``handled`` by time."""
+class Tenures:
+    """Of each queue of each group, by epoch; made of what was handled, in any order."""
+
+    def __init__(self, handled: Iterable[Handled] = ()) -> None:
+        self._found: dict[tuple[str, int], dict[int, Tenure]] = defaultdict(dict)
+        for one in handled:
+            self.add(one)
+
+    def add(self, one: Handled) -> None:
+        tenures = self._found[one.group, one.queue]
+        known = tenures.get(one.epoch)
+        if known is None:
+            if one.what is What.START:
+                tenures[one.epoch] = Tenure(one.process, one, one.at_s)
+            return
+        known.last_s = max(known.last_s, one.at_s)
+        if one.what is What.START and one.at_s < known.first.at_s:
+            known.process, known.first = one.process, one
+
+    @property
+    def by_queue(self) -> list[list[Tenure]]:
+        return [[tenures[epoch] for epoch in sorted(tenures)] for tenures in self._found.values()]
+
+    def firsts(self) -> set[tuple[int, int]]:
+        """(queue, offset) of what was handled first in each."""
+        return {(one.first.queue, one.first.offset) for tenures in self.by_queue for one in tenures}
+
+
+def pauses(found: Tenures, stored: Stored, disturbed: Sequence[Disturbed]) -> Pauses:
     killed = {one.process: one for one in disturbed if one.kind == KILL}
     troubled = {one.process for one in disturbed}
     failovers, handovers = [], []
-    for tenures in _tenures(handled).values():
+    for tenures in found.by_queue:
         for before, after in pairwise(tenures):
             available_s = stored[after.first.queue, after.first.offset] - after.first.wall_s + after.first.at_s
             if before.process in killed:
                 died_s = killed[before.process].from_s
-                if died_s - BUSY_S < before.last.at_s <= after.first.at_s and after.first.at_s > died_s:
-                    failovers.append(after.first.at_s - max(before.last.at_s, available_s))
+                if died_s - BUSY_S < before.last_s <= after.first.at_s and after.first.at_s > died_s:
+                    failovers.append(after.first.at_s - max(before.last_s, available_s))
             elif before.process not in troubled and before.process != after.process:
-                handovers.append(max(0.0, after.first.at_s - max(before.last.at_s, available_s)))
+                handovers.append(max(0.0, after.first.at_s - max(before.last_s, available_s)))
     return Pauses(tuple(sorted(failovers)), tuple(sorted(handovers)))
-
-
-def _tenures(handled: Sequence[Handled]) -> dict[tuple[str, int], list[_Tenure]]:
-    """Of each queue of each group, by epoch."""
-    found: dict[tuple[str, int], dict[int, _Tenure]] = defaultdict(dict)
-    for one in handled:
-        tenures = found[one.group, one.queue]
-        if one.epoch in tenures:
-            tenures[one.epoch] = _Tenure(one.process, tenures[one.epoch].first, one)
-        elif one.what is What.START:
-            tenures[one.epoch] = _Tenure(one.process, one, one)
-    return {queue: [tenures[epoch] for epoch in sorted(tenures)] for queue, tenures in found.items()}
 
 
 def _spread(seconds: Sequence[float]) -> str:

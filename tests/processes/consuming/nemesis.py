@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +17,8 @@ from tests.processes.consuming.check import Reset, Skip
 from tests.processes.consuming.disk import Filler
 from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.places import DIED, FULL, LEASE, Disturbed, Place
-from tests.processes.consuming.records import Handled, Noted, What
+from tests.processes.consuming.progress import Progress
+from tests.processes.consuming.records import Noted, What
 from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, REFUSED, SIMPLE, TASKS, THREADS, Job
 from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.processes.worker import Job as ProducerJob
@@ -41,6 +44,9 @@ ATTEMPTS = 4
 PATIENCE_S = 240.0
 NEARLY = 1_000
 """Messages that may be left when the end begins."""
+BACKLOG_MAX = 20_000
+"""Producers wait while a group is so far behind."""
+_LOOK_S = 1.0
 MORE = ("roll", "clock", "full")
 """What is not done unless it is asked for, or the run is long."""
 DECK = {"kill": 4, "stop": 2, "restart": 2, "kill producer": 1, "reset": 1, "release": 1, "skip": 1}
@@ -63,6 +69,10 @@ class Plan:
     """Messages that a producer sends, at most, before it waits for answers."""
     all_messages: bool = False
     """Whether the run goes on until they have sent it all, and nearly all is consumed."""
+    pause_s: float = 0.0
+    """So long at least, and for a lease, nothing else is done after a deed."""
+    limit_s: float = math.inf
+    """After so long the producers are ended, and what there is is drained."""
     deck: dict[str, int] = field(default_factory=lambda: {**DECK, "roll": 1})
     crew: str = ""
     """How all workers run their listeners, each of one group; empty: in all ways, of one group or both."""
@@ -104,7 +114,14 @@ class Chaos:
         self.fates = Fates(killers=("loader-0/500",) if plan.killers else ())
         self.workers = [self._worker(number) for number in range(plan.workers)]
         self.producers = [self._producer(number) for number in range(plan.producers)]
+        self.progress: Progress | None = None
+        """Told now and then how far the run is."""
+        self.told_to_end: Callable[[], bool] = lambda: False
+        """Whether no more is to be done than to drain."""
         self._deck: list[str] = []
+        self._looked_s = 0.0
+        self._backlog = 0
+        """Messages that the slower group was behind when that was looked at last."""
         self._full: list[tuple[float, float]] = []
         """From when until when the disk was."""
 
@@ -145,8 +162,13 @@ class Chaos:
             messages=plan.messages // plan.producers,
             per_second=plan.messages / plan.producers / max(plan.seconds, 20.0),
             at_once=plan.at_once,
+            hold=str(self._hold),
         )
         return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err")
+
+    @property
+    def _hold(self) -> Path:
+        return self.folder / "hold"
 
     @property
     def places(self) -> list[Place]:
@@ -163,17 +185,24 @@ class Chaos:
 
     def run(self, lake: penstock.Lake) -> None:
         """For so long as is planned, and longer where the machine is slow: until the deck was dealt once, and what is planned was sent."""
-        until_s = time.monotonic() + self.plan.seconds
+        began_s = time.monotonic()
         dealt = 0
         for one in self.places:
             one.start()
         wait_until(self._all_up, "all workers have joined", timeout_s=PATIENCE_S)
-        while time.monotonic() < until_s or dealt < sum(self.plan.deck.values()) or (self.plan.all_messages and self._behind(lake)):
-            self._wait_for_progress()
+        while not self._is_over(time.monotonic() - began_s, dealt):
+            self._wait_for_progress(lake)
             self._do(lake, self._next())
             dealt += 1
-        self._wait_for_progress()
+        self._wait_for_progress(lake)
         self._heal(lake)
+
+    def _is_over(self, passed_s: float, dealt: int) -> bool:
+        if self.told_to_end() or passed_s > self.plan.limit_s:
+            return True
+        if self.plan.all_messages:
+            return not self._sending() and self._backlog <= NEARLY and dealt >= sum(self.plan.deck.values())
+        return passed_s >= self.plan.seconds and dealt >= sum(self.plan.deck.values())
 
     def _all_up(self) -> bool:
         return sum(b'["up"' in path.read_bytes() for path in self.journals()) >= len(self.workers)
@@ -181,29 +210,42 @@ class Chaos:
     def _sending(self) -> bool:
         return any(one.lives for one in self.producers)
 
-    def _behind(self, lake: penstock.Lake) -> bool:
-        """Whether producers still send, or much of it is not consumed yet."""
-        return self._sending() or any(lake.describe_group(group).lag > NEARLY for group in BOTH)
-
     def _next(self) -> str:
         if not self._deck:
             self._deck = [name for name, count in self.plan.deck.items() for _ in range(count)]
             self.chance.shuffle(self._deck)
         return self._deck.pop()
 
-    def _wait_for_progress(self) -> None:
+    def _wait_for_progress(self, lake: penstock.Lake) -> None:
         """Until more was handled, and time for a take-over has passed; stopped processes go on when their leases are over."""
-        before = self._bytes()
-        due_s = time.monotonic() + self.plan.lease_s
-        sending = self._sending()
+        before = self._sizes()
+        due_s = time.monotonic() + max(self.plan.lease_s, self.plan.pause_s)
 
         def got_on() -> bool:
             now_s = time.monotonic()
-            self._go_on(now_s)
+            # One that was stopped in the middle of a commit holds up whoever asks the same SQLite file: us, too.
+            if self._go_on(now_s) and now_s > self._looked_s + _LOOK_S:
+                self._look(lake)
             self._revive()
-            return now_s >= due_s and (self._bytes() > before or not sending)
+            if self.told_to_end():
+                return True
+            grew = any(size > before.get(process, 0) for process, size in self._sizes().items())
+            return now_s >= due_s and (grew or not (self._sending() or self._backlog))
 
         wait_until(got_on, "the workers get on", timeout_s=PATIENCE_S)
+
+    def _look(self, lake: penstock.Lake) -> None:
+        """How far the groups are; producers wait for them."""
+        standings = [lake.describe_group(group).queues for group in BOTH]
+        stored = max(sum(one.next_offset or 0 for one in queues) for queues in standings)
+        self._backlog = max(sum(one.lag for one in queues) for queues in standings)
+        if self._backlog > BACKLOG_MAX:
+            self._hold.touch()
+        else:
+            self._hold.unlink(missing_ok=True)
+        self._looked_s = time.monotonic()
+        if self.progress is not None:
+            self.progress.look(self._looked_s, stored, stored - self._backlog, self.done)
 
     def _go_on(self, now_s: float) -> bool:
         """Let stopped processes go on whose leases are over. Whether there are no others."""
@@ -212,8 +254,10 @@ class Chaos:
                 one.go_on()
         return all(one.stopped_s is None for one in self.workers)
 
-    def _bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.journals())
+    def _sizes(self) -> dict[str, int]:
+        """Bytes that each process has written that runs now."""
+        paths = {one.process: self.folder / f"{one.process}.jsonl" for one in self.workers}
+        return {process: path.stat().st_size for process, path in paths.items() if path.exists()}
 
     def _revive(self) -> None:
         for one in self.workers:
@@ -300,13 +344,28 @@ class Chaos:
             one.go_on()
         for one in self.producers:
             one.end(PATIENCE_S)
-        wait_until(lambda: self._drained(lake), "all is consumed", timeout_s=2 * PATIENCE_S)
+        self._drain(lake)
         for one in self.workers:
             one.end(PATIENCE_S)
 
-    def _drained(self, lake: penstock.Lake) -> bool:
-        self._revive_workers()
-        return not self._order(lake, "skip") and all(not lake.describe_group(group).lag for group in BOTH)
+    def _drain(self, lake: penstock.Lake) -> None:
+        """Until nothing is left to do; it may take long, but not without getting on."""
+        least = math.inf
+        is_drained = False
+
+        def got_on() -> bool:
+            nonlocal is_drained
+            self._revive_workers()
+            if time.monotonic() < self._looked_s + _LOOK_S:
+                return False
+            ordered = self._order(lake, "skip")
+            self._look(lake)
+            is_drained = not ordered and self._backlog == 0
+            return is_drained or self._backlog < least
+
+        while not is_drained:
+            wait_until(got_on, f"all is consumed, not just all but {self._backlog} messages", timeout_s=PATIENCE_S)
+            least = self._backlog
 
     def _revive_workers(self) -> None:
         for one in self.workers:
@@ -318,13 +377,12 @@ class Chaos:
 
     # --- What is known ----------------------------------------------------------------------------------------------------------
 
-    def troubles(self, noted: list[Noted], handled: list[Handled]) -> list[Disturbed]:
-        """What was done to workers, and what they did themselves: processes that ended, leases that were lost."""
+    def troubles(self, noted: list[Noted], last_s: Mapping[str, float]) -> list[Disturbed]:
+        """What was done to workers, and what they did themselves: processes that ended (``last_s``: when each wrote last), leases that were lost."""
         known = [trouble for one in self.workers for trouble in one.disturbed]
         left = {one.process for one in noted if one.what is What.DOWN} | {one.process for one in known if one.is_end}
-        last = {one.process: one for one in handled}
         for process in {path.stem for path in self.journals()} - left:
-            at_s = last[process].at_s if process in last else 0.0
+            at_s = last_s.get(process, 0.0)
             known.append(Disturbed(DIED, process, at_s, at_s))
         processes = {path.stem for path in self.journals()}
         known += [Disturbed(FULL, one, from_s, until_s) for one in processes for from_s, until_s in self._full]

@@ -61,7 +61,10 @@ class Place:
         command = [*die_with_parent(), *self.command(self.starts)]
         self.starts += 1
         with self.errors.open("ab") as errors:
-            self.running = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+            # In a session of its own: a Ctrl-C is for who drives the run.
+            self.running = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
+            )
 
     def revive(self, *, unless: Iterable[int] = ()) -> bool:
         """Start again if the process has ended by itself, but in one of these ways. Whether it had to be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -95,19 +95,15 @@ class Journal:
         os.write(self._file, json.dumps(values, separators=(",", ":")).encode() + b"\n")
 
 
-def read_records(paths: Iterable[Path]) -> tuple[list[Handled], list[Noted]]:
-    """All complete lines, in the order of their times."""
-    handled: list[Handled] = []
-    noted: list[Noted] = []
-    for path in paths:
-        whole, _, _ = path.read_bytes().rpartition(b"\n")
-        for line in whole.splitlines():
+def read_records(path: Path) -> Iterator[Handled | Noted]:
+    """All complete lines of a file."""
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
             what, *values = json.loads(line)
             if len(values) == 2:
                 at_s, text = values
-                noted.append(Noted(What(what), at_s, text, path.stem))
+                yield Noted(What(what), at_s, text, path.stem)
             else:
-                handled.append(Handled._make((What(what), *values, path.stem)))
-    handled.sort(key=lambda one: one.at_s)
-    noted.sort(key=lambda one: one.at_s)
-    return handled, noted
+                yield Handled._make((What(what), *values, path.stem))

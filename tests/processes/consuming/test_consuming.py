@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.processes.check import Row
-from tests.processes.consuming.chaos import is_held_up, place, report, run
+from tests.processes.consuming.chaos import place, report, run
 from tests.processes.consuming.check import History, Reset, Rules, Skip, check
 from tests.processes.consuming.disk import CannotMount
 from tests.processes.consuming.fates import Fate, Fates
-from tests.processes.consuming.figures import pauses
+from tests.processes.consuming.figures import Tenures, pauses
+from tests.processes.consuming.judge import is_held_up
 from tests.processes.consuming.nemesis import SHORT
 from tests.processes.consuming.places import KILL, STOP, Disturbed
 from tests.processes.consuming.records import Handled, Noted, What
@@ -200,7 +201,7 @@ def test_who_gives_up_is_excused_only_while_one_that_was_stopped_may_hold_the_lo
 
 def test_pauses_are_measured_from_the_last_sign_or_from_when_there_was_a_message() -> None:
     stored: dict[tuple[int, int], float] = {(0, 0): 0.0, (0, 1): 0.0}
-    over = lines(*TAKEN_OVER, bodies=FINE)
+    over = Tenures(lines(*TAKEN_OVER, bodies=FINE))
     assert pauses(over, stored, killed(3.25)).failovers == (3.0,)
     assert pauses(over, {**stored, (0, 1): 5.5}, killed(3.25)).failovers == (0.5,)
     assert pauses(over, stored, killed(5)).failovers == (), "it had nothing to do there when it died"

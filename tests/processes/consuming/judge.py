@@ -1,0 +1,186 @@
+"""What a run showed: all that was stored and written down, read once, spread over parts on disk, and checked part by part."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import penstock
+from penstock.coordinator.keys import worker_of
+from tests.processes.check import Row, Verdict, Whole
+from tests.processes.check import check_part as check_log
+from tests.processes.consuming.check import Found, History, Rules, check_part, finish
+from tests.processes.consuming.figures import Pauses, Tenures, pauses
+from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, REPEATS_MAX, Chaos
+from tests.processes.consuming.parts import Parts
+from tests.processes.consuming.places import DIED, LEASE, STOP, Disturbed
+from tests.processes.consuming.records import Handled, Noted, What, read_records
+from tests.processes.consuming.worker import MIRRORED, ORDERED, TRY_AGAIN
+from tests.processes.worker import TOPIC, read_journal
+
+NO_ANSWER = (
+    "the table did not answer",
+    "the table does not tell",
+    "another process holds the database's lock",
+    "no answer",
+    "DynamoDB throttles",
+)
+"""What a process says that gives up since nobody can write to the table."""
+COLUMNS = ["queue", "offset", "body", "message_group", "store_timestamp"]
+
+
+@dataclass
+class Outcome:
+    """What a run showed."""
+
+    found: Found
+    acknowledged: int
+    handled: int
+    pauses: Pauses
+    done: Counter[str]
+    said: Counter[str]
+
+
+@dataclass
+class Records:
+    """Of workers, but for what handlers wrote, which is in parts."""
+
+    noted: list[Noted] = field(default_factory=list)
+    last_s: dict[str, float] = field(default_factory=dict)
+    """When each process wrote of a message last."""
+    tenures: Tenures = field(default_factory=Tenures)
+    handled: int = 0
+
+
+def judge(lake: penstock.Lake, chaos: Chaos, *, broken: str = "") -> Outcome:
+    """Read everything, and check it. A run that is ``broken`` did not come to its end: nothing in it is late."""
+    messages = sum(end for _, end in lake.reader(TOPIC).offsets().values())
+    parts = Parts(chaos.folder / "parts", messages)
+    records = spread_records(chaos.journals(), parts)
+    whole = Whole({one.name for one in chaos.producers})
+    ends, stored = spread_rows(lake, parts, whole, records.tenures.firsts())
+    for one in chaos.producers:
+        for line in read_journal(chaos.folder / f"{one.name}.journal"):
+            parts.add("journal", line[1], tuple(line))
+    for group in BOTH:
+        for letter in dead_letters(lake, group):
+            parts.add(f"{group} letters", letter[2], letter)
+    troubles = chaos.troubles(records.noted, records.last_s)
+    rules = {ORDERED: Rules(True, chaos.parks, ATTEMPTS), MIRRORED: Rules(False, False, ATTEMPTS)}
+    found, verdict = Found(), Verdict()
+    for part in range(parts.count):
+        rows = [Row(*values) for values in parts.take("rows", part)]
+        rows.sort(key=lambda row: (row.queue, row.offset))
+        check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, chaos.plan.queues, verdict)
+        for group in BOTH:
+            history = History(
+                rows=rows,
+                handled=handled_of(parts, group, part),
+                groups={group: rules[group]},
+                fates=chaos.fates,
+                disturbed=troubles,
+                resets=chaos.resets,
+                skips=chaos.skips,
+                letters={group: [(queue, offset, body) for queue, offset, body in parts.take(f"{group} letters", part)]},
+                drained=not broken,
+            )
+            check_part(history, found)
+    finish(REPEATS_MAX, found)
+    found.problems += [*whole.problems(), *verdict.problems, *unforeseen(chaos, records.noted, troubles)]
+    if not broken:
+        found.problems += standings(lake, ends, quiet=not troubles)
+    said = Counter(one.text.partition(":")[0][:60] for one in records.noted if one.what in (What.SAID, What.ENDED))
+    return Outcome(found, verdict.acknowledged, records.handled, pauses(records.tenures, stored, troubles), chaos.done, said)
+
+
+def spread_records(journals: Iterable[Path], parts: Parts) -> Records:
+    """What workers wrote."""
+    records = Records()
+    for path in journals:
+        for one in read_records(path):
+            if isinstance(one, Noted):
+                records.noted.append(one)
+                continue
+            records.handled += 1
+            records.last_s[one.process] = max(one.at_s, records.last_s.get(one.process, 0.0))
+            records.tenures.add(one)
+            parts.add(one.group, one.body, tuple(one))
+    records.noted.sort(key=lambda one: one.at_s)
+    return records
+
+
+def handled_of(parts: Parts, group: str, part: int) -> list[Handled]:
+    """By time, as the check wants it."""
+    handled = [Handled._make(values) for values in parts.take(group, part)]
+    handled.sort(key=lambda one: one.at_s)
+    return handled
+
+
+def spread_rows(
+    lake: penstock.Lake, parts: Parts, whole: Whole, wanted: set[tuple[int, int]]
+) -> tuple[dict[int, int], dict[tuple[int, int], float]]:
+    """The topic. Returns how many messages are in each queue, and when those that are wanted were stored."""
+    reader = lake.reader(TOPIC)
+    ends: Counter[int] = Counter()
+    stored: dict[tuple[int, int], float] = {}
+    for queue in range(reader.queues):
+        for batch in reader.read(queue=queue, columns=COLUMNS):
+            for at, offset, body, message_group, time in zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True):
+                row = Row(at, offset, body.decode(), message_group)
+                whole.add(row)
+                parts.add("rows", row.body, (row.queue, row.offset, row.body, row.group))
+                ends[at] += 1
+                if (at, offset) in wanted:
+                    stored[at, offset] = time.timestamp()
+    return ends, stored
+
+
+def dead_letters(lake: penstock.Lake, group: str) -> Iterator[tuple[int, int, str]]:
+    """Where each message was that was given up, and its body."""
+    topic = f"%DLQ%{group}"
+    if topic not in lake.topics():
+        return
+    for one in lake.reader(topic).messages():
+        yield int(one.properties["DLQ_ORIGIN_QUEUE"]), int(one.properties["DLQ_ORIGIN_OFFSET"]), one.body.decode()
+
+
+def standings(lake: penstock.Lake, ends: Mapping[int, int], *, quiet: bool) -> Iterator[str]:
+    """What `describe_group` says once everybody has left: nothing is left to do, and nobody who lives owns anything.
+
+    Who lost its lease last of all leaves its name behind; in a run where all was ``quiet`` nobody did.
+    """
+    living = {one.worker for one in lake.workers() if one.may_live}
+    for group in BOTH:
+        described = lake.describe_group(group)
+        for name in {*described.members, *(one.owner for one in described.queues)} - {""}:
+            if quiet or worker_of(name) in living:
+                yield f"{group} is still {name}'s"
+        for one in described.queues:
+            is_idle = not (one.lag or one.in_flight or one.waiting or one.blocked or one.parked or one.suspects or one.dead_letters)
+            if not is_idle or not one.floor == one.next_offset == ends.get(one.queue, 0):
+                yield f"in the end {group} stands so, with {ends.get(one.queue, 0)} messages in the queue: {one}"
+
+
+def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> Iterator[str]:
+    """Processes that ended as nothing explains."""
+    if complaints := chaos.complaints():
+        yield f"processes complained:\n{complaints[-3000:]}"
+    disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
+    stops = [one for one in troubles if one.kind == STOP and chaos.ground.in_sqlite]
+    for one in noted:
+        throttled = chaos.ground.throttled and any(said in one.text for said in NO_ANSWER)
+        if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, chaos.plan.lease_s)):
+            yield f"{one.process} ended by itself: {one.text}"
+    for place in chaos.places:
+        killed = {-signal.SIGKILL} if chaos.plan.killers else set()
+        if wrong := set(place.ended) - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
+            yield f"processes of {place.name} ended with {wrong}"
+
+
+def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:
+    """Whether it gave up as nobody could write to SQLite: whoever is stopped in the middle of a commit keeps the lock."""
+    stopped = any(stop.from_s < one.at_s < stop.until_s + lease_s for stop in stops)
+    return stopped and any(said in one.text for said in NO_ANSWER)

@@ -1,0 +1,52 @@
+"""What a long run says of itself while it goes on."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+EVERY_S = 15.0
+WINDOW_S = 120.0
+"""Rates are of so long."""
+
+
+@dataclass
+class Progress:
+    """A line now and then."""
+
+    say: Callable[[str], None]
+    wanted: int
+    """Messages; 0: no number."""
+    began_s: float
+    until_s: float = math.inf
+    _looks: deque[tuple[float, int]] = field(default_factory=deque)
+    _said_s: float = -math.inf
+
+    def look(self, now_s: float, stored: int, through: int, done: Mapping[str, int]) -> None:
+        """So many messages are stored, and through both groups; a line if the last one was long ago."""
+        self._looks.append((now_s, through))
+        while now_s - self._looks[0][0] > WINDOW_S:
+            self._looks.popleft()
+        if now_s < self._said_s + EVERY_S:
+            return
+        self._said_s = now_s
+        self.say(self._line(now_s, stored, through, done))
+
+    def _line(self, now_s: float, stored: int, through: int, done: Mapping[str, int]) -> str:
+        from_s, before = self._looks[0]
+        rate = (through - before) / (now_s - from_s) if now_s > from_s else 0.0
+        left_s = min((self.wanted - through) / rate if self.wanted and rate > 0 else math.inf, self.until_s - now_s)
+        of = f" of {self.wanted:,}" if self.wanted else ""
+        deeds = Counter(done)
+        return (
+            f"  {clock(now_s - self.began_s)}: {through:,}{of} messages through, {stored:,} stored, {rate:,.0f}/s; {deeds['kill']} kills, "
+            f"{deeds['stop']} stops, {deeds.total()} deeds; {'no end in sight' if left_s == math.inf else f'about {clock(left_s)} left'}"
+        )
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, second = divmod(max(0, round(seconds)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{second:02}"
