@@ -136,6 +136,13 @@ class Membership:
         await self._join()
         return record
 
+    async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
+        """Write what ``change`` makes of the record. Raises `GroupDeleted` and `TopicDeleted` when it is not the group that was joined, or not of
+        the topics that were opened.
+        """
+        assert self._joined is not None, "it has begun"
+        return await self._joined.update(self._group, change)
+
     def follow(self, loop: asyncio.Future[None]) -> None:
         """Be over when this is, which does the rounds: the others hear of it with the next heartbeat."""
         self._loop = loop

@@ -88,9 +88,7 @@ class PullConsumer(GroupMember):
     ) -> None:
         membership = Membership(lake, coordination, group=group, subscriptions=subscriptions, stated=stated, assigned=queues)
         super().__init__(membership, group=group)
-        self._lake = lake
         self._assigned = queues
-        self._coordination = coordination
         self._owned: dict[Queue, _Owned] = {}
         self._turn: deque[Queue] = deque()
         self._moved = asyncio.Event()
@@ -293,7 +291,7 @@ class PullConsumer(GroupMember):
         """Settle all that was handed out: durable when this returns. After a `seek` back, the group goes back as by a reset.
 
         What was handed out before an operator's reset is not settled by it. Raises `OwnershipLost` when some of its queues have another owner
-        by now; what was handed out of those comes again, there.
+        by now; what was handed out of those comes again, there. And `GroupDeleted` and `TopicDeleted`, when a seek back finds that.
         """
         self._check_open("commit")
         async with self._committing:
@@ -310,9 +308,18 @@ class PullConsumer(GroupMember):
         if position > cell.settled.floor:
             await owned.keeper.change(lambda cell: _settled(cell, generation, position))
             return
-        topic = self._membership.feed(queue[0]).topic
-        life, count = topic.life, topic.settings.queues
-        record = await self._coordination.groups.reset(self.group, queue[0], life, count, {queue[1]: position})
+        tried: list[GroupRecord] = []
+
+        def gone_back(before: GroupRecord) -> GroupRecord:
+            # Whoever moved the group since, or made it anew, did not mean what was handed out before.
+            stands = before.positions[queue[0]].generations[queue[1]] == generation
+            tried[:] = [before.reset(queue[0], {queue[1]: position})] if stands else []
+            return tried[0] if tried else before
+
+        record = await self._membership.update(gone_back)
+        if not tried:
+            await self._obey(queue, owned, record)
+            return
         owned.generation = record.positions[queue[0]].generations[queue[1]]
         await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
 

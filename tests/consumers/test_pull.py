@@ -17,9 +17,10 @@ from penstock.consumers.membership import Subscription
 from penstock.consumers.pull import GroupMixed, PullConsumer
 from penstock.coordinator.cell import State, Tries
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
+from penstock.coordinator.cells import Cells, Stored
 from penstock.coordinator.commands import caught_up
-from penstock.coordinator.groups import GroupInUse, GroupRecord
-from penstock.coordinator.keys import queue_key
+from penstock.coordinator.groups import GroupDeleted, GroupInUse, GroupRecord
+from penstock.coordinator.keys import group_key, queue_key
 from penstock.coordinator.records import Groups
 from penstock.coordinator.worker import LeaseLost
 from penstock.log import InvalidArgument, Message, TopicSettings
@@ -166,6 +167,67 @@ def test_a_commit_does_not_undo_a_reset_forward_that_the_reader_has_not_heard_of
         await consumer._commit(queue, replace(owned, position=3, generation=owned.keeper.cell.generation - 1))
         assert owned.keeper.cell.settled.floor == 8
         assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (8,)
+        await consumer.close()
+
+    on_lake(work, 10, queues=1)
+
+
+def test_a_seek_back_that_is_committed_does_not_undo_a_reset_that_the_reader_has_not_heard_of() -> None:
+    """What lies between the operator's place and the reader's would be passed over."""
+
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.commit()
+        await consumer.seek("orders", 0, 6)
+        await lake.reset_offsets("orders", "audit", 1)
+        await consumer.commit()
+        assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (1,)
+        assert await polled(consumer, 9) == list(range(1, 10))
+        await consumer.close()
+
+    on_lake(work, 10, queues=1)
+
+
+def test_a_seek_back_that_is_committed_moves_no_group_that_was_made_after_the_reader_s() -> None:
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.commit()
+        await consumer.seek("orders", 0, 6)
+        await lake.delete_group("audit", force=True)
+        await lake.create_group("audit")
+        await lake.reset_offsets("orders", "audit", "earliest")
+        with pytest.raises(GroupDeleted):
+            await consumer.commit()
+        assert (await lake.coordination.groups.get("audit")).positions["orders"].offsets == (0,)
+        with pytest.raises(GroupDeleted):
+            await consumer.close()
+
+    on_lake(work, 10, queues=1)
+
+
+def test_a_seek_back_is_committed_though_others_write_the_record_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(lake: penstock.aio.Lake) -> None:
+        consumer = await opened(lake)
+        await polled(consumer, 10)
+        await consumer.commit()
+        await consumer.seek("orders", 0, 6)
+        write, others = Cells.write, [True]
+
+        async def overtaken(cells: Cells, key: str, data: bytes, **how: Any) -> Stored:
+            if key == group_key("audit") and others:
+                others.clear()
+                await lake.alter_group("audit", max_attempts=3)
+            return await write(cells, key, data, **how)
+
+        monkeypatch.setattr(Cells, "write", overtaken)
+        await consumer.commit()
+        assert not others
+        assert consumer.committed("orders", 0) == 6
+        assert await polled(consumer, 4) == [6, 7, 8, 9]
+        await consumer.commit()
+        assert consumer.committed("orders", 0) == 10
         await consumer.close()
 
     on_lake(work, 10, queues=1)
