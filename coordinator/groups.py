@@ -4,7 +4,7 @@ else, so that each of their orders is one write, and its owners carry it out que
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
@@ -260,6 +260,14 @@ class GroupRecord:
             for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
         )
         return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
+
+    def generations_of(self, queues: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
+        """The generation that each of these (topic, queue) is in; None: the group has no position on it."""
+        found: dict[tuple[str, int], int | None] = {}
+        for topic, queue in queues:
+            position = self.positions.get(topic)
+            found[topic, queue] = position.generations[queue] if position and queue < len(position.generations) else None
+        return found
 
     def commands_elsewhere(self, topic: str, queues: Container[int]) -> tuple[Command, ...]:
         """Without those for some queues of a topic."""

@@ -36,6 +36,7 @@ from .parked import ParkedGroup, parked_in
 log = logging.getLogger("penstock.coordinator")
 
 _AT_ONCE = 8
+_FORCE = "stop them first, or force it"
 CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
 
 
@@ -98,14 +99,19 @@ class Operators:
         are not written are lost, which the log tells.
         """
         self._may_write("delete_group")
+        looked_at = await self._groups.get(group)
         if not force:
-            await self.check_unused(group, operation="delete_group", hint="stop them first, or force it")
-        await self._check_buried(group, force=force)
-        await self._groups.delete(group)
+            await self._check_unused(group, looked_at, operation="delete_group", hint=_FORCE)
+        await self._check_buried(group, looked_at, force=force)
 
-    async def _check_buried(self, group: str, *, force: bool) -> None:
+        def check(found: GroupRecord) -> None:
+            if joined := sorted({*found.all_members} - {*looked_at.all_members}):
+                raise _in_use(group, joined, operation="delete_group", hint=_FORCE)
+
+        await self._groups.delete(group, life=looked_at.lives, check=None if force else check)
+
+    async def _check_buried(self, group: str, record: GroupRecord, *, force: bool) -> None:
         """Raise `GroupInUse` when dead letters are still to be written; tell of those that never will be."""
-        record = await self._groups.get(group)
         for topic, position in record.positions.items():
             queues = range(max(position.queues_max, len(position.offsets)))
             cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
@@ -132,10 +138,11 @@ class Operators:
 
     async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
         """Raise `GroupInUse` when a member of the group lives; to know it of one that seems dead takes its lease and a quarter more."""
-        if living := await self._living(await self._groups.get(group)):
-            raise GroupInUse(
-                "members of the consumer group live", operation=operation, object=group, observed=", ".join(living), hint=hint
-            )
+        await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
+
+    async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
+        if living := await self._living(record):
+            raise _in_use(group, living, operation=operation, hint=hint)
 
     async def groups(self) -> dict[str, GroupSettings]:
         """The settings of all groups, by name."""
@@ -185,7 +192,11 @@ class Operators:
 
         One that was released or skipped is not among them, carried out already or not.
         """
-        record = await self._groups.get(group)
+        return await self._parked(group, await self._groups.get(group), topic=topic, queue=queue, message_group=message_group)
+
+    async def _parked(
+        self, group: str, record: GroupRecord, *, topic: str | None, queue: int | None, message_group: str | None
+    ) -> list[ParkedGroup]:
         _check_chosen(group, record, topic, queue)
         found: list[ParkedGroup] = []
         for view in await self._views(group, record, topic):
@@ -311,7 +322,15 @@ class Operators:
         self, kind: CommandKind, group: str, topic: str | None, queue: int | None, message_group: str | None
     ) -> list[ParkedGroup]:
         self._may_write(kind.value)
-        found = await self.parked(group, topic=topic, queue=queue, message_group=message_group)
+        record = await self._groups.get(group)
+        found = await self._parked(group, record, topic=topic, queue=queue, message_group=message_group)
+        heads: dict[tuple[str, int], dict[int, int]] = {}
+        for one in found:
+            heads.setdefault((one.topic, one.queue), {})[one.offset] = one.attempts
+        if heads:
+            meant = record.generations_of(heads)
+            ordered = await self._groups.command(group, kind, heads, generations=meant)
+            found = [one for one in found if ordered.generations_of(heads)[one.topic, one.queue] == meant[one.topic, one.queue]]
         if not found and message_group is not None:
             raise InvalidArgument(
                 "the message group is not parked",
@@ -320,16 +339,17 @@ class Operators:
                 observed=message_group,
                 hint="`penstock group parked` names those that are",
             )
-        heads: dict[tuple[str, int], dict[int, int]] = {}
-        for one in found:
-            heads.setdefault((one.topic, one.queue), {})[one.offset] = one.attempts
-        if heads:
-            await self._groups.command(group, kind, heads)
         return found
 
     def _may_write(self, operation: str) -> None:
         if self._lake.read_only:
             raise read_only(operation)
+
+
+def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) -> GroupInUse:
+    return GroupInUse(
+        "members of the consumer group live", operation=operation, object=group, observed=", ".join(members), hint=hint
+    )
 
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:

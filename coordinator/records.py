@@ -131,15 +131,19 @@ class Groups:
 
         return await self._write(group, changed)
 
-    async def delete(self, group: str) -> None:
-        """Delete a group. Raises `GroupNotFound`. A new one of its name begins anew."""
+    async def delete(self, group: str, *, life: int | None = None, check: Callable[[GroupRecord], None] | None = None) -> None:
+        """Delete a group. Raises `GroupNotFound`, and what ``check`` raises of the record that is about to be deleted. A new one of its name
+        begins anew. With a ``life`` (`GroupRecord.lives`) only that one is meant.
+        """
         deleted: list[GroupRecord] = []
 
         def gone(record: GroupRecord | None) -> GroupRecord:
             if deleted and record is not None and record.lives >= deleted[0].lives:
                 return record  # carried out, by us or another, and then somebody wrote
-            if record is None or record.deleted:
+            if record is None or record.deleted or life not in (None, record.lives):
                 raise _not_found(group)
+            if check is not None:
+                check(record)
             deleted[:] = [record.gone()]
             return deleted[0]
 
@@ -233,9 +237,17 @@ class Groups:
 
     # --- Commands ---------------------------------------------------------------------------------------------------------------
 
-    async def command(self, group: str, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
+    async def command(
+        self,
+        group: str,
+        kind: CommandKind,
+        parked: Mapping[tuple[str, int], Mapping[int, int]],
+        *,
+        generations: Mapping[tuple[str, int], int | None] | None = None,
+    ) -> GroupRecord:
         """Order the owners to release or skip message groups that are parked, named by (topic, queue), the offsets they are parked at, and the
-        attempts of the messages there.
+        attempts of the messages there. With ``generations`` queues are left alone that are not in these any more: what is parked there by now
+        was not meant.
 
         Earlier commands that were carried out leave the record on the way. Raises `GroupNotFound`, and `LimitExceeded` for more message groups
         than the record has room for.
@@ -248,12 +260,19 @@ class Groups:
                 stored = await self._cells.read(key)
                 done[queue] = 0 if stored is None else decode_cell(stored.data, where=key).commands
         tried: list[GroupRecord] = []
+        meant: dict[tuple[str, int], Mapping[int, int]] = {}
 
         def commanded(before: GroupRecord) -> GroupRecord:
-            if tried and set(tried[0].commands[-len(parked) :]) <= set(before.commands):
+            if tried and set(tried[0].commands[-len(meant) :]) <= set(before.commands):
                 return before  # carried out, and then another wrote
+            stand = before.generations_of(parked)
+            meant.clear()
+            meant.update({queue: heads for queue, heads in parked.items() if stand[queue] == (generations or stand)[queue]})
+            if not meant:
+                tried.clear()
+                return before
             left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
-            after = replace(before, commands=left).commanded_to(kind, parked)
+            after = replace(before, commands=left).commanded_to(kind, meant)
             if (size := len(encode_group(after))) > max(CELL_BYTES_MAX, len(encode_group(before))):
                 raise LimitExceeded(
                     "the consumer group's record has no room for more orders until its owners have carried out some",

@@ -16,6 +16,7 @@ from penstock import aio
 from penstock.coordinator import Coordination, WorkerState, create_table
 from penstock.coordinator.keys import worker_key
 from penstock.coordinator.lease import Heartbeat, Listed, encode_heartbeat
+from penstock.coordinator.operators import Operators
 from penstock.coordinator.tables import MemoryTable
 from tests.groups.conftest import Shop
 from tests.lakes import TIMEOUT_S, keys
@@ -225,5 +226,44 @@ def test_a_group_whose_members_are_all_over_is_deleted() -> None:
             await lake.delete_group("billing")
             assert await lake.groups() == {}
             assert staying.may_start()
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
+
+
+def test_a_group_is_not_deleted_under_a_member_that_joined_while_the_others_were_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Town().lake as lake:
+            await lake.create_group("billing")
+            groups, worker = lake.coordination.groups, lake.coordination.worker
+            member = await worker.join("billing", ["orders"])
+            check = Operators._check_buried
+
+            async def joined(self: Operators, *which: Any, **how: Any) -> None:
+                await groups.update("billing", lambda record: record.joined_by(member.id))
+                await check(self, *which, **how)
+
+            monkeypatch.setattr(Operators, "_check_buried", joined)
+            with pytest.raises(penstock.GroupInUse, match=member.id):
+                await lake.delete_group("billing")
+            assert (await groups.get("billing")).members == (member.id,)
+
+    asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
+
+
+def test_a_group_that_was_made_while_the_former_one_s_members_were_watched_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Town().lake as lake:
+            await lake.create_group("billing")
+            check = Operators._check_buried
+
+            async def followed(self: Operators, *which: Any, **how: Any) -> None:
+                await lake.coordination.groups.delete("billing")
+                await lake.create_group("billing", max_attempts=1)
+                await check(self, *which, **how)
+
+            monkeypatch.setattr(Operators, "_check_buried", followed)
+            with pytest.raises(penstock.GroupNotFound):
+                await lake.delete_group("billing")
+            assert (await lake.groups())["billing"].max_attempts == 1
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
