@@ -50,6 +50,10 @@ class Queue:
     letters: dict[int, int] = field(default_factory=dict)
     """The offset that each sequence was given to."""
     by_letter: set[tuple[int, int]] = field(default_factory=set)
+    """(offset, generation) that was given up."""
+    undone: set[tuple[int, int]] = field(default_factory=set)
+    """(sequence, offset) of letters of which the cell does not know any more, as it was put back: they may stand or not."""
+    put_back: bool = False
 
 
 def name_of(started: Started) -> str:

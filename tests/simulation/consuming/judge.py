@@ -7,6 +7,7 @@ by right and once, C9 one owner at a time, C10 all comes to an end. (C11, isolat
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import defaultdict
 from dataclasses import replace
@@ -20,11 +21,13 @@ from tests.simulation.consuming.judge_end import judge_end
 from tests.simulation.consuming.records import (
     Altered,
     Answer,
+    BackedUp,
     Died,
     Ended,
     History,
     Line,
     Positioned,
+    PutBack,
     Skipped,
     Started,
     Stood,
@@ -62,6 +65,7 @@ class _Judge:
         self._settings: dict[str, list[tuple[float, GroupSettings]]] = {}
         """Of groups that were altered: each since when."""
         self._now_s = 0.0
+        self._backup: tuple[dict[Line, Queue], dict[str, list[tuple[float, GroupSettings]]]] = ({}, {})
 
     def judge(self) -> list[str]:
         for record in self._history.records:
@@ -82,12 +86,28 @@ class _Judge:
                     self._queue(record.line).positions[record.generation] = record.offset
                 case Skipped():
                     self._skipped(record)
+                case BackedUp():
+                    self._backup = copy.deepcopy((self._queues, self._settings))
+                case PutBack():
+                    self._put_back()
                 case Altered(group=group, settings=settings):
                     self._settings.setdefault(group, [(0.0, self._history.settings[group])]).append((self._now_s, settings))
             if len(self._wrong) > _MANY:
                 return self._wrong
         self._wrong += (f"{what}, in the end" for what in judge_end(self._history, self._queues))
         return self._wrong
+
+    def _put_back(self) -> None:
+        """Nothing has happened since the backup, but for the dead letters that were written."""
+        gone = self._queues
+        self._queues, self._settings = copy.deepcopy(self._backup)
+        for line, queue in self._queues.items():
+            queue.put_back = True
+            queue.undone = gone[line].undone | {one for one in gone[line].letters.items() if queue.letters.get(one[0]) != one[1]}
+        for line in gone.keys() - self._queues.keys():
+            queue = self._queue(line)
+            queue.put_back, queue.undone = True, gone[line].undone | set(gone[line].letters.items())
+        assert not self._running, "nobody runs"
 
     def _in_force(self, group: str) -> list[GroupSettings]:
         """By which members of the group may work now."""
@@ -371,10 +391,17 @@ class _Judge:
                 if queue.letters.get(sequence) != offset:
                     self._blame("C8", f"{queue.line}: sequence {sequence} was {queue.letters.get(sequence)}'s, and is {offset}'s")
                 continue
-            self._counts["dead letter"] += 1
+            anew = queue.put_back and before is not None and offset in before.dead_letters.assigned
+            if anew:
+                former = {one: of for one, of in queue.letters.items() if of == offset and one < given}
+                queue.undone.update(former.items())
+                queue.letters = {one: of for one, of in queue.letters.items() if one not in former}
+            self._counts["dead letter numbered anew" if anew else "dead letter"] += 1
             queue.letters[sequence] = offset
             # A command and a reset may come in one write: then the letter is of the generation before.
             generation = cell.generation
+            if anew:
+                continue
             if (offset, generation) in queue.by_letter:
                 self._blame("C8", f"{queue.line}: offset {offset} is a dead letter twice in generation {generation}")
             queue.by_letter.add((offset, generation))

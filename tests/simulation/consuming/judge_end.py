@@ -45,16 +45,30 @@ def _judge_sends(history: History, queues: Mapping[Line, Queue]) -> Iterator[str
 
 def _judge_letters(history: History, queues: Mapping[Line, Queue]) -> Iterator[str]:
     for group, letters in history.letters.items():
-        found: dict[tuple[str, int], list[int]] = defaultdict(list)
+        found: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         for letter in letters:
             topic, number, offset = letter.origin
-            found[topic, number].append(letter.sequence)
+            found[topic, number].append((letter.sequence, offset))
             stored = history.stored.get(letter.origin)
             queue = queues.get((group, topic, number))
             given = queue.letters.get(letter.sequence) if queue is not None else None
-            if stored is None or stored.message_id != letter.message_id or stored.body != letter.body or given != offset:
+            undone = queue is not None and (letter.sequence, offset) in queue.undone
+            if (
+                stored is None
+                or stored.message_id != letter.message_id
+                or stored.body != letter.body
+                or (given != offset and not undone)
+            ):
                 yield f"C8 dead letter {letter} of {group} is not the message {stored} that it was given to ({given})"
-        for (of, *line), queue in queues.items():
-            expected = sorted(queue.letters)
-            if of == group and found[line[0], line[1]] != expected:  # type: ignore[index]
-                yield f"C8 {queue.line}: dead letters {found[line[0], line[1]]} stand, and {expected} were given"  # type: ignore[index]
+        for (of, topic, number), queue in queues.items():
+            if of != group:
+                continue
+            stand, expected = [sequence for sequence, _ in found[topic, number]], sorted(queue.letters)
+            if not queue.put_back:
+                if stand != expected:
+                    yield f"C8 {queue.line}: dead letters {stand} stand, and {expected} were given"
+                continue
+            if stand != sorted(set(stand)):
+                yield f"C8 {queue.line}: dead letters {stand} stand twice or out of order"
+            if missing := queue.letters.items() - set(found[topic, number]):
+                yield f"C8 {queue.line}: the dead letters {sorted(missing)} do not stand, but {found[topic, number]}"

@@ -38,6 +38,8 @@ class Machine:
         self._rng = world.kernel.rng(f"machine/{name}")
         self._clock: SimClock | None = None
         self.life: asyncio.Task[None] | None = None
+        self.dead: asyncio.Task[None] | None = None
+        """Done once it is told that the process has ended."""
         self._leaving: asyncio.Event | None = None
         self._stopping = False
 
@@ -63,16 +65,17 @@ class Machine:
 
     async def _live(self) -> None:
         while True:
+            await self.world.open.wait()
             self.process = self.world.new_process(self.name, self._clock)
             self._clock = self.process.clock
             self._leaving = asyncio.Event()
             if self._stopping:
                 self._leaving.set()
-            life = asyncio.ensure_future(self._until_dead(self.process))
+            self.dead = asyncio.ensure_future(self._until_dead(self.process))
             with suppress(Crashed):
                 await self.process.run(self._work(self.process, self._leaving))
             self.process.crash()
-            await life
+            await self.dead
             if self._stopping:
                 return
             self.world.counts["restart"] += 1

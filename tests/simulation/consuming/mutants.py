@@ -203,6 +203,13 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         scenario="deploys",
         seeds=(0, 1),
     ),
+    "restores-letters": Mutant(
+        guard="a sequence counts as written only if its message stands there",
+        rule="C8",
+        patch=attribute(CopyWriter, "_check_not_taken", patches.not_looked_at),
+        scenario="restores",
+        seeds=(4,),
+    ),
     "lives-letters": Mutant(
         guard="dead letters of a former life are not of the messages that have their offsets now",
         rule="L1",

@@ -124,6 +124,8 @@ class Plot:
     """Operators also alter the groups' settings."""
     tags: tuple[str | None, ...] = (None,)
     """Of messages."""
+    restores_every_s: float = 0.0
+    """The table is put back to how it was a while before, so often."""
     outages_every_s: float = 0.0
     outage_s: tuple[float, float] = (0.5, 40.0)
     faults_end_s: float = 60.0

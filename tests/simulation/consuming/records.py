@@ -109,7 +109,19 @@ class Altered(NamedTuple):
     settings: GroupSettings
 
 
-Record: TypeAlias = Started | Ended | Died | Stood | Wrote | Positioned | Skipped | Altered
+class BackedUp(NamedTuple):
+    """The table as it is now is kept."""
+
+    at_s: float
+
+
+class PutBack(NamedTuple):
+    """The table is as it was when it was kept last. Nobody runs."""
+
+    at_s: float
+
+
+Record: TypeAlias = Started | Ended | Died | Stood | Wrote | Positioned | Skipped | Altered | BackedUp | PutBack
 
 
 class Send(NamedTuple):

@@ -372,6 +372,28 @@ def lives(seed: int | str, *, rate: float = 0.01) -> Consuming:
     )
 
 
+def restores(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Everybody is stopped, the coordination table is put back to how it was up to half a minute before, and all begin again."""
+    rng = rng_of(seed)
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": _either(rng)},
+            queues=rng.choice([1, 2, 4]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            tempers={**MIXED, Temper.POISON: 4.0, Temper.REJECTED: 4.0, Temper.KILLS: 0.2},
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            deploys_every_s=rng.choice([0.0, 30.0]) if rate else 0.0,
+            patience_s=rng.choice([None, 2.0]),
+            orders_every_s=rng.choice([0.0, 6.0]),
+            restores_every_s=rng.choice([3.0, 12.0]) if rate else 0.0,
+            faults_end_s=90.0,
+        ),
+    )
+
+
 def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
     """For single faults: a retry, a rejection, a poison, a kill, a reset and a deploy, of a few messages."""
     tempers = {Temper.GOOD: 4.0, Temper.RAISES: 1.0, Temper.REJECTED: 1.0, Temper.KILLS_ONCE: 1.0}
@@ -406,6 +428,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "narrow": narrow,
     "sluggish": sluggish,
     "lives": lives,
+    "restores": restores,
     "outage": outage,
     "heals": heals,
     "alters": alters,

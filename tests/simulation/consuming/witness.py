@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cell_codec import decode_cell
 from penstock.coordinator.commands import caught_up
@@ -9,7 +11,7 @@ from penstock.coordinator.group_codec import decode_group
 from penstock.coordinator.groups import CommandKind, GroupRecord
 from penstock.coordinator.keys import GROUPS, QUEUES, WORKERS, queue_key, worker_key, worker_of
 from penstock.coordinator.lease import Heartbeat, decode_heartbeat
-from penstock.coordinator.tables import CellVersion
+from penstock.coordinator.tables import Cell, CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.records import Altered, History, Line, Positioned, Skipped, Wrote
@@ -48,6 +50,22 @@ class Witness(MemoryTable):
         elif key.startswith(WORKERS):
             self._saw_heartbeat(key, decode_heartbeat(old, where=key) if old else None, decode_heartbeat(body, where=key))
         return version
+
+    def backup(self) -> dict[str, Cell]:
+        """All cells as they stand at this instant."""
+        return dict(self._cells)
+
+    def put_back(self, backup: Mapping[str, Cell]) -> None:
+        """Let them stand so again. No version comes twice, whatever was written meanwhile."""
+        self._cells = dict(backup)
+        self._records = {
+            key.removeprefix(GROUPS): decode_group(cell.data[_ID_BYTES:], where=key)
+            for key, cell in backup.items()
+            if key.startswith(GROUPS)
+        }
+        bare = {key: decode_cell(cell.data[_ID_BYTES:], where=key) for key, cell in backup.items() if key.startswith(QUEUES)}
+        self.bare = {self._lines[key]: cell for key, cell in bare.items()}
+        self.cells = {line: self.spilled.whole(line, cell)[0] for line, cell in self.bare.items()}
 
     def is_over(self, member: str) -> bool:
         """For certain: nothing can bring it back."""

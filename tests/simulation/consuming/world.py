@@ -32,6 +32,7 @@ from tests.simulation.consuming.outages import Failing, Outage, break_down
 from tests.simulation.consuming.plot import TOPIC, Plot
 from tests.simulation.consuming.progress import standing_still
 from tests.simulation.consuming.records import History, Letter, Line, Place, Send, Stored
+from tests.simulation.consuming.restores import restore
 from tests.simulation.consuming.standing import Where, standing
 from tests.simulation.consuming.witness import Witness
 from tests.simulation.faults import FaultPlan, RandomFaults
@@ -75,7 +76,7 @@ class Consuming:
         self._plans = (store_plan, table_plan)
         self._down: list[Outage] = []
         self.machines = [Machine(self, f"m{number}") for number in range(self.plot.machines)]
-        self._operator: SimProcess | None = None
+        self.operator: SimProcess | None = None
         self.tempers: Counter[tuple[str, Place]] = Counter()
         """How often a group's handlers had each message."""
         self._known: dict[int, int] = {}
@@ -84,6 +85,9 @@ class Consuming:
         self.behave: Callable[[SimProcess, MessageView], Awaitable[object]] | None = None
         """What handlers do with a message, instead of what is in its temper."""
         self.quiet = False
+        self.open = asyncio.Event()
+        """Cleared while nobody may start."""
+        self.open.set()
         self.runs = itertools.count(1)
         self.kernel.loop.on_quiet = self._check_progress
 
@@ -127,7 +131,7 @@ class Consuming:
             machine.start()
         producing = asyncio.ensure_future(self._lives("producer", self._produce))
         failing = break_down(self.plot, self._down, self.kernel.rng("outages"), self.counts)
-        others = [asyncio.ensure_future(work) for work in (self._strike(), self._deploy(), failing)]
+        others = [asyncio.ensure_future(work) for work in (self._strike(), self._deploy(), failing, restore(self))]
         operating = asyncio.ensure_future(self._lives("operator", self._operate))
         lives = [life for machine in self.machines if (life := machine.life) is not None]
         done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
@@ -220,9 +224,11 @@ class Consuming:
     async def _lives(self, name: str, work: Callable[[SimProcess], Coroutine[Any, Any, None]]) -> None:
         rng = self.kernel.rng(f"lives/{name}")
         while True:
+            if name == "operator":
+                await self.open.wait()
             process = self.new_process(name)
             if name == "operator":
-                self._operator = process
+                self.operator = process
             try:
                 await process.run(work(process))
             except Crashed:
@@ -370,7 +376,7 @@ class Consuming:
         rng = self.kernel.rng("nemesis")
         while self.plot.blows_every_s:
             await asyncio.sleep(rng.expovariate(1 / self.plot.blows_every_s))
-            processes = [machine.process for machine in self.machines] + [self._operator]
+            processes = [machine.process for machine in self.machines] + [self.operator]
             process = rng.choice(processes)
             if process is None or process.crashed:
                 continue
