@@ -16,7 +16,7 @@ from penstock.log.naming import OPENING_ATTEMPTS_MAX, open_name
 from penstock.log.pending import Opened, Outcome
 from penstock.log.state import State
 from penstock.log.topics import Topic
-from tests.log.test_fold import batch, step, topic
+from tests.log.test_fold import batch, opened, step, topic
 
 
 @dataclass
@@ -65,6 +65,17 @@ def test_an_earlier_try_that_lands_late_does_not_fence_its_own_producer() -> Non
     late = step(log.state, openings=[Opening("n", appender.sent[0].write_id, 1, 10**6)])
     assert late.epochs == (Void.REPEATED,)
     assert step(late.state, batches=[batch("n", named=True, epoch=epoch)]).verdicts == ({0: 0},)
+
+
+def test_an_opening_of_a_dead_process_that_is_linked_late_fences_the_newer_one() -> None:
+    """The limit that docs/0001 names: the fold goes by places in the log. It costs the newer instance an opening, and no row."""
+    newer = opened(topic(), write_id="newer").state
+    late = step(newer, openings=[Opening("n", "handed-over", 1, 10**6)])
+    assert isinstance(late.epochs[0], Epoch)
+    sent = batch("n", named=True, epoch=newer.named["n"].epoch)
+    assert step(late.state, batches=[sent]).verdicts == (Void.FENCED,)
+    again = step(late.state, openings=[Opening("n", "again", 1, 10**6)])
+    assert step(again.state, batches=[batch("n", named=True, epoch=again.state.named["n"].epoch)]).verdicts == ({0: 0},)
 
 
 def test_a_spent_opening_is_not_tried_again() -> None:
