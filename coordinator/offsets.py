@@ -22,6 +22,9 @@ OffsetRange: TypeAlias = tuple[int, int]
 _RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
 _SPAN_MAX = 1 << 24
 """No set reaches further above its base: what says so is damaged, and must not cost its reader all memory."""
+_RANGES_MAX = 1 << 18
+"""Nor has one more ranges: five times what the largest window has if every other message is settled. A few kilobytes can say that they are
+millions, and each is an object of its own where they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,8 @@ def _decode_bits(reader: VarintReader, base: int) -> int:
         raise reader.damaged("a set of offsets has a form nobody knows", observed=form)
     if bits.bit_length() > min(_SPAN_MAX, NUMBER_MAX - base):
         raise reader.damaged("a set of offsets reaches too far", expected=f"{_SPAN_MAX} above its base", observed=bits.bit_length())
+    if bits.bit_length() > 2 * _RANGES_MAX and (ranges := (bits & ~(bits << 1)).bit_count()) > _RANGES_MAX:
+        raise reader.damaged("a set of offsets has too many holes", expected=f"at most {_RANGES_MAX} ranges", observed=ranges)
     return bits
 
 
@@ -244,7 +249,7 @@ def _decode_ranges(reader: VarintReader) -> int:
     firsts, ends = np.asarray(edges, np.int64).reshape(-1, 2).T
     np.add.at(steps, firsts, 1)
     np.add.at(steps, ends, -1)
-    return int.from_bytes(np.packbits(np.cumsum(steps) > 0, bitorder="little").tobytes(), "little")
+    return int.from_bytes(np.packbits(np.cumsum(steps, dtype=np.int32) > 0, bitorder="little").tobytes(), "little")
 
 
 def _unpacked(payload: bytes, reader: VarintReader) -> bytes:

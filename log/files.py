@@ -127,7 +127,7 @@ def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:
 
 
 def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return ", ".join(map(str, schema))
 
 
 def check_seal(file: bytes, *, where: str) -> int:

@@ -72,6 +72,17 @@ def test_what_waits_outside_of_a_cell(change: dict[str, Any]) -> None:
     refused(read, names="waiting/orders/billing/2/a.parquet")
 
 
+@pytest.mark.parametrize("offset", [[7, None], [7, 8]])
+def test_what_waits_outside_of_a_cell_has_no_column_of_nulls(offset: list[int | None]) -> None:
+    async def read(store: MemoryStore) -> object:
+        own: SpillObjects = objects(store)
+        rows = pa.table({name: pa.array(column, INT64) for name, column in {**SPILLED, "offset": offset}.items()})
+        await store.put(own.key("a"), write_file(rows, own._footer("a")), mode=Put.CREATE)
+        return await own.read(WaitingRows.of(waiting(7, 8)).spill("a"))
+
+    refused(read, names="offset: int64 not null")
+
+
 RECALLED = {"time_us": [1, 2], "offset": [7, 8]}
 
 

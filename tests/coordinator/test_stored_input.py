@@ -214,6 +214,8 @@ START = b"\x01" + b"\x00" * 5
         (START + set_of(b"") * 2 + b"\x00\x00\x01\x03\x01\x01\x01", "more dead letters"),
         (START + set_of(b"", NUMBER_MAX) + set_of(b"\x01\xff\xff", NUMBER_MAX - 3) + b"\x00" * 4, "too far"),
         (START + set_of(PACKED_BITMAP + zlib.compress(bytes(10_000_000))) + b"\x00" * 20, "too far"),
+        (START + set_of(PACKED_BITMAP + zlib.compress(b"\xaa" * (1 << 21))) + b"\x00" * 20, "too many holes"),
+        (START + set_of(PACKED_RANGES + zlib.compress(b"\x01\x01" * (1 << 19))) + b"\x00" * 20, "too many holes"),
     ],
 )
 def test_a_small_cell_that_says_much_is_refused_before_room_is_made(data: bytes, said: str) -> None:
