@@ -33,6 +33,7 @@ from ...coordinator.tables.objectstore import FOLDER as CELLS
 from ...coordinator.transactions.checks import CHECKS
 from ...log.paths import DLQ_PREFIX, TOPICS, TopicPaths, timer_log_name, topic_folder
 from ...log.staging import TRANSACTION_JOBS
+from ...log.table.delta import CHECKPOINT, COMMIT, DELTA_LOG, LAST_CHECKPOINT
 from ...spark.sync.lease import SYNCS, sync_group
 
 ANY = "*"
@@ -65,6 +66,8 @@ class Access:
     """Patterns of keys, by what may be done to them."""
 
     get: tuple[str, ...] = ()
+    create: tuple[str, ...] = ()
+    """What may be put where there is nothing: never replaced, and never in parts."""
     put: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()
     list: tuple[str, ...] = ()
@@ -156,7 +159,7 @@ def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Acce
         case Role.READER:
             return _looked_up(*of_topics)
         case Role.CONSUMER:
-            return _looked_up(*of_groups) | Access(put=of_groups, delete=of_groups)
+            return _looked_up(*of_groups) | Access(create=of_groups, delete=of_groups)
         case Role.MAINTENANCE:
             return _looked_up(*of_topics) | Access(delete=of_topics)
     return Access()
@@ -224,6 +227,11 @@ def _looked_up(*patterns: str) -> Access:
     return Access(get=patterns, list=patterns)
 
 
+def _grown(paths: TopicPaths) -> tuple[str, ...]:
+    """What a log has more and more of."""
+    return paths.log + ANY + ".parquet", paths.checkpoints + ANY
+
+
 def _fold(paths: TopicPaths) -> Access:
     """The log, and what others hand over, which whoever appends links."""
     return _looked_up(paths.settings, paths.log + ANY, paths.handed + ANY)
@@ -235,21 +243,21 @@ def _read(paths: TopicPaths) -> Access:
 
 def _append(paths: TopicPaths) -> Access:
     """Entries and checkpoints, never the floor; what is handed over, or staged as a job. Appending reads no rows, and deletes nothing."""
-    written = (paths.log + ANY + ".parquet", paths.checkpoints + ANY, paths.handed + ANY, paths.jobs + ANY)
-    return _fold(paths) | Access(put=written)
+    return _fold(paths) | Access(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
 
 
 def _link_transactions(paths: TopicPaths) -> Access:
     """What appending needs, with half messages in place of other uploads: read when they are asked about, removed when they are given up."""
     half = (paths.jobs + TRANSACTION_JOBS + ANY,)
-    written = (paths.log + ANY + ".parquet", paths.checkpoints + ANY, paths.handed + ANY)
-    return _fold(paths) | _looked_up(*half) | Access(put=(*written, *half), delete=half)
+    return _fold(paths) | _looked_up(*half) | Access(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
 
 
 def _keep_up(paths: TopicPaths) -> Access:
-    written = (paths.settings, paths.log + ANY, _tables(paths))
+    tables = paths.table("table" + ANY)
+    versions = (tables + DELTA_LOG + ANY + COMMIT, tables + DELTA_LOG + ANY + CHECKPOINT)
+    written = (paths.settings, paths.floor, tables + "queue=" + ANY, tables + LAST_CHECKPOINT)
     dropped = (paths.log + ANY, paths.handed + ANY, paths.jobs + ANY, _tables(paths))
-    return _read(paths) | Access(put=written, delete=dropped, list=(paths.root,))
+    return _read(paths) | Access(create=(*_grown(paths), *versions), put=written, delete=dropped, list=(paths.root,))
 
 
 _TRIAL_KEYS = (_PROBE + ANY, _CLOCK + ANY, _DOCTOR + ANY)

@@ -40,6 +40,10 @@ class Condition:
     values: tuple[str, ...]
 
 
+_IF_ABSENT = Condition(test="Null", variable="s3:if-none-match", values=("false",))
+"""The request says ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header: they are not allowed by this."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """Something that is allowed."""
@@ -83,11 +87,12 @@ def _objects(what: str, access: Access, names: Names, when: When) -> list[Statem
 
     found = [
         # A large upload that is broken off leaves parts behind, unless it may be aborted.
-        Statement(sid=f"{verb}{what}", actions=actions, resources=keys(patterns), when=when)
-        for verb, actions, patterns in (
-            ("Get", (GET,), access.get),
-            ("Put", (PUT, ABORT), access.put),
-            ("Delete", (DELETE,), access.delete),
+        Statement(sid=f"{verb}{what}", actions=actions, resources=keys(patterns), condition=condition, when=when)
+        for verb, actions, patterns, condition in (
+            ("Get", (GET,), access.get, None),
+            ("Create", (PUT,), access.create, _IF_ABSENT),
+            ("Put", (PUT, ABORT), access.put, None),
+            ("Delete", (DELETE,), access.delete, None),
         )
         if patterns
     ]

@@ -24,6 +24,10 @@ from .delta_checkpoint import (
 )
 from .snapshot import Snapshot, apply
 
+DELTA_LOG = "_delta_log/"
+"""Of a table: every version's commit, and checkpoints of some."""
+COMMIT, CHECKPOINT = ".json", ".checkpoint.parquet"
+LAST_CHECKPOINT = DELTA_LOG + "_last_checkpoint"
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 COMMIT_LIFE_S = 24 * 3600.0
@@ -164,7 +168,7 @@ class DeltaLog:
 
     async def _hint(self, version: int, actions: int) -> None:
         """Let `_last_checkpoint` name this one, unless it names a later one that is there."""
-        key = f"{self.root}_delta_log/_last_checkpoint"
+        key = self.root + LAST_CHECKPOINT
         for _ in range(_READ_BACKS):
             mode: PutMode = Put.CREATE
             with suppress(ObjectMissing):
@@ -180,10 +184,10 @@ class DeltaLog:
     async def clean_up(self, *, kept_ms: int) -> int:
         """Delete the versions before the newest checkpoint that is older than ``kept_ms``; returns how many objects went."""
         now_ms = await self._store.clock_ms()
-        listed = await self._store.list(f"{self.root}_delta_log/")
+        listed = await self._store.list(self.root + DELTA_LOG)
         old_ms = now_ms - max(kept_ms, LOG_KEPT_MS_MIN)
         old = [info.key for info in listed if info.last_modified_ms < old_ms]
-        checkpoints = [version for key in old if (version := _version(key, _CHECKPOINT)) is not None]
+        checkpoints = [version for key in old if (version := _version(key, CHECKPOINT)) is not None]
         if not checkpoints:
             return 0
         anchor = max(checkpoints)
@@ -199,23 +203,23 @@ class DeltaLog:
             if snapshot is not None:
                 with suppress(DataDamaged):  # the hint was old, and what follows it was cleaned up meanwhile
                     return await self._follow(snapshot)
-        listed = [info.key for info in await self._store.list(f"{self.root}_delta_log/")]
-        for version in sorted((v for key in listed if (v := _version(key, _CHECKPOINT)) is not None), reverse=True):
+        listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
+        for version in sorted((v for key in listed if (v := _version(key, CHECKPOINT)) is not None), reverse=True):
             snapshot = await self._read_checkpoint(version)
             if snapshot is not None:
                 return await self._follow(snapshot)
-        commits = [v for key in listed if (v := _version(key, _COMMIT)) is not None]
+        commits = [v for key in listed if (v := _version(key, COMMIT)) is not None]
         if commits and min(commits) > 0:
-            raise DataDamaged("no readable checkpoint covers the versions that were cleaned up", object=f"{self.root}_delta_log/")
+            raise DataDamaged("no readable checkpoint covers the versions that were cleaned up", object=self.root + DELTA_LOG)
         return await self._follow(Snapshot(self._folder))
 
     async def _follow(self, snapshot: Snapshot) -> Snapshot:
         """Apply the versions that a LIST shows behind a snapshot, fetched side by side."""
         after = self._commit_key(snapshot.version) if snapshot.exists else None
-        listed = await self._store.list(f"{self.root}_delta_log/", after=after)
-        versions = [v for info in listed if (v := _version(info.key, _COMMIT)) is not None and v > snapshot.version]
+        listed = await self._store.list(self.root + DELTA_LOG, after=after)
+        versions = [v for info in listed if (v := _version(info.key, COMMIT)) is not None and v > snapshot.version]
         if versions and versions != list(range(snapshot.version + 1, snapshot.version + 1 + len(versions))):
-            raise DataDamaged("a version of the table is missing", object=f"{self.root}_delta_log/", observed=versions[:10])
+            raise DataDamaged("a version of the table is missing", object=self.root + DELTA_LOG, observed=versions[:10])
         for start in range(0, len(versions), _FETCHED_AT_ONCE):
             some = versions[start : start + _FETCHED_AT_ONCE]
             try:
@@ -235,7 +239,7 @@ class DeltaLog:
 
     async def _hinted(self) -> int | None:
         try:
-            return decode_last_checkpoint((await self._store.get(f"{self.root}_delta_log/_last_checkpoint")).data)
+            return decode_last_checkpoint((await self._store.get(self.root + LAST_CHECKPOINT)).data)
         except ObjectMissing:
             return None
 
@@ -252,20 +256,16 @@ class DeltaLog:
             return None
 
     def _commit_key(self, version: int) -> str:
-        return f"{self.root}_delta_log/{padded(version)}{_COMMIT}"
+        return f"{self.root}{DELTA_LOG}{padded(version)}{COMMIT}"
 
     def _checkpoint_key(self, version: int) -> str:
-        return f"{self.root}_delta_log/{padded(version)}{_CHECKPOINT}"
-
-
-_COMMIT = ".json"
-_CHECKPOINT = ".checkpoint.parquet"
+        return f"{self.root}{DELTA_LOG}{padded(version)}{CHECKPOINT}"
 
 
 def _version(key: str, ending: str) -> int | None:
     """The version in the name of a commit or checkpoint; with an empty ``ending``, of either."""
     name, dot, rest = key.rpartition("/")[2].partition(".")
-    return parse_padded(name) if dot + rest in ((ending,) if ending else (_COMMIT, _CHECKPOINT)) else None
+    return parse_padded(name) if dot + rest in ((ending,) if ending else (COMMIT, CHECKPOINT)) else None
 
 
 def _uuid(hex_id: str) -> str:

@@ -155,14 +155,27 @@ data "aws_iam_policy_document" "producer" {
   }
 
   statement {
+    sid     = "Create"
+    actions = ["s3:PutObject"]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+    ]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["false"]
+    }
+  }
+
+  statement {
     sid = "Put"
     actions = [
       "s3:PutObject",
       "s3:AbortMultipartUpload",
     ]
     resources = [
-      "${local.lake}topics/*/log/*.parquet",
-      "${local.lake}topics/*/log/checkpoints/*",
       "${local.lake}topics/*/staged/handed/*",
       "${local.lake}topics/*/staged/jobs/*",
       "${local.lake}.probe/*",
@@ -241,14 +254,27 @@ data "aws_iam_policy_document" "transactions" {
   }
 
   statement {
+    sid     = "Create"
+    actions = ["s3:PutObject"]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+    ]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["false"]
+    }
+  }
+
+  statement {
     sid = "Put"
     actions = [
       "s3:PutObject",
       "s3:AbortMultipartUpload",
     ]
     resources = [
-      "${local.lake}topics/*/log/*.parquet",
-      "${local.lake}topics/*/log/checkpoints/*",
       "${local.lake}topics/*/staged/handed/*",
       "${local.lake}topics/*/staged/jobs/tx-*",
       "${local.lake}.probe/*",
@@ -453,14 +479,28 @@ data "aws_iam_policy_document" "consumer" {
   }
 
   statement {
+    sid     = "Create"
+    actions = ["s3:PutObject"]
+    resources = [
+      "${local.lake}topics/dlq.*/log/*.parquet",
+      "${local.lake}topics/dlq.*/log/checkpoints/*",
+      "${local.lake}waiting/*/*/*",
+    ]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["false"]
+    }
+  }
+
+  statement {
     sid = "Put"
     actions = [
       "s3:PutObject",
       "s3:AbortMultipartUpload",
     ]
     resources = [
-      "${local.lake}topics/dlq.*/log/*.parquet",
-      "${local.lake}topics/dlq.*/log/checkpoints/*",
       "${local.lake}topics/dlq.*/staged/handed/*",
       "${local.lake}topics/dlq.*/staged/jobs/*",
       "${local.lake}topics/dlq.*/topic.json",
@@ -468,7 +508,6 @@ data "aws_iam_policy_document" "consumer" {
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",
-      "${local.lake}waiting/*/*/*",
     ]
   }
 
@@ -658,14 +697,27 @@ data "aws_iam_policy_document" "capture" {
   }
 
   statement {
+    sid     = "Create"
+    actions = ["s3:PutObject"]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+    ]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["false"]
+    }
+  }
+
+  statement {
     sid = "Put"
     actions = [
       "s3:PutObject",
       "s3:AbortMultipartUpload",
     ]
     resources = [
-      "${local.lake}topics/*/log/*.parquet",
-      "${local.lake}topics/*/log/checkpoints/*",
       "${local.lake}topics/*/staged/handed/*",
       "${local.lake}topics/*/staged/jobs/*",
       "${local.lake}topics/*/topic.json",
@@ -941,6 +993,23 @@ data "aws_iam_policy_document" "maintenance" {
   }
 
   statement {
+    sid     = "Create"
+    actions = ["s3:PutObject"]
+    resources = [
+      "${local.lake}topics/*/log/*.parquet",
+      "${local.lake}topics/*/log/checkpoints/*",
+      "${local.lake}topics/*/table*/_delta_log/*.json",
+      "${local.lake}topics/*/table*/_delta_log/*.checkpoint.parquet",
+    ]
+
+    condition {
+      test     = "Null"
+      variable = "s3:if-none-match"
+      values   = ["false"]
+    }
+  }
+
+  statement {
     sid = "Put"
     actions = [
       "s3:PutObject",
@@ -948,8 +1017,9 @@ data "aws_iam_policy_document" "maintenance" {
     ]
     resources = [
       "${local.lake}topics/*/topic.json",
-      "${local.lake}topics/*/log/*",
-      "${local.lake}topics/*/table*/*",
+      "${local.lake}topics/*/log/floor",
+      "${local.lake}topics/*/table*/queue=*",
+      "${local.lake}topics/*/table*/_delta_log/_last_checkpoint",
       "${local.lake}.probe/*",
       "${local.lake}.clock/*",
       "${local.lake}.doctor/*",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from penstock.coordinator.tables import Cell, CellTable, CellVersion
 from penstock.log.errors import PermissionDenied
 from penstock.log.stores import ObjectMissing, ObjectStore
-from penstock.log.stores.protocol import IfMatch
+from penstock.log.stores.protocol import IfMatch, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 
 T = TypeVar("T")
@@ -44,7 +44,9 @@ def _applies(statement: Document, request: Request) -> bool:
 
 
 def _passes(test: str, facts: Mapping[str, Sequence[str]], context: Mapping[str, str]) -> bool:
-    """Of these two tests, only the second one is passed by a request that does not have the thing."""
+    """Of the tests for what a thing is like, only the second one is passed by a request that does not have it."""
+    if test == "Null":
+        return all((name not in context) == (wanted == ["true"]) for name, wanted in facts.items())
     assert test in {"StringLike", "ForAllValues:StringLike"}
     absent = test.startswith("ForAllValues")
     return all(
@@ -72,8 +74,9 @@ class Bucket:
     name: str
     prefix: str
 
-    def about(self, action: str, key: str) -> Request:
-        return Request(f"s3:{action}", f"arn:aws:s3:::{self.name}/{self.prefix}{key}")
+    def about(self, action: str, key: str, *, if_absent: bool = False) -> Request:
+        context = {"s3:if-none-match": "*"} if if_absent else {}
+        return Request(f"s3:{action}", f"arn:aws:s3:::{self.name}/{self.prefix}{key}", context)
 
     def listing(self, prefix: str) -> Request:
         return Request("s3:ListBucket", f"arn:aws:s3:::{self.name}", {"s3:prefix": self.prefix + prefix})
@@ -83,7 +86,7 @@ class Bucket:
         match call.verb:
             case "put" | "put_large":
                 read = [self.about("GetObject", call.key)] if isinstance(call.mode, IfMatch) else []
-                return [self.about("PutObject", call.key), *read]
+                return [self.about("PutObject", call.key, if_absent=call.mode is Put.CREATE), *read]
             case "list":  # a client lists folders, and filters by what is behind the last slash itself
                 return [self.listing(call.key[: call.key.rfind("/") + 1])]
             case "clock":

@@ -88,7 +88,11 @@ UNPROVED = {
 def test_nothing_is_allowed_that_is_not_asked_for(world: World, role: Role) -> None:
     asked = world.stores[role].allowed
     granted = topic_access(role) | as_objects(cell_access(role))
-    verbs = {"s3:GetObject": granted.get, "s3:PutObject": granted.put, "s3:DeleteObject": granted.delete}
+    verbs = {
+        "s3:GetObject": granted.get,
+        "s3:PutObject": (*granted.create, *granted.put),
+        "s3:DeleteObject": granted.delete,
+    }
     unused = [
         (action, pattern)
         for action, patterns in verbs.items()
@@ -152,7 +156,29 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize(("role", "verb", "key"), [(role, *what) for role, them in FORBIDDEN.items() for what in them])
 def test_a_role_may_not_do_what_is_another_s(role: Role, verb: str, key: str) -> None:
-    assert not allows(policy([role], URL), BUCKET.about(verb, key))
+    for if_absent in (False, True):
+        assert not allows(policy([role], URL), BUCKET.about(verb, key, if_absent=if_absent))
+
+
+VERSION = "table/_delta_log/00000000000000000007"
+MADE_ONCE = [
+    *((role, f"topics/orders/{key}")
+      for role in (Role.PRODUCER, Role.TRANSACTIONS, Role.CAPTURE, Role.MAINTENANCE)
+      for key in (ENTRY, "log/checkpoints/00000000000000000064")),
+    (Role.CONSUMER, f"topics/dlq.billing/{ENTRY}"),
+    (Role.CONSUMER, "waiting/orders/billing/0/0123.parquet"),
+    (Role.MAINTENANCE, f"topics/orders/{VERSION}.json"),
+    (Role.MAINTENANCE, f"topics/orders/{VERSION}.checkpoint.parquet"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "key"), MADE_ONCE)
+def test_what_is_made_once_is_put_only_where_there_is_nothing(role: Role, key: str) -> None:
+    """Nor in parts, which carry no condition, so nobody needs to abort them."""
+    for document in (policy([role], URL), policy([role], URL, **NARROW[role])):  # type: ignore[arg-type]
+        assert allows(document, BUCKET.about("PutObject", key, if_absent=True))
+        assert not allows(document, BUCKET.about("PutObject", key))
+        assert not allows(document, BUCKET.about("AbortMultipartUpload", key))
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -177,9 +203,9 @@ def test_nothing_beside_the_lake_is_allowed(world: World, role: Role) -> None:
 
 def test_a_policy_for_some_topics_knows_no_other() -> None:
     document = policy([Role.PRODUCER], URL, topics=["orders"])
-    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}"))
+    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}", if_absent=True))
     for key in (f"topics/payments/{ENTRY}", f"topics/orders2/{ENTRY}", f"topics/dlq.orders/{ENTRY}"):
-        assert not allows(document, BUCKET.about("PutObject", key))
+        assert not allows(document, BUCKET.about("PutObject", key, if_absent=True))
         assert not allows(document, BUCKET.about("GetObject", key))
         assert not allows(document, BUCKET.listing(key))
     assert not allows(document, BUCKET.listing("topics/"))
@@ -188,9 +214,9 @@ def test_a_policy_for_some_topics_knows_no_other() -> None:
 
 def test_a_consumer_of_some_groups_buries_only_theirs() -> None:
     document = policy([Role.CONSUMER], URL, topics=["orders"], groups=["billing"])
-    assert allows(document, BUCKET.about("PutObject", f"topics/dlq.billing/{ENTRY}"))
+    assert allows(document, BUCKET.about("PutObject", f"topics/dlq.billing/{ENTRY}", if_absent=True))
     assert allows(document, BUCKET.about("GetObject", f"topics/dlq.billing/{ENTRY}"))
-    assert not allows(document, BUCKET.about("PutObject", f"topics/dlq.audit/{ENTRY}"))
+    assert not allows(document, BUCKET.about("PutObject", f"topics/dlq.audit/{ENTRY}", if_absent=True))
     for key in ("groups/billing", "queues/billing/orders/0", "workers/w-1"):
         assert allows(document, BUCKET.about("PutObject", f"coordination/{key}"))
     for key in ("groups/audit", "groups/billing2", "queues/audit/orders/0", "queues/billing2/orders/0", "roles/orders/maintenance"):
@@ -265,7 +291,7 @@ def test_roles_add_up_and_their_statements_have_names_of_their_own() -> None:
     names = [one["Sid"] for one in statements]
     assert len(names) == len(set(names))
     assert all(name.isalnum() for name in names)
-    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}"))
+    assert allows(document, BUCKET.about("PutObject", f"topics/orders/{ENTRY}", if_absent=True))
     assert allows(document, BUCKET.about("GetObject", "topics/orders/table/queue=0/a.parquet"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest import mock
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from werkzeug.serving import WSGIRequestHandler
 
 from penstock.aio import Lake
 from penstock.infra.cli.upkeep import maintain_once
@@ -26,30 +27,31 @@ LARGE = 17 * MIB
 """More than one part."""
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A request, and the status that it was answered with."""
+
+    method: str
+    target: str
+    status: int
+    if_none_match: str | None
+
+
 @contextmanager
-def seen() -> Iterator[list[tuple[str, str, int]]]:
-    """The requests that the server answers inside the block: method, target, status."""
-    found: list[tuple[str, str, int]] = []
+def seen() -> Iterator[list[Answered]]:
+    """The requests that the server answers inside the block."""
+    found: list[Answered] = []
 
-    class Listening(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            line = re.search(r'"([A-Z]+) (\S+) HTTP/1\.1" (\d+)', re.sub(r"\x1b\[[0-9;]*m", "", record.getMessage()))
-            if line is not None:
-                found.append((line[1], line[2], int(line[3])))
+    def log_request(handler: WSGIRequestHandler, code: int | str = "-", size: int | str = "-") -> None:
+        found.append(Answered(handler.command, handler.path, int(code), handler.headers.get("If-None-Match")))
 
-    logger, handler = logging.getLogger("werkzeug"), Listening()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with mock.patch.object(WSGIRequestHandler, "log_request", log_request):
         yield found
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
-def judged(bucket: Bucket, method: str, target: str, status: int) -> list[Request]:
+def judged(bucket: Bucket, one: Answered) -> list[Request]:
     """What S3 asks of the policy for a request that was answered so."""
+    method, target, status = one.method, one.target, one.status
     parts = urlsplit(target)
     name, _, key = unquote(parts.path).removeprefix("/").partition("/")
     query = parse_qs(parts.query, keep_blank_values=True)
@@ -67,7 +69,8 @@ def judged(bucket: Bucket, method: str, target: str, status: int) -> list[Reques
             looked = [Request("s3:ListBucket", f"arn:aws:s3:::{name}", {"s3:prefix": key})] if status == 404 else []
             return [about("GetObject"), *looked]
         case "PUT" | "POST":
-            return [about("PutObject")]
+            condition = {} if one.if_none_match is None else {"s3:if-none-match": one.if_none_match}
+            return [Request("s3:PutObject", f"arn:aws:s3:::{name}/{key}", condition)]
         case "DELETE":
             return [about("AbortMultipartUpload" if "uploadId" in query else "DeleteObject")]
     raise AssertionError(f"what is {method} {target}?")
@@ -96,9 +99,9 @@ def test_all_that_a_server_is_asked_for_is_allowed(moto: S3Server) -> None:
     document = policy([Role.PRODUCER, Role.MAINTENANCE], moto.url(PREFIX))
     with seen() as requests:
         asyncio.run(work(moto.url(PREFIX), moto.credentials))
-    asked = [request for line in requests for request in judged(bucket, *line)]
+    asked = [request for line in requests for request in judged(bucket, line)]
     assert not [request for request in asked if not allows(document, request)]
     assert {request.action for request in asked} == {"s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"}
     # So large uploads came in parts, and some of what was looked for was missing.
-    assert any("uploadId" in target for _, target, _ in requests)
-    assert any(status == 404 for *_, status in requests)
+    assert any("uploadId" in one.target for one in requests)
+    assert any(one.status == 404 for one in requests)
