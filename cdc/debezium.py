@@ -98,7 +98,7 @@ def _json(text: str) -> object:
 
 
 def _near_the_surface(text: str) -> str:
-    """JSON with null for what lies deeper. Raises `ValueError` for what is none."""
+    """JSON with null for what lies deeper."""
     parts, begin, depth = [], 0, 0
     for token in _TOKENS.finditer(text):
         if token[0] in "[{":
@@ -109,8 +109,6 @@ def _near_the_surface(text: str) -> str:
             if depth == _SHALLOW:
                 begin = token.end()
             depth -= 1
-    if depth:
-        raise ValueError("brackets are not closed")
     return "".join([*parts, text[begin:]])
 
 
@@ -146,7 +144,9 @@ def parse_change(event: object) -> Change | None:
     schema_of_key: Mapping[str, Any] | None = None
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         given, value = outer.get("key"), outer["value"]
-        key, outer, schema, schema_of_key = _payload(given) or {}, _payload(value), _schema(value), _schema(given)
+        whole = schema  # one wrapper around both
+        schema, schema_of_key = _schema(value) or _member(whole, "value"), _schema(given) or _member(whole, "key")
+        key, outer = _payload(given) or {}, _payload(value)
     if outer is None:
         return None
     envelope = _fields(outer)
@@ -188,13 +188,15 @@ def _time_us(source: Mapping[str, Any]) -> int | None:
 
 def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """That of the envelope's field ``after``, else of ``before``; they are the same."""
-    fields = schema.get("fields")
+    return _member(schema, "after") or _member(schema, "before")
+
+
+def _member(schema: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
+    """The schema of a field."""
+    fields = (schema or {}).get("fields")
     if not isinstance(fields, list):
         return None
-    by_name = {field.get("field"): field for field in fields if isinstance(field, dict)}
-    if "value" in by_name and "after" not in by_name:  # one wrapper around key and value
-        return _row_schema(by_name["value"])
-    return by_name.get("after") or by_name.get("before")
+    return next((field for field in fields if isinstance(field, dict) and field.get("field") == name), None)
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:

@@ -34,13 +34,9 @@ def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: AN
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise TypeError
     number = nearest(value)
-    if value.__class__ is float:
-        return number
     said = Decimal(value)
     if not said.is_finite():
         return number
-    if not isfinite(number):
-        raise OverflowError
     digits = len(said.as_tuple().digits)
     held = Decimal(number)
     if said != held and (

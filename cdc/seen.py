@@ -72,7 +72,10 @@ class Seen:
         """What another task saw too."""
         self.key = self.key or other.key
         for name, kind in other.columns.items():
-            self.columns[name] = kind if name in other.connect else joined(self.columns.get(name), kind)
+            if name in other.connect:
+                self.columns[name] = kind
+            elif name not in self.connect:
+                self.columns[name] = joined(self.columns.get(name), kind)
         self.connect |= other.connect
         for name, places in other.places.items():
             self.places.setdefault(name, {}).update(places)  # a queue is one task's

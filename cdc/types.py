@@ -44,9 +44,9 @@ _ALIASES = {
 }
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _SIMPLE = {"boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz"}
-_FRACTION = re.compile(r"\.(\d{6})(\d+)")
+_FRACTION = re.compile(r"[.,](\d{6})(\d+)")
 _BEYOND = re.compile(
-    r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*\.\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
+    r"[+-]?infinity|.* BC|[+-]\d{4,}-.*|\d{5,}-.*|0000-.*|.*[.,]\d{6,}[1-9]\d*(?:Z|[+-][\d:]+)?", re.IGNORECASE | re.DOTALL
 )
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
@@ -199,11 +199,7 @@ def _converters(name: str) -> Convert:
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
-    """Text as it is, anything else as JSON."""
-    if value.__class__ is str:
-        return characters(value)
-    if isinstance(value, Decimal):
-        return _digits(value)
+    """What is no text as text: JSON."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -347,7 +343,7 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
     if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # digits alone are a date to Python
         raise TypeError
-    if len(value) > 26 and (found := _FRACTION.search(value)):
+    if found := _FRACTION.search(value):  # Python would leave those digits out
         if found[2].strip("0"):
             raise ValueError("it is more precise than microseconds")
         value = value[: found.start(2)] + value[found.end(2) :]

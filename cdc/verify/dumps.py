@@ -141,11 +141,9 @@ def _of_objects(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None) -
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Of text where all is text; else as text of JSON, which keeps every digit and is read by the target's type."""
+    """Whole numbers; else text, of what is none as JSON, which keeps every digit and is read by the target's type."""
     import pyarrow as pa
 
-    if all(value is None or isinstance(value, str) for value in values):
-        return pa.array(values, pa.string())
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63) for value in values):
         return pa.array(values, pa.int64())
     return pa.array([value if value is None or isinstance(value, str) else _json(value) for value in values], pa.string())

@@ -138,6 +138,38 @@ def test_a_first_transaction_without_a_commit_before_it_has_a_position() -> None
     assert position_of({"sequence": '[null, "700"]'}, {"total_order": 1}) == 1
 
 
+@pytest.mark.parametrize("sequence", ['["800", "700"]', '["800"]', "[800, 700]", '[ "800" ]', r'["\u0038\u0030\u0030", "700"]'])
+def test_a_position_is_the_same_however_its_json_is_written(sequence: str) -> None:
+    assert position_of({"sequence": sequence}, {"total_order": 1}) == (800 >> 3) << 20 | 1
+
+
+@pytest.mark.parametrize("fields", [None, "text", {}, []])
+def test_a_schema_without_fields_says_nothing_of_the_row(fields: object) -> None:
+    change = parse_change({"key": {"id": 7}, "value": {"schema": {"type": "struct", "fields": fields}, "payload": POSTGRES}})
+    assert change is not None
+    assert (change.schema_of_row, change.row) == (None, {"id": 7, "name": "x"})
+
+
+def test_the_row_s_schema_is_found_below_one_wrapper_around_key_and_value() -> None:
+    row = {"field": "after", "type": "struct", "fields": [{"field": "id", "type": "int32"}]}
+    value = {"field": "value", "type": "struct", "fields": [{"field": "op", "type": "string"}, row]}
+    key = {"field": "key", "type": "struct", "fields": [{"field": "id", "type": "int32"}]}
+    schema = {"type": "struct", "fields": [key, value]}
+    change = parse_change({"schema": schema, "payload": {"key": {"id": 7}, "value": POSTGRES}})
+    assert change is not None
+    assert (change.schema_of_key, change.schema_of_row) == (key, row)
+
+
+def test_a_message_of_an_application_is_of_no_table() -> None:
+    source = {"connector": "postgresql", "db": "shop", "schema": "", "table": "", "name": "srv"}
+    told = {"op": "m", "source": source, "message": {"prefix": "audit", "content": "AAE="}}
+    change = parse_change(told)
+    assert change is not None
+    assert (change.op, change.table) == ("m", "audit")
+    with pytest.raises(InvalidArgument, match="does not name its table"):
+        parse_change({**told, "op": "c", "after": {"id": 1}, "source": {**source, "table": None}})
+
+
 @pytest.mark.parametrize("row", [None, 0, 1, 2**12 - 1, 2**12, 2**30])
 def test_a_row_of_a_statement_has_its_position_and_a_sequence_of_its_own_where_that_fits(row: int | None) -> None:
     place: Any = MYSQL["source"]

@@ -107,6 +107,7 @@ def test_a_schema_of_the_event_goes_before_it() -> None:
         ("timestamp", 1_700_000_000_123, "declare 'timestamp from milliseconds'"),
         ("timestamp", "171112151234560000", "does not fit timestamp"),
         ("timestamp from milliseconds", True, "does not fit timestamp"),
+        ("binary from hex", 5, "does not fit binary"),
         ("timestamp from nanoseconds", 1, "more precise than microseconds"),
     ],
 )

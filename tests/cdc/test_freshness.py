@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
+from deltalake import CommitProperties, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cdc.freshness import Commit, freshness, stored_ms, visible_ms
+from penstock.cdc.freshness import Commit, commits_of, freshness, stored_ms, visible_ms
+from penstock.cdc.sources import Source
+from penstock.cdc.targets import Column, Owner, Progress, Target, encode_metadata
 
 
 def events(*places: tuple[int, int]) -> pa.Table:
@@ -31,6 +36,23 @@ def test_percentiles_are_of_what_is_visible() -> None:
     found = freshness(np.array([0, 0, 0, 500]), np.array([100, 300, -1, 400]))
     assert (found.events, found.waiting, found.p50_ms, found.max_ms) == (3, 1, 100.0, 300.0)
     assert freshness(np.array([], np.int64), np.array([], np.int64)).events == 0
+
+
+def test_what_was_visible_at_once_is_not_waiting() -> None:
+    found = freshness(np.array([0]), np.array([0]))
+    assert (found.events, found.waiting) == (1, 0)
+
+
+def test_commits_are_those_of_syncs(tmp_path: Path) -> None:
+    url = str(tmp_path / "t")
+    assert commits_of(url) == []
+    write_deltalake(url, pa.table({"id": pa.array([], pa.int64())}))
+    assert commits_of(url) == []
+    target = Target(Source("s", "t"), "t", (Column("id", "bigint"),), ("id",), Progress({0: 7}, commits=1))
+    said = CommitProperties(custom_metadata={"userMetadata": encode_metadata(Owner("changes", 1, "s"), target)})
+    write_deltalake(url, pa.table({"id": [1]}), mode="append", commit_properties=said)
+    (commit,) = commits_of(url)
+    assert commit.offsets == {0: 7}
 
 
 def test_times_of_the_topic_are_instants() -> None:

@@ -56,3 +56,15 @@ def test_what_is_told_at_one_position_counts_in_its_order_unless_it_says_the_sam
     assert [(link.values, link.last) for link in links] == [((1, "a"), False), ((1, "b"), True)]
     links = chains([version("d", 5, 1), version("d", 5, 2), version("c", 5, 3, 1, "a"), version("u", 6, 4, 1, "b")])
     assert [(link.op, link.last) for link in links] == [("d", False), ("c", True), ("u", True)]
+
+
+def test_positions_go_before_the_clocks_of_what_told_them() -> None:
+    links = chains([version("c", 1, 90, 1, "a", queue=1), version("u", 2, 10, 1, "b"), version("u", 3, 20, 1, "c")])
+    assert [(link.position, link.values) for link in links] == [(1, (1, "a")), (2, (1, "b")), (3, (1, "c"))]
+
+
+def test_what_is_told_again_is_passed_over_also_beside_what_has_no_position() -> None:
+    links = chains(
+        [version("c", 4, 10, 1, "a"), version("u", 5, 20, 1, "b"), version("c", 4, 30, 1, "a"), version("u", None, 40, 1, "c")]
+    )
+    assert [(link.position, link.values) for link in links] == [(4, (1, "a")), (5, (1, "b")), (None, (1, "c"))]

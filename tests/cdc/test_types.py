@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.cdc.connect import connect_type
 from penstock.cdc.floats import nearest_single
-from penstock.cdc.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, normal_type
+from penstock.cdc.types import KEEP, Unfit, arrow_type, converter, exact_json, infer, joined, key_converter, normal_type
 from penstock.cdc.unavailable import PLACEHOLDER as MARKER
 from penstock.log.errors import InvalidArgument
 
@@ -24,6 +24,8 @@ from penstock.log.errors import InvalidArgument
     [
         ("bigint", 2**63 - 1, 2**63 - 1),
         ("bigint", "12", 12),
+        ("bigint", -(2**63), -(2**63)),
+        ("tinyint", 127, 127),
         ("int", Decimal("7.0"), 7),
         ("bigint", Decimal("9.2e18"), 9_200_000_000_000_000_000),
         ("bigint", Decimal("0e999999999999999"), 0),
@@ -49,11 +51,15 @@ from penstock.log.errors import InvalidArgument
         ("string", Decimal("1E-7"), "0.0000001"),
         ("string", [Decimal("1E+2")], "[100]"),
         ("binary", "AAE=", b"\x00\x01"),
+        ("binary", b"\x00", b"\x00"),
         ("date", 19_000, date(2022, 1, 8)),
+        ("date", date(2022, 1, 8), date(2022, 1, 8)),
         ("date", "2022-01-08", date(2022, 1, 8)),
         ("timestamp", "2026-11-20 12:17:33.188143+00", datetime(2026, 11, 20, 12, 17, 33, 188143, UTC)),
         ("timestamp", "2026-11-20T14:17:33.188143000+02:00", datetime(2026, 11, 20, 12, 17, 33, 188143, UTC)),
         ("timestamp", "2026-11-20T12:17:33", datetime(2026, 11, 20, 12, 17, 33, tzinfo=UTC)),
+        ("timestamp", "2026-11-20T12:17", datetime(2026, 11, 20, 12, 17, tzinfo=UTC)),
+        ("timestamp", "20261120T121733,1881430", datetime(2026, 11, 20, 12, 17, 33, 188143, UTC)),
         ("timestamp_ntz", "2026-11-20T12:17:33", datetime.fromisoformat("2026-11-20T12:17:33")),
     ],
 )
@@ -77,6 +83,17 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
         ("decimal(38,0)", Decimal("1e999999999999999")),
         ("double", Decimal("1e999999999999999")),
         ("decimal(12,2)", "1.005"),
+        ("decimal(12,2)", True),
+        ("double", True),
+        ("double", [1]),
+        ("date", True),
+        ("date", Decimal("1.5")),
+        ("date", ["2022-01-08"]),
+        ("date", datetime(2022, 1, 8, tzinfo=UTC)),
+        ("timestamp", "2026-11-20"),
+        ("timestamp", "20261120T121733.1881439"),
+        ("timestamp", "2026-11-20T12:17:33,1881439"),
+        ("int", -(2**31) - 1),
         ("decimal(3,2)", "10"),
         ("decimal(3,2)", "NaN"),
         ("double", 2**53 + 1),
@@ -146,6 +163,16 @@ def test_decimals_keep_every_digit(number: Decimal) -> None:
             base64.b64encode((-12345).to_bytes(3, "big", signed=True)).decode(),
             Decimal("-123.45"),
         ),
+        (
+            {
+                "type": "bytes",
+                "name": "org.apache.kafka.connect.data.Decimal",
+                "parameters": {"scale": "0", "connect.decimal.precision": "10"},
+            },
+            "decimal(10,0)",
+            "Cg==",
+            Decimal(10),
+        ),
         ({"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, "string", {"scale": 1, "value": "Cg=="}, "1.0"),
         (
             {"type": "int64", "name": "io.debezium.time.MicroTimestamp"},
@@ -174,6 +201,7 @@ def test_types_are_inferred_and_joined() -> None:
         "string",
         "string",
     ]
+    assert [infer(value) for value in (-(2**63) - 1, -(2**63), 2**63 - 1)] == ["decimal(38,0)", "bigint", "bigint"]
     assert joined("bigint", "double") == joined("double", "bigint") == "double"
     assert joined(None, "boolean") == "boolean"
     assert joined("boolean", "bigint") == "string"
@@ -186,6 +214,35 @@ def test_type_names_have_one_spelling_and_unknown_ones_are_refused() -> None:
         "decimal(10,0)",
         "int",
     ]
-    for name in ("array<int>", "decimal(39,0)", "decimal(2,3)", "money"):
+    for name in ("decimal(1,0)", "decimal(1,1)", "decimal(38,38)"):
+        assert normal_type(name) == name
+    for name in ("array<int>", "decimal(39,0)", "decimal(0,0)", "decimal(2,3)", "money"):
         with pytest.raises(InvalidArgument, match="this is no type that a column of a target can have"):
             normal_type(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (datetime(2022, 1, 8, 1, 2, 3, tzinfo=UTC), "2022-01-08T01:02:03+00:00"),
+        (date(2022, 1, 8), "2022-01-08"),
+        (b"\x00\xff", "AP8="),
+        (Decimal("1e19999"), "1" + "0" * 19_999),
+        (Decimal("1e20000"), "1E+20000"),
+        (Decimal("1e-19999"), "0." + "0" * 19_998 + "1"),
+        (Decimal("1e-20000"), "1E-20000"),
+    ],
+)
+def test_text_of_what_is_no_text_has_all_of_it(value: Any, text: str) -> None:
+    assert converter("string")(value) == text
+
+
+def test_an_empty_text_is_a_key_too() -> None:
+    assert key_converter("string")("") == ""
+    assert key_converter("binary")("") == b""
+
+
+@pytest.mark.parametrize(("said", "shown"), [("x" * 60, f"'{'x' * 60}' does"), ("x" * 61, f"'{'x' * 57}…' does")])
+def test_a_value_that_does_not_fit_is_shown_as_far_as_a_line_has_room(said: str, shown: str) -> None:
+    with pytest.raises(Unfit, match=shown):
+        converter("int")(said)

@@ -136,3 +136,12 @@ def test_a_fold_reads_as_it_is_told_and_typed_columns_too() -> None:
     folded = fold.result()
     assert folded.refused == {}
     assert [net.values[1] for _, net in folded.nets[source]] == [KEEP] * 3
+
+
+def test_only_what_is_too_short_to_be_told_from_values_has_no_form_in_bytes() -> None:
+    for length in (7, 8):
+        said = "x" * length
+        stands = Unavailable.of([said])
+        assert stands.is_it(said)
+        assert stands.is_it(base64.b64encode(said.encode()).decode()) == (length == 8)
+        assert stands.is_it([ord("x")] * length) == (length == 8)

@@ -93,9 +93,17 @@ def test_rows_beyond_the_first_of_a_key_are_extra() -> None:
         ("0.1", pa.float64(), 0.1),
         ("-0.0", pa.float64(), 0.0),
         ("NaN", pa.float64(), float("nan")),
+        (-(2**63), pa.int64(), -(2**63)),
+        (Decimal(-(2**63)), pa.int64(), -(2**63)),
+        (Decimal(2**63 - 1), pa.int64(), 2**63 - 1),
+        ("1" * 12, pa.decimal128(12, 0), Decimal("1" * 12)),
+        (pa.scalar(b"\x00\xff", pa.large_binary()), pa.binary(), b"\x00\xff"),
+        (ZONELESS, pa.timestamp("us"), ZONELESS),
+        (date(2026, 11, 20), pa.timestamp("us", "UTC"), datetime(2026, 11, 20, tzinfo=UTC)),
         ("-inf", pa.float64(), float("-inf")),
         ("0.1", pa.float32(), 0.1),
         (0.1, pa.float32(), 0.1),
+        (7.038531e-26, pa.float32(), float.fromhex("0x1.5c87fa0000000p-84")),
         (Decimal("0.1"), pa.float32(), 0.1),
         (2**25, pa.float32(), float(2**25)),
         ("7.038531e-26", pa.float32(), float.fromhex("0x1.5c87fa0000000p-84")),  # by way of a double it would be the next one
@@ -134,6 +142,16 @@ def test_values_are_compared_by_what_they_mean(given: Any, kind: pa.DataType, va
         ("10.51", pa.decimal128(12, 2), Decimal("10.50")),
         ("1" * 13, pa.decimal128(12, 2), Decimal(1)),
         ("7.5", pa.int64(), 7),
+        (True, pa.int64(), 1),
+        (str(2**63), pa.int64(), None),
+        ("1" * 13, pa.decimal128(12, 0), Decimal(1)),
+        (True, pa.binary(), b"\x01"),
+        (5, pa.timestamp("us"), ZONELESS),
+        (
+            pa.scalar(1_700_000_000_000_000_001, pa.timestamp("ns", "UTC")),
+            pa.timestamp("us", "UTC"),
+            datetime(2023, 11, 14, 22, 13, 20, 0, UTC),
+        ),
         ("seven", pa.int64(), 7),
         (2**63 - 1, pa.int64(), 2**63 - 2),
         ("0.1", pa.float64(), 0.1000001),
@@ -156,6 +174,22 @@ def test_what_is_not_the_same_differs_and_both_values_are_shown(given: Any, kind
     assert found(result) == (0, 0, 1)
     (source, target) = result.differences[0].columns["v"]
     assert (str(source), target) == (str(given), value)
+
+
+def test_only_the_columns_that_differ_are_shown() -> None:
+    """NaN is itself; what cannot be read is nothing, though it says the same."""
+    nan, names = float("nan"), ("id", "f", "g", "d", "n")
+    source = pa.table(dict(zip(names, ([1, 2], [nan, 1.5], [nan, nan], ["x", "1"], [1, 1]), strict=True)))
+    decimals = pa.array([None, Decimal(1)], pa.decimal128(5, 0))
+    target = pa.table(dict(zip(names, ([1, 2], [nan, nan], [nan, 1.5], decimals, [2, 1]), strict=True)))
+    result = compared(source, target)
+    assert found(result) == (0, 0, 2)
+    assert {one.key["id"]: sorted(one.columns) for one in result.differences} == {1: ["d", "n"], 2: ["f", "g"]}
+    missing = compared(source.slice(0, 1), target.slice(1)).differences
+    assert [(one.kind, sorted(one.key), sorted(one.columns)) for one in missing] == [
+        ("missing", ["id"], ["d", "f", "g", "n"]),
+        ("extra", ["id"], ["d", "f", "g", "n"]),
+    ]
 
 
 def test_an_empty_text_is_null_when_the_source_cannot_tell() -> None:

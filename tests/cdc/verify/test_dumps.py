@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.cdc.verify.dumps import Dump
+from penstock.cdc.verify.dumps import Dump, DumpFormat
 from penstock.cdc.verify.pairs import DumpOptions, find_dumps, keys_of, table_of
 from penstock.infra.files import open_file
 from penstock.log.errors import InvalidArgument
@@ -60,6 +60,26 @@ def test_json_lines_keep_every_digit_and_know_every_column(tmp_path: Path) -> No
     assert (first["id"], first["n"], first["f"], first["later"]) == (1, str(2**70), "0.1", None)
     assert second["later"] == '[1,{"a":null}]'
     assert [batch.schema.names for batch in dump.batches(["later", "id"])] == [["later", "id"]]
+
+
+def test_json_lines_with_a_byte_order_mark_and_numbers_of_any_size(tmp_path: Path) -> None:
+    lines = '{"a": 1, "b": 1, "c": 9223372036854775807, "d": null}\n{"a": null, "b": 9223372036854775808, "c": -9223372036854775807, "d": null}\n'
+    dump = only(tmp_path / "t.jsonl", "\ufeff" + lines)
+    assert rows(dump) == [
+        {"a": 1, "b": "1", "c": 2**63 - 1, "d": None},
+        {"a": None, "b": str(2**63), "c": -(2**63) + 1, "d": None},
+    ]
+
+
+def test_files_of_one_table_in_several_formats_are_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "bills").mkdir()
+    for end in ("csv", "jsonl"):
+        (tmp_path / "bills" / f"part.{end}").write_text("id\n1\n")
+    with pytest.raises(InvalidArgument, match="does not say what it holds") as raised:
+        find_dumps(str(tmp_path), OPTIONS)
+    assert raised.value.object == "bills"
+    (dump,) = find_dumps(str(tmp_path), OPTIONS._replace(format=DumpFormat.CSV))
+    assert len(dump.files) == 2
 
 
 def test_parquet_in_several_files_of_a_folder(tmp_path: Path) -> None:
@@ -136,8 +156,9 @@ def test_a_dump_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 
 
 def test_a_file_whose_name_says_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"does not say what it holds.*--format"):
+    with pytest.raises(InvalidArgument, match=r"does not say what it holds.*--format") as raised:
         only(tmp_path / "dump", "id\n1\n")
+    assert raised.value.object == str(tmp_path / "dump")
 
 
 def test_nothing_to_compare_with(tmp_path: Path) -> None:

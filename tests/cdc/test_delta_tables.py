@@ -1,0 +1,76 @@
+"""Targets by deltalake: what it finds, and what it refuses to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.cdc.delta_tables import DeltaTables
+from penstock.cdc.sources import Source
+from penstock.cdc.targets import Column, Owner, Target, TargetRefused
+from penstock.log.errors import InvalidArgument, NotSupported
+
+OWNER = Owner("changes", 1, "s")
+TYPES = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal(12,2)",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+)
+COLUMNS = (Column("id", "bigint"), *(Column(kind.replace("(", " ").rstrip(")"), kind) for kind in (*TYPES, "timestamp_ntz")))
+TARGET = Target(Source("s", "t"), "t", COLUMNS, ("id",))
+
+
+def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path) -> None:
+    tables = DeltaTables(str(tmp_path), guard=True)
+    assert (tables.find("t"), tables.written("t"), tables.exists("t")) == (None, None, False)
+    tables.create(TARGET, OWNER)
+    found = tables.find("t")
+    assert found is not None
+    assert (found.columns, found.others) == (COLUMNS, {"__position"})
+    assert found.written == tables.written("t")
+    assert found.written is not None
+    assert (found.written.owner, found.written.source, found.written.key) == (OWNER, TARGET.source, ("id",))
+
+
+def test_a_target_with_history_is_not_made(tmp_path: Path) -> None:
+    tables = DeltaTables(str(tmp_path), guard=True)
+    with pytest.raises(NotSupported, match="keeps no history"):
+        tables.create(Target(TARGET.source, "t", COLUMNS, ("id",), history=True), OWNER)
+    assert not tables.exists("t")
+
+
+def test_a_target_with_column_mapping_gets_no_columns(tmp_path: Path) -> None:
+    tables = DeltaTables(str(tmp_path), guard=False)
+    tables.create(Target(TARGET.source, "t", COLUMNS[:1], ("id",)), OWNER)
+    (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+            schema = json.loads(action["metaData"]["schemaString"])
+            for number, field in enumerate(schema["fields"], 1):
+                field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
+            action["metaData"]["schemaString"] = json.dumps(schema)
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(TargetRefused, match=r"has column mapping.*observed: new one.*engine='spark'"):
+        tables.add_columns(TARGET, [Column("new one", "string")])
+
+
+def test_a_target_that_has_gone_is_named(tmp_path: Path) -> None:
+    tables = DeltaTables(str(tmp_path), guard=False)
+    for use in (lambda: tables.add_columns(TARGET, COLUMNS), lambda: tables.rows(TARGET, [(1,)])):
+        with pytest.raises(InvalidArgument, match="the target has gone"):
+            use()

@@ -1,0 +1,53 @@
+"""What events call for, as one task sees it and as several do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.cdc.debezium import Change
+from penstock.cdc.seen import Seen
+from penstock.cdc.sources import Source
+from penstock.cdc.unavailable import Unavailable
+
+UNAVAILABLE = Unavailable.of()
+DECIMAL = {
+    "type": "bytes",
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+}
+
+
+def change(value: object, field: dict[str, Any] | None = None) -> Change:
+    schema = None if field is None else {"type": "struct", "fields": [{**field, "field": "v"}]}
+    return Change(Source("s", "t"), "c", {"id": 1}, {"id": 1, "v": value}, None, schema_of_row=schema)
+
+
+def seen(*changes: Change, queue: int = 0) -> Seen:
+    found = Seen()
+    for offset, one in enumerate(changes):
+        found.note(one, (queue, offset), frozenset(), UNAVAILABLE)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ([change(1), change(2**63)], "decimal(38,0)"),
+        ([change(1), change(2**63 - 1)], "bigint"),
+        ([change(1), change(-(2**63) - 1)], "decimal(38,0)"),
+        ([change(None), change(None)], None),
+        ([change(1, {"type": "int32"}), change(2, {"type": "int64"})], "bigint"),
+        ([change("a"), change("MDk=", DECIMAL)], "decimal(10,2)"),
+        ([change("MDk=", DECIMAL), change("a")], "decimal(10,2)"),
+    ],
+)
+def test_a_column_has_the_type_that_all_its_values_call_for_however_tasks_share_them(
+    changes: list[Change], kind: str | None
+) -> None:
+    assert seen(*changes).columns["v"] == kind
+    first, second = seen(changes[0]), seen(changes[1], queue=1)
+    first.join(second)
+    assert first.columns["v"] == kind
+    assert first.first(["v"]) == {0: 0, 1: 0}
