@@ -94,8 +94,6 @@ def _told_again(version: Version, before: Link) -> bool:
 
 def _filled(version: Version, level: int, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
     """A version's values, what it lacks taken from the one before it; and from which level on each counts."""
-    if version.op in "dt":
-        return (None,) * len(version.values), (level,) * len(version.values)
     values, since = list(version.values), [level] * len(version.values)
     for column, value in enumerate(values):
         if value is KEEP:

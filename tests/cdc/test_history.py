@@ -1,9 +1,30 @@
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from penstock.cdc.changes import NEVER
-from penstock.cdc.fold import Version
+from penstock.cdc.fold import Fold, Folded, Plan, Version
 from penstock.cdc.history import chains
+from penstock.cdc.sources import Source
+from penstock.cdc.targets import Column, Target
 from penstock.cdc.types import KEEP
+
+SOURCE = Source("shop", "t")
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Of the years 1 and 9999."""
+
+
+def folded(*events: tuple[str, int | None, int | None]) -> Folded:
+    """Of op, id and time in microseconds."""
+    fold = Fold(Plan({SOURCE: Target(SOURCE, "t", (Column("id", "bigint"),), ("id",), history=True)}, truncates="queue"))
+    for offset, (op, id_, ts_us) in enumerate(events):
+        row = None if id_ is None else {"id": id_}
+        source = {"connector": "mysql", "db": "shop", "table": "t", "file": "binlog.1", "pos": offset, "ts_us": ts_us}
+        value = {"op": op, "before": row if op == "d" else None, "after": None if op == "d" else row, "source": source}
+        fold.add(0, offset, json.dumps({"key": row, "value": value}).encode(), 50)
+    return fold.result()
 
 
 def version(
@@ -68,3 +89,22 @@ def test_what_is_told_again_is_passed_over_also_beside_what_has_no_position() ->
         [version("c", 4, 10, 1, "a"), version("u", 5, 20, 1, "b"), version("c", 4, 30, 1, "a"), version("u", None, 40, 1, "c")]
     )
     assert [(link.position, link.values) for link in links] == [(4, (1, "a")), (5, (1, "b")), (None, (1, "c"))]
+
+
+def test_each_event_of_a_table_with_history_is_a_version() -> None:
+    found = folded(("c", 1, 10), ("u", 1, None), ("t", None, 30), ("d", 2, 40))
+    assert found.refused == {}
+    assert [(one.op, one.key, one.time_us) for one in found.versions[SOURCE]] == [
+        ("c", (1,), 10),
+        ("u", (1,), 50),
+        ("t", (), 30),
+        ("d", (2,), 40),
+    ]
+    assert (found.counts[SOURCE], found.truncates[SOURCE].time_us) == (4, 30)
+
+
+@pytest.mark.parametrize(("time_us", "fits"), [(FIRST_US - 1, False), (FIRST_US, True), (LAST_US, True), (LAST_US + 1, False)])
+def test_a_version_begins_in_a_year_from_1_to_9999(time_us: int, fits: bool) -> None:
+    found = folded(("c", 1, time_us))
+    assert (SOURCE in found.refused) is not fits
+    assert (SOURCE in found.versions) is fits

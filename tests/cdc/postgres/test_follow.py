@@ -40,8 +40,10 @@ class Producer:
         self.last_sequence = last_sequence
         self.at_once = at_once
         self.batches: list[Sent] = []
+        self.bodies: list[bytes] = []
 
     def send_batch(self, table: Any) -> Sent:
+        self.bodies += table["body"].to_pylist()
         sent = Sent(table["sequence"].to_pylist())
         if self.at_once:
             sent.future.set_result(None)
@@ -71,6 +73,7 @@ class Stream:
     clock: Clock
     said: list[Data | Alive | None]
     confirmed: list[int] = field(default_factory=list)
+    asked: list[bool] = field(default_factory=list)
 
     def read(self) -> Data | Alive | None:
         return self.said.pop(0)
@@ -80,6 +83,7 @@ class Stream:
 
     def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
         self.confirmed.append(lsn)
+        self.asked.append(ask)
 
 
 def transaction(commit: int, end: int, rows: Iterable[int]) -> list[Data | Alive | None]:
@@ -87,6 +91,18 @@ def transaction(commit: int, end: int, rows: Iterable[int]) -> list[Data | Alive
     texts = [str(row).encode() for row in rows]
     inserts = [b"I\0\0\0\1N\0\1t" + struct.pack(">I", len(text)) + text for text in texts]
     return [Data(commit, body) for body in (begin, RELATION, *inserts, struct.pack(">cBQQq", b"C", 0, commit, end, 0))]
+
+
+def follower(out: Outbox, clock: Clock, reached: list[str] | None = None) -> Follower:
+    envelopes = Envelopes(
+        Source("db", "slot"),
+        Conversions(lambda oid: None),
+        keys=lambda relation: ("id",),
+        reread=lambda *asked: None,
+        now_ms=clock.wall_ms,
+    )
+    points = [] if reached is None else reached
+    return Follower(envelopes, out, clock, reached=points.append, tell=lambda: None)
 
 
 def following(
@@ -203,3 +219,53 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(batch.sequences) for batch in producer.batches] == [3, 3, 2]
     assert confirmed[-1] == 880
     assert follow._CONFIRM_S > 0
+
+
+@pytest.mark.parametrize("until", [None, 880])
+def test_it_ends_where_it_was_told_to_and_asks_the_server_only_then(until: int | None) -> None:
+    clock, reached = Clock(), list[str]()
+    stream = Stream(clock, [Alive(100, False), None, *transaction(800, 880, [1]), *[None] * 9])
+    out = Outbox(Producer(at_once=True))  # type: ignore[arg-type]
+    follower(out, clock, reached).run(stream, lambda: not stream.said, until)  # type: ignore[arg-type]
+    assert stream.confirmed[-1] == out.confirmed_lsn == 880
+    assert any(stream.asked[1:]) == (until is not None)
+    assert (len(stream.said) > 0) == (until is not None)
+
+
+def test_what_is_durable_is_told_once() -> None:
+    clock, reached = Clock(), list[str]()
+    stream = Stream(clock, [*transaction(800, 880, [1]), *[None] * 20])
+    follower(Outbox(Producer(at_once=True)), clock, reached).run(stream, lambda: not stream.said, None)  # type: ignore[arg-type]
+    assert reached == ["batch sent", "batch durable", "confirmed"]
+    assert clock.now_s > 2 * follow._ALIVE_S
+    assert len(stream.confirmed) > 3  # the server is told all the same that somebody is there
+
+
+def test_batches_are_cut_by_their_bytes_and_only_so_many_are_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = Producer(at_once=True), Producer(at_once=True)
+    following(whole, [*transaction(800, 880, [1, 2]), None], Clock())
+    assert [len(batch.sequences) for batch in whole.batches] == [2]
+    monkeypatch.setattr(outbox, "BATCH_BYTES_MAX", len(whole.bodies[0]))
+    following(cut, [*transaction(800, 880, [1, 2]), None], Clock())
+    assert [len(batch.sequences) for batch in cut.batches] == [1, 1]
+    monkeypatch.setattr(outbox, "PENDING_BATCHES_MAX", 2)
+    waiting = Producer()
+    with pytest.raises(TimeoutError):  # it waits for the first
+        following(waiting, [*transaction(800, 880, range(5)), None], Clock())
+    assert len(waiting.batches) == 2
+
+
+def test_a_batch_amid_a_transaction_that_is_not_durable_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BATCH_EVENTS_MAX", 1)
+    producer, send = Producer(at_once=True), Producer.send_batch
+
+    def first_fails(table: Any) -> Sent:
+        sent = send(producer, table) if producer.batches else Sent([])
+        if not producer.batches:
+            sent.future.set_exception(UnknownOutcome("who knows", operation="append"))
+            producer.batches.append(sent)
+        return sent
+
+    producer.send_batch = first_fails  # type: ignore[method-assign]
+    with pytest.raises(UnknownOutcome):
+        following(producer, [*transaction(800, 880, [1, 2]), None, None], Clock())

@@ -83,3 +83,22 @@ def test_a_log_of_64_tib_is_too_long() -> None:
     counting.begin(1 << 46)
     with pytest.raises(LimitExceeded):
         counting.next()
+
+
+def test_the_last_number_of_all_is_given_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "ORDER_BITS", 3)
+    counting = Positions()
+    counting.begin((1 << 63) - 8)
+    assert [counting.next() for _ in range(7)][-1] == (1 << 63) - 1
+    with pytest.raises(LimitExceeded):
+        counting.next()
+
+
+def test_a_stream_may_begin_where_the_numbers_of_a_large_transaction_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "ORDER_BITS", 3)
+    stream = [(800, 808, 8), (816, 824, 2)]
+    counting = Positions()
+    numbered(stream[:1], counting)
+    assert counting.may_begin_at(808)
+    assert not counting.may_begin_at(800)
+    assert numbered(stream)[1] == numbered(stream[1:])[0]

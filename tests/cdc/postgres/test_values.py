@@ -85,7 +85,7 @@ def test_arrays_are_read_as_they_are_written(items: list[Any], delimiter: str) -
     assert parse_array(written(items, delimiter), str, delimiter) == items
 
 
-@pytest.mark.parametrize("text", ["", "1", "{", "{1", "{1,", '{"a', '{"a\\', "{1}}", "{1}x", "{{1}", '{"a"b}'])
+@pytest.mark.parametrize("text", ["", "1", "{", "{1", "{1,", '{"a', '{"a\\', "{1}}", "1}", "{1}x", "{{1}", '{"a"b}'])
 def test_what_is_no_array(text: str) -> None:
     with pytest.raises(DataDamaged):
         parse_array(text, str)

@@ -1,0 +1,130 @@
+"""What the messages of a stream are in the topic. Without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.cdc.postgres.envelopes import Envelopes, Event, Source, Table, message_group_of
+from penstock.cdc.postgres.pgoutput import UNCHANGED, Begin, Column, Delete, Insert, Relation, Row, Text, Truncate, Update
+from penstock.cdc.postgres.positions import Positions
+from penstock.cdc.postgres.values import BYTEA, INT8, UNAVAILABLE, UNAVAILABLE_BYTES, Conversions
+from penstock.log.errors import DataDamaged, InvalidArgument
+
+COLUMNS = (Column("id", INT8, True), Column("big", 25, False), Column("photo", BYTEA, False))
+
+
+def events(*changes: Any, reread: Row | None = None, table: str = "t", columns: Sequence[Column] = COLUMNS) -> list[Event]:
+    asked: list[tuple[Row, tuple[int, ...]]] = []
+
+    def read(table: Table, key: Row, places: Sequence[int]) -> Row | None:
+        asked.append((key, tuple(places)))
+        return reread
+
+    envelopes = Envelopes(
+        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda relation: ("id",), reread=read, now_ms=lambda: 1
+    )
+    envelopes.relation(Relation(1, "public", table, "d", tuple(columns)))
+    envelopes.begin(Begin(800, 1_000_000, 7))
+    positions = Positions()
+    positions.begin(800)
+    found = [event for change in changes for event in envelopes.events(change, 700, positions)]
+    assert reread is None or asked
+    return found
+
+
+def told(event: Event) -> tuple[str, Any, Any, Any]:
+    body = json.loads(event.body)
+    return body["value"]["op"], body["key"], body["value"]["before"], body["value"]["after"]
+
+
+def row(id_: int, big: Any, photo: Any = None) -> dict[str, Any]:
+    return {"id": id_, "big": big, "photo": photo}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (Insert(1, ("1", "a", None)), [("c", {"id": 1}, None, row(1, "a"))]),
+        (Update(1, None, None, ("1", "b", "\\x00")), [("u", {"id": 1}, None, row(1, "b", "AA=="))]),
+        (Update(1, None, None, ("1", UNCHANGED, UNCHANGED)), [("u", {"id": 1}, None, row(1, UNAVAILABLE, UNAVAILABLE_BYTES))]),
+        # The old key is written also where it has not changed.
+        (Update(1, ("1", None, None), None, ("1", "b", None)), [("u", {"id": 1}, None, row(1, "b"))]),
+        (Update(1, None, ("1", "a", None), ("1", UNCHANGED, None)), [("u", {"id": 1}, row(1, "a"), row(1, "a"))]),
+        (
+            Update(1, ("1", None, None), None, ("2", "b", None)),
+            [("d", {"id": 1}, {"id": 1}, None), ("c", {"id": 2}, None, row(2, "b"))],
+        ),
+        (
+            Update(1, None, ("1", "a", None), ("2", UNCHANGED, None)),
+            [("d", {"id": 1}, row(1, "a"), None), ("c", {"id": 2}, None, row(2, "a"))],
+        ),
+        # Of the key's old columns only the key is known: what else is NULL there is not the row's.
+        (
+            Update(1, ("1", None, None), None, ("2", UNCHANGED, None)),
+            [("d", {"id": 1}, {"id": 1}, None), ("c", {"id": 2}, None, row(2, UNAVAILABLE))],
+        ),
+        (Update(1, ("1", None, None), None, (UNCHANGED, "b", None)), [("u", {"id": 1}, None, row(1, "b"))]),
+        (Delete(1, ("1", None, None), None), [("d", {"id": 1}, {"id": 1}, None)]),
+        (Delete(1, None, ("1", "a", None)), [("d", {"id": 1}, row(1, "a"), None)]),
+        (Truncate((1,)), [("t", None, None, None)]),
+        (Text(True, 700, "audit", b"x"), []),
+    ],
+)
+def test_what_a_change_is_in_the_topic(change: Any, expected: list[Any]) -> None:
+    assert [told(one) for one in events(change)] == expected
+
+
+def test_what_the_server_did_not_send_of_a_row_that_moved_is_read_again() -> None:
+    moved = Update(1, ("1", None, None), None, ("2", UNCHANGED, "\\x00"))
+    assert told(events(moved, reread=("later",))[1]) == ("c", {"id": 2}, None, row(2, "later", "AA=="))
+    assert [one.position & 3 for one in events(moved, Delete(1, ("2", None, None), None))] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("key", [None, UNCHANGED])
+def test_a_row_without_its_key_is_damage(key: Any) -> None:
+    with pytest.raises(DataDamaged, match=r"came without its key.*public\.t"):
+        events(Insert(1, (key, "a", None)))
+
+
+@pytest.mark.parametrize(("keys", "said"), [(("id", "gone"), "without gone"), ((), "none")])
+def test_a_table_that_lost_its_key_is_named(keys: tuple[str, ...], said: str) -> None:
+    envelopes = Envelopes(
+        Source("db", "slot"), Conversions(lambda oid: None), keys=lambda _: keys, reread=lambda *_: None, now_ms=lambda: 1
+    )
+    with pytest.raises(InvalidArgument, match=r"lost its key.*public\.t") as raised:
+        envelopes.relation(Relation(1, "public", "t", "d", COLUMNS))
+    assert raised.value.observed == said
+
+
+@pytest.mark.parametrize(("table", "tag"), [("t", "t"), ("a b", "a b"), ("a|b", None), ("a\nb", None)])
+def test_a_row_is_found_by_its_table_and_its_key(table: str, tag: str | None) -> None:
+    made, emptied = events(Insert(1, ("1", None, None)), Truncate((1,)), table=table)
+    assert (made.tag, emptied.tag) == (tag, tag)
+    assert made.keys == ((f"{table}-1",) if table.isprintable() else ())
+    assert emptied.keys == ()
+    if table.isprintable():
+        assert (made.message_group, emptied.message_group) == (f"public.{table}-1", f"public.{table}")
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1022, True), (1023, False)])
+def test_a_key_that_is_too_long_to_be_looked_up_has_none(length: int, kept: bool) -> None:
+    columns = (Column("id", 25, True),)
+    (one,) = events(Insert(1, ("k" * length,)), columns=columns)
+    assert one.keys == ((f"t-{'k' * length}",) if kept else ())
+
+
+@pytest.mark.parametrize(
+    ("key", "whole"), [("k" * 54, True), ("k" * 55, False), ("ß" * 27, True), ("ß" * 28, False), ("a\x00b", False), (None, True)]
+)
+def test_a_message_group_has_at_most_63_bytes_and_tells_keys_apart(key: str | None, whole: bool) -> None:
+    found = message_group_of("public", "t", key)
+    assert len(found.encode()) <= 63
+    assert (found == ("public.t" if key is None else f"public.t-{key}")) == whole
+    assert found.isprintable()
+    if key is not None:
+        assert found != message_group_of("public", "t", key + "x")
+        assert found != message_group_of("public", "u", key)
