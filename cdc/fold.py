@@ -238,6 +238,8 @@ class Fold:
     # --- Known tables -----------------------------------------------------------------------------------------------------------
 
     def _apply(self, table: _Table, change: Change, place: Place, time_us: int) -> None:
+        if change.key and change.key.keys() != table.key_names:
+            self._check_key(table, change)
         position = change.position if self._plan.guard else None
         last = table.truncates.get(place[0], table.truncate)
         if position is not None and last is not None and position < last:
@@ -256,6 +258,21 @@ class Fold:
         else:
             self._put(table, nets, change, position, place)
         table.count += 1
+
+    def _check_key(self, table: _Table, change: Change) -> None:
+        """What the source tells rows apart by is not what the target does: raise `Unfit` where rows may become one, or two."""
+        if of_table(self._plan.keys, change.source) is None:
+            raise Unfit(
+                f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Let a new "
+                "target begin, or declare the key (keys=, --key)"
+            )
+        before = change.before or {}
+        unsaid = change.op == "u" and any(before.get(name) is None for name in table.target.key)
+        if unsaid and not table.key_names <= change.key.keys():
+            raise Unfit(
+                f"it does not say the row's key before: {', '.join(table.target.key)} is declared, the event's is {', '.join(change.key)}. Let the "
+                "source log whole rows (REPLICA IDENTITY FULL)"
+            )
 
     def _gone(self, table: _Table, change: Change, position: int, place: Place, time_us: int) -> None:
         """An event older than the last truncate: that has removed its row, also one of which no position is known."""
