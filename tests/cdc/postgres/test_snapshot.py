@@ -1,0 +1,195 @@
+"""The rows that tables have at the beginning, chunk by chunk, and again after an end on the way. Without a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+import pytest
+
+from penstock.cdc.postgres import snapshot
+from penstock.cdc.postgres.catalog import SourceTable, check_history
+from penstock.cdc.postgres.envelopes import Envelopes, Source
+from penstock.cdc.postgres.errors import SlotLost
+from penstock.cdc.postgres.positions import base_of
+from penstock.cdc.postgres.snapshot import Snapshot
+from penstock.cdc.postgres.state import CaptureState, Chunk
+from penstock.cdc.postgres.values import Conversions
+from penstock.log.errors import LimitExceeded
+
+STATE = CaptureState("life", "system", "db", "publication")
+TABLE = SourceTable("public", "t", "d", True, ("id",))
+LSN = 8_000
+
+
+class Catalog:
+    """A table of numbered rows, of which COPY gives those behind a key."""
+
+    def __init__(self, rows: int, lsn: int = 0) -> None:
+        self._rows = rows
+        self._lsn = lsn
+        self.queries: list[str] = []
+
+    def columns(self, *_: object) -> tuple[list[tuple[str, int]], None]:
+        return [("id", 20), ("name", 25)], None
+
+    def current_lsn(self) -> int:
+        return self._lsn
+
+    def connect(self) -> Self:
+        return self
+
+    cursor = connect
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute(self, query: str) -> None:
+        self.queries.append(query)
+
+    @contextmanager
+    def copy(self, query: Any) -> Iterator[Self]:
+        self.queries.append(query.as_string(None))
+        yield self
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        after = self.queries[-1].partition(" > ('")[2].partition("'")[0]
+        yield from ((str(row), "x") for row in range(int(after or 0) + 1, self._rows + 1))
+
+
+class Saved:
+    """The producer and the state's object: what a snapshot leaves behind."""
+
+    def __init__(self, last_sequence: int = -1) -> None:
+        self.last_sequence = last_sequence
+        self.states: list[CaptureState] = []
+        self.batches: list[list[tuple[str, int | None]]] = []
+
+    def save(self, state: CaptureState) -> None:
+        self.states.append(state)
+
+    def send_batch(self, table: Any) -> Future[None]:
+        values = [json.loads(body)["value"] for body in table["body"].to_pylist()]
+        self.batches.append([(value["op"], (value["after"] or {}).get("id")) for value in values])
+        self.last_sequence = table["sequence"].to_pylist()[-1]
+        sent: Future[None] = Future()
+        sent.set_result(None)
+        return sent
+
+
+def read(saved: Saved, state: CaptureState, rows: int, *, lsn: int = LSN, stop_after: int = 1_000) -> tuple[CaptureState, Catalog]:
+    catalog, conversions = Catalog(rows), Conversions(lambda oid: None)
+    envelopes = Envelopes(Source("db", "slot"), conversions, keys=lambda _: ("id",), reread=lambda *_: None, now_ms=lambda: 1)
+    reading = Snapshot(
+        catalog,  # type: ignore[arg-type]
+        conversions,
+        envelopes,
+        saved,  # type: ignore[arg-type]
+        saved,  # type: ignore[arg-type]
+        publication="p",
+        reached=lambda point: None,
+        stopped=lambda: len(saved.batches) >= stop_after,
+    )
+    return reading.read(state, [TABLE], lsn), catalog
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 2)
+
+
+def test_a_table_is_sent_in_chunks_that_are_written_down_before_they_are_sent() -> None:
+    saved = Saved()
+    state, _ = read(saved, STATE, 5)
+    assert saved.batches == [[("r", 1), ("r", 2)], [("r", 3), ("r", 4)], [("r", 5)]]
+    chunks = [one.chunk for one in saved.states]
+    assert chunks == [
+        Chunk("public.t", None, ("2",), 1, 2),
+        Chunk("public.t", ("2",), ("4",), 3, 4),
+        Chunk("public.t", ("4",), ("5",), 5, 5),
+        None,
+    ]
+    assert state == replace(STATE, done=("public.t",))
+
+
+def test_a_chunk_has_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "CHUNK_ROWS_MAX", 100)
+    saved, size = Saved(), 0
+
+    def keep(table: Any) -> Future[None]:
+        nonlocal size
+        size = len(table["body"][0].as_py())
+        return Saved.send_batch(saved, table)
+
+    saved.send_batch = keep  # type: ignore[method-assign]
+    read(saved, STATE, 1)
+    saved.batches.clear()
+    monkeypatch.setattr(snapshot, "CHUNK_BYTES_MAX", size)
+    read(saved, STATE, 2)
+    assert [len(batch) for batch in saved.batches] == [1, 1]
+
+
+@pytest.mark.parametrize(("last", "batches"), [(2, [[("r", 3)]]), (0, [[("r", 1), ("r", 2)], [("r", 3)]])])
+def test_it_goes_on_behind_a_chunk_that_is_there_and_with_one_that_is_not(last: int, batches: list[Any]) -> None:
+    saved = Saved(last)
+    read(saved, replace(STATE, chunk=Chunk("public.t", None, ("2",), 1, 2)), 3)
+    assert saved.batches == batches
+
+
+def test_a_chunk_of_another_table_says_nothing_of_this_one() -> None:
+    saved = Saved(2)
+    read(saved, replace(STATE, chunk=Chunk("public.other", None, ("2",), 1, 2)), 2)
+    assert saved.batches == [[("r", 1), ("r", 2)]]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_snapshot_again_empties_each_table_once(rows: int) -> None:
+    saved = Saved(7)
+    state, _ = read(saved, replace(STATE, renewing=True), rows)
+    assert saved.batches == [[("t", None), *[("r", 1)] * rows]]
+    chunk = saved.states[0]
+    assert chunk.chunk == Chunk("public.t", None, ("1",) if rows else None, 8, 8 + rows)
+    assert state.done == ("public.t",)
+    # It ended once the chunk was sent: what is there is not sent again.
+    again = Saved(8 + rows)
+    state, _ = read(again, chunk, rows)
+    assert (again.batches, state.done) == ([], ("public.t",))
+
+
+def test_a_table_without_rows_has_no_chunk() -> None:
+    saved = Saved()
+    state, _ = read(saved, STATE, 0)
+    assert (saved.batches, state.done) == ([], ("public.t",))
+
+
+def test_it_ends_early_when_it_is_told_to() -> None:
+    saved = Saved()
+    state, _ = read(saved, STATE, 5, stop_after=1)
+    assert len(saved.batches) == 1
+    assert (state.done, state.chunk) == ((), Chunk("public.t", None, ("2",), 1, 2))
+
+
+def test_positions_end_before_the_slot_s_place() -> None:
+    limit = base_of(LSN)
+    read(Saved(limit - 2), STATE, 2)
+    with pytest.raises(LimitExceeded, match="more rows than there are positions"):
+        read(Saved(limit - 2), STATE, 3)
+
+
+@pytest.mark.parametrize(("server", "lost"), [(799, True), (800, False), (801, False)])
+def test_a_server_that_has_not_reached_what_the_topic_has_was_set_back(server: int, lost: bool) -> None:
+    def check() -> None:
+        check_history(Catalog(0, server), "slot", last_position=5, place_of=lambda position: 160 * position)  # type: ignore[arg-type]
+
+    if lost:
+        with pytest.raises(SlotLost, match="the topic has changes up to 0/320, the server is at 0/31F"):
+            check()
+    else:
+        check()
