@@ -37,7 +37,7 @@ def test_a_target_is_found_with_the_columns_that_it_was_made_with(tmp_path: Path
     tables.create(TARGET, OWNER)
     found = tables.find("t")
     assert found is not None
-    assert (found.columns, found.others) == (COLUMNS, {"__position"})
+    assert (found.columns, found.others) == (COLUMNS, frozenset({"__position"}))
     assert found.written == tables.written("t")
     assert found.written is not None
     assert (found.written.owner, found.written.source, found.written.key) == (OWNER, TARGET.source, ("id",))
