@@ -241,7 +241,7 @@ def _makes_sense(file: TableFile) -> bool:
         and name not in {"", ".", ".."}
         and "/" not in name
         and name.isprintable()
-        and file.first_offset < file.limit_offset <= NUMBER_MAX
+        and file.limit_offset <= NUMBER_MAX
         and 0 < file.rows <= file.limit_offset - file.first_offset
         and file.store_first_ms <= file.store_last_ms
     )

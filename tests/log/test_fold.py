@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.log.checkpoints import decode_checkpoint, encode_checkpoint
 from penstock.log.errors import DataDamaged
+from penstock.log.files import digest
 from penstock.log.fold import Folded, Void, bases_of, fold, store_time
 from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, ForgetJob, Header, Opening, Part, Repair
 from penstock.log.limits import (
@@ -168,6 +169,20 @@ def test_an_opening_counts_once_as_long_as_a_late_link_could_bring_it_again() ->
     assert not idle(state, UNNAMED_ROW_ENTRIES + 1).openings
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [({"generation": 0}, Void.GENERATION), ({"generation": 2}, Void.GENERATION), ({"valid_until": 1}, Void.EXPIRED)],
+)
+def test_an_opening_of_another_routing_or_too_late_is_void(change: dict[str, Any], why: Void) -> None:
+    opening = replace(Opening("n", "w", 1, 2), **change)
+    folded = step(topic(), openings=[opening])
+    assert folded.epochs == (why,)
+    assert not folded.state.named
+    assert not folded.state.openings
+    dead = step(topic(), actions=[Deleted("life-1")]).state
+    assert step(dead, openings=[replace(opening, generation=1, valid_until=9)]).epochs == (Void.NO_TOPIC,)
+
+
 def test_a_name_that_the_state_forgot_opens_with_its_own_last_sequence() -> None:
     state = opened(topic(), last_sequence=41).state
     assert state.named["n"].last == 41
@@ -317,6 +332,15 @@ def test_a_repair_brings_its_own_state_whatever_stood_before() -> None:
 def test_states_that_differ_have_other_digests(change: dict[str, Any]) -> None:
     state = topic()
     assert replace(state, **change).digest != state.digest
+
+
+def test_a_whole_checkpoint_with_a_digest_that_is_not_its_states_is_damage() -> None:
+    state = topic()
+    body, _ = encode_checkpoint(state).split(b"\n", 1)
+    other = body.replace(state.digest.encode(), b"0" * 32)
+    assert decode_checkpoint(body + b"\n" + digest(body).encode() + b"\n", where="it") == state
+    with pytest.raises(DataDamaged, match="digest is wrong"):
+        decode_checkpoint(other + b"\n" + digest(other).encode() + b"\n", where="it")
 
 
 # -------------------------------------------------------------------------------------------- against a model of no skill

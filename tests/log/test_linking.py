@@ -24,7 +24,7 @@ from penstock.log.errors import (
     UnknownOutcome,
 )
 from penstock.log.header import Part
-from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, current_topic, open_linker, sequence_of
+from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, check_batch, current_topic, open_linker, sequence_of
 from penstock.log.pending import Outcome, Written
 from penstock.log.routing import Router
 from penstock.log.staging import Job, upload_part
@@ -304,6 +304,8 @@ def test_a_batch_number_leaves_room_for_as_many_rows_as_a_batch_may_have() -> No
     assert sequence_of(0) - -1 == BATCH_ROWS_MAX
     assert sequence_of(5) - sequence_of(4) == BATCH_ROWS_MAX
     assert sequence_of(BATCH_MAX) < 2**63
+    for batch in (0, BATCH_MAX):
+        check_batch(batch)
 
 
 def test_a_name_with_sequences_of_messages_is_refused() -> None:

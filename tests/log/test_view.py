@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.log.errors import DataDamaged, ViewLost
+from penstock.log.errors import DataDamaged, PermissionDenied, ViewLost
 from penstock.log.floor import encode_floor
 from penstock.log.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
-from penstock.log.stores.protocol import ObjectMissing, Put
+from penstock.log.stores.protocol import ObjectMissing, ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.tail import Tail
 from penstock.log.view import EntryCache, View
@@ -75,6 +75,31 @@ class Busy(StoreWrapper):
 
 
 @pytest.mark.parametrize("many", [False, True])
+class RefusesOnce(StoreWrapper):
+    """Refuses the first GET of one object, and no other."""
+
+    def __init__(self, inner: ObjectStore, key: str) -> None:
+        super().__init__(inner)
+        self._keys = {key}
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        if call.verb == "get" and call.key in self._keys:
+            self._keys.clear()
+            raise PermissionDenied("refused", object=call.key)
+        return await run()
+
+
+def test_a_refusal_is_told_though_it_met_an_entry_that_was_fetched_ahead() -> None:
+    async def work() -> None:
+        log = await a_log(40)
+        view = View(RefusesOnce(log.store, log.paths.entry(20)), log.paths, log.runtime)
+        await view.open()
+        with pytest.raises(PermissionDenied):
+            await view.catch_up(expect_many=True)
+
+    run(work())
+
+
 def test_a_log_that_grows_faster_than_one_can_look_is_caught_up_with_as_it_was(many: bool) -> None:
     """Else a topic is not opened as long as others send to it."""
 
@@ -93,6 +118,9 @@ def test_it_starts_at_the_newest_checkpoint_or_the_newest_asked_for() -> None:
         log = await a_log(2 * CHECKPOINT_ENTRIES + 5)
         view = view_of(log)
         await view.open()
+        assert view.state.entry == 2 * CHECKPOINT_ENTRIES
+        view = view_of(log)
+        await view.open(at_most=2 * CHECKPOINT_ENTRIES)
         assert view.state.entry == 2 * CHECKPOINT_ENTRIES
         view = view_of(log)
         await view.open(at_most=2 * CHECKPOINT_ENTRIES - 1)
@@ -128,6 +156,9 @@ def test_an_absent_key_is_believed_for_five_minutes_and_then_only_with_the_floor
         assert not await view.step()
         log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
         assert view.is_aged
+        log.clock.advance(seconds=-1)
+        assert not view.is_aged
+        log.clock.advance(seconds=1)
         await trim(log, CHECKPOINT_ENTRIES)
         assert not await view.step(), "the floor is not above it"
         log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import pytest
+
+from penstock.log.errors import InternalError
 from penstock.log.header import CloseJob
 from penstock.log.limits import VALIDITY_ENTRIES
 from penstock.log.stores.protocol import Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.collector import Collector
 from penstock.log.table.compactor import Compactor
+from penstock.log.table.delta import DeltaLog
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.trimmer import read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
@@ -22,6 +26,13 @@ T = TypeVar("T")
 
 def collector(log: LogWriter) -> Collector:
     return Collector(log.store, log.paths, delta_of(log), log.runtime, log.append_actions)  # type: ignore[arg-type]
+
+
+def test_who_does_not_know_what_was_taken_out_collects_nothing() -> None:
+    log = LogWriter()
+    forgetful = DeltaLog(log.store, log.paths, log.record.table, log.runtime, keep_removes=False)
+    with pytest.raises(InternalError, match="under its readers"):
+        Collector(log.store, log.paths, forgetful, log.runtime, log.append_actions)  # type: ignore[arg-type]
 
 
 def test_orphans_go_after_two_days_and_removed_files_after_seven() -> None:

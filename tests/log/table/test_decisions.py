@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.log.errors import InvalidArgument
-from penstock.log.table.compactor import plan
+from penstock.log.table.actions import Removed
+from penstock.log.table.compactor import SPAN_MS, plan
 from penstock.log.table.lookup import Lookup, block_admits
 from penstock.log.table.retention import Policy, expired
 from penstock.log.table.segments import TableFile
-from penstock.log.table.snapshot import Snapshot
+from penstock.log.table.snapshot import Snapshot, apply
 
 DAY_MS = 86_400_000
 
@@ -51,6 +52,9 @@ def test_a_merged_file_is_not_written_again_for_a_few_small_ones() -> None:
 
 def test_halves_of_the_target_are_merged_at_once() -> None:
     assert len(plan(fresh(40, 40, 40), target_bytes=100)) == 2
+    assert len(plan(fresh(50, 50), target_bytes=100)) == 2
+    assert len(plan(fresh(25, 25), target_bytes=100)) == 2
+    assert len(plan(fresh(25, 24), target_bytes=100)) == 0
 
 
 def test_a_merged_file_covers_hours_not_days() -> None:
@@ -67,6 +71,14 @@ def test_a_plan_is_a_run_of_neighbours_within_the_target(sizes: list[int], targe
         assert run == list(given_files[start : start + len(run)])
         assert len(run) > 1
         assert sum(file.size_bytes for file in run) <= target
+
+
+def test_a_large_file_or_a_long_silence_ends_a_run_that_is_worth_it() -> None:
+    assert len(plan(fresh(40, 40, 51, 1, 1, 1, 1), target_bytes=100, fan_in=4)) == 2
+    early, late = fresh(*[1000] * 8), [replace(file, store_last_ms=SPAN_MS + 1) for file in fresh(*[1000] * 8)]
+    assert list(plan([*early, *late])) == list(early)
+    at_the_limit = replace(early[-1], store_last_ms=SPAN_MS)
+    assert len(plan([*early[:-1], at_the_limit])) == 8
 
 
 def test_files_expire_when_their_newest_row_is_too_old() -> None:
@@ -131,3 +143,15 @@ def test_lost_ranges_are_those_of_the_queue_in_order() -> None:
     snapshot = Snapshot("table", txns=txns)
     assert snapshot.lost(1) == [(0, 3), (7, 9)]
     assert (snapshot.end(1), snapshot.end(2), snapshot.start(1), snapshot.published) == (12, 0, 0, -1)
+
+
+def test_a_queue_whose_files_are_all_taken_out_has_none() -> None:
+    one, other = files(1, 1)
+    before = apply(Snapshot("table"), [(0, [one, replace(other, queue=1, path="g")])])
+    assert set(before.files) == {0, 1}
+    after = apply(before, [(1, [Removed(one.path, 5)])])
+    assert after.files == {1: before.files[1]}
+    assert after.removed == {one.path: 5}
+    assert apply(after, [(2, [one])]).removed == {}
+    assert after.forget_removes(5).removed == after.removed
+    assert after.forget_removes(6).removed == {}

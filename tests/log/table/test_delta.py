@@ -114,7 +114,11 @@ def test_a_commit_is_given_up_after_a_day() -> None:
         log = await published()
         delta = delta_of(log)
         snapshot, started_s = await delta.refresh(), delta.now_s
-        log.clock.advance(seconds=COMMIT_LIFE_S + 1)
+        log.clock.advance(seconds=COMMIT_LIFE_S)
+        delta.check_life(started_s)
+        assert not delta.is_stale()
+        log.clock.advance(seconds=1)
+        assert delta.is_stale()
         with pytest.raises(RetryError, match="given up"):
             await delta.commit(Commit("WRITE"), on=snapshot, started_s=started_s)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,10 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged, ForeignObject, NewerFormatError
+from penstock.log.limits import NUMBER_MAX, QUEUES_MAX
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.actions import Action, Commit, decode_commit, encode_commit, lost_txn, metadata, parse_lost, protocol
+from penstock.log.table.actions import (
+    Action,
+    Commit,
+    add_fields,
+    decode_commit,
+    encode_commit,
+    lost_txn,
+    metadata,
+    parse_add,
+    parse_lost,
+    protocol,
+)
 from penstock.log.table.delta import DAY_MS, DeltaLog
 from penstock.log.table.delta_checkpoint import decode_delta_checkpoint, decode_last_checkpoint, encode_delta_checkpoint
 from penstock.log.table.publisher import Publisher
@@ -257,6 +270,7 @@ def test_a_version_that_is_cleaned_up_between_a_look_and_its_reading_is_named_as
         b'{"protocol": {"minReaderVersion": 1}}',
         b'{"protocol": [1, 2]}',
         b'{"add": 7}',
+        b"",
     ],
 )
 def test_what_is_no_commit_is_named(line: bytes) -> None:
@@ -308,6 +322,42 @@ def test_an_add_that_is_not_penstocks_is_named(name: str, value: object) -> None
     with pytest.raises(ForeignObject, match="did not add") as caught:
         decode_commit(json.dumps({"add": {**add, name: value}}).encode(), where="it")
     assert len(str(caught.value)) < 1000
+
+
+STORED_MS = 1_700_000_000_000
+WIDEST = TableFile(f"queue={QUEUES_MAX - 1}/a.parquet", QUEUES_MAX - 1, 0, NUMBER_MAX, 1, 1, STORED_MS, STORED_MS)
+"""What a file may be at the most."""
+
+
+@pytest.mark.parametrize("file", [WIDEST, replace(WIDEST, first_offset=NUMBER_MAX - 1), replace(WIDEST, store_first_ms=0)])
+def test_a_file_may_lie_at_every_limit(file: TableFile) -> None:
+    assert parse_add(add_fields(file, data_change=True), where="it") == file
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        replace(WIDEST, queue=QUEUES_MAX, path=f"queue={QUEUES_MAX}/a.parquet"),
+        replace(WIDEST, path=f"queue={QUEUES_MAX - 1}/."),
+        replace(WIDEST, limit_offset=NUMBER_MAX + 1),
+        replace(WIDEST, limit_offset=0),
+        replace(WIDEST, rows=0),
+        replace(WIDEST, first_offset=5, limit_offset=7, rows=3),
+        replace(WIDEST, store_first_ms=STORED_MS + 1),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(file: TableFile) -> None:
+    with pytest.raises(ForeignObject, match="did not add"):
+        parse_add(add_fields(file, data_change=True), where="it")
+
+
+@pytest.mark.parametrize("time", ["2023-11-14T22:13:20.000", "1969-12-31T23:59:59.999Z"])
+def test_a_file_of_no_certain_time_is_refused(time: str) -> None:
+    fields = add_fields(WIDEST, data_change=True)
+    stats = json.loads(fields["stats"])
+    stats["minValues"]["store_timestamp"] = stats["maxValues"]["store_timestamp"] = time
+    with pytest.raises(ForeignObject, match="no time of the table"):
+        parse_add({**fields, "stats": json.dumps(stats)}, where="it")
 
 
 def test_anything_may_stand_in_a_commits_information_and_in_actions_nobody_knows() -> None:

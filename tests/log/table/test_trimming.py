@@ -16,7 +16,7 @@ from penstock.log.table.actions import Commit
 from penstock.log.table.agreement import Agreement
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.trimmer import read_floor_object
+from penstock.log.table.trimmer import Trimmer, read_floor_object
 from tests.log.table.readers import table_rows
 from tests.log.table.upkeep import compared, delta_of, keys, publish, run, topic, trim
 from tests.log.topics import LogWriter
@@ -62,6 +62,19 @@ def test_a_missing_checkpoint_is_written_by_the_trimmer() -> None:
         await log.store.delete(log.paths.checkpoint(64))
         assert (await trim(log))[0] == 64
         assert (await log.store.get(log.paths.checkpoint(64))).data == expected
+
+    run(test)
+
+
+@pytest.mark.parametrize(("bound", "there"), [(63, []), (64, [64]), (127, [64]), (128, [128])])
+def test_the_newest_missing_checkpoint_that_may_be_a_floor_is_written(bound: int, there: list[int]) -> None:
+    async def test() -> None:
+        log = await LogWriter().create()
+        trimmer = Trimmer(log.store, log.paths, log.runtime)
+        states = {number: State(entry=number) for number in (64, 128)}
+        done = await trimmer.trim_once(published=bound, compared=200, states=states, whole=True)
+        assert await keys(log, "log/checkpoints/") == [log.paths.checkpoint(number) for number in there]
+        assert done.floor == max(there, default=0)
 
     run(test)
 

@@ -189,6 +189,16 @@ def test_retention_keeps_positions_and_respects_the_guard() -> None:
     run(test)
 
 
+def test_retention_that_takes_nothing_commits_nothing() -> None:
+    async def test() -> None:
+        log = await topic(3)
+        before = await snapshot_of(log)
+        assert await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None)) == 0
+        assert await snapshot_of(log) == before
+
+    run(test)
+
+
 # --- all of it
 
 
