@@ -159,7 +159,7 @@ class Appender:
             case Role.LOOK:
                 await self._catch_up()
             case Role.FOLLOW:
-                await self._hand_over_and_follow([one for one in pending if one.handed_tail is None])
+                await self._hand_over_and_follow(pending)
             case Role.APPEND:
                 await self._append_entry()
 
@@ -387,8 +387,6 @@ class Appender:
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not longer than until something new is pending or known."""
-        if seconds <= 0:
-            return
         self._news.clear()
         await pause(self._news, seconds)
 

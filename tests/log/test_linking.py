@@ -24,6 +24,7 @@ from penstock.log.errors import (
     UnknownOutcome,
 )
 from penstock.log.header import Part
+from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, check_batch, current_topic, open_linker, sequence_of
 from penstock.log.pending import Outcome, Written
 from penstock.log.routing import Router
@@ -291,7 +292,8 @@ def test_what_the_log_would_void_is_refused_at_once() -> None:
         with pytest.raises(InvalidArgument, match="queues that are not there"):
             await linker.link(job, [replace(part, rows={QUEUES: 1})], batch=0)
         with pytest.raises(LimitExceeded, match="too many rows"):
-            await linker.link(job, [replace(part, rows={0: BATCH_ROWS_MAX + 1})], batch=0)
+            await linker.link(job, [replace(part, rows={0: ENTRY_ROWS_MAX + 1})], batch=0)
+        assert linker._checked([replace(part, rows={0: ENTRY_ROWS_MAX})], 0) == {0: ENTRY_ROWS_MAX}
         for batch in (-1, BATCH_MAX + 1, True, 1.5):
             with pytest.raises(InvalidArgument, match="not a batch's number"):
                 await linker.link(job, [part], batch=batch)  # type: ignore[arg-type]

@@ -14,8 +14,9 @@ from penstock.log.fold import bases_of, fold
 from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch, Header, Opening
 from penstock.log.limits import CHECKPOINT_ENTRIES, ENTRY_ROWS_MAX, NUMBER_MAX, QUEUES_MAX
 from penstock.log.repair import repaired_state
-from penstock.log.salvage import Remains, fold_known
+from penstock.log.salvage import Remains, all_accepted, fold_known, lost_between, read_remains
 from penstock.log.state import State, row_sum
+from penstock.log.stores.protocol import Put
 from penstock.log.view import View
 from tests.log.test_view import a_log, trim
 
@@ -50,7 +51,7 @@ def created(queues: int = 2) -> Header:
 
 
 def repaired(before: State, *found: Header | None) -> tuple[State, bool]:
-    entries = {before.entry + place: one and remains(one) for place, one in enumerate(found, 1)}
+    entries = {before.entry + place: remains(one) if one else None for place, one in enumerate(found, 1)}
     state, exact = repaired_state(before, entries, now_ms=START_MS + 50)
     assert (state.entry, state.sum) == (before.entry + len(found) + 1, row_sum(state))
     return state, exact
@@ -139,5 +140,52 @@ def test_a_log_that_was_trimmed_is_not_taken_for_a_damaged_one(stands_at: int) -
         with pytest.raises(ViewLost, match="trimmed past"):
             await fold_known(view, log.store, log.paths, CHECKPOINT_ENTRIES)
         assert view.state.entry == stands_at
+
+    asyncio.run(work())
+
+
+def test_what_was_given_out_and_is_in_no_entry_is_lost() -> None:
+    before = fold(State(), created()).state
+    first = fold(before, header(2, on=before, batches=[batch(rows={0: 2}, last=1)]))
+    gap = replace(first.state, next_offsets=(7, 0), entry=4)
+    second = fold(gap, header(5, on=gap, batches=[batch("q", rows={0: 1})]))
+    after = replace(second.state, next_offsets=(10, 4))
+    assert lost_between(before, after, [first, second]) == ((0, 2, 7), (0, 8, 10), (1, 0, 4))
+    assert lost_between(before, first.state, [first]) == ()
+    assert lost_between(first.state, after, [second]) == ((0, 2, 7), (0, 8, 10), (1, 0, 4))
+    assert lost_between(first.state, replace(after, incarnation="life-2", next_offsets=(1,)), []) == ((0, 0, 1),)
+    assert lost_between(State(incarnation="life-1"), replace(after, next_offsets=(0, 1)), []) == ((1, 0, 1),)
+
+
+@pytest.mark.parametrize(
+    ("told", "following", "ends", "certain"),
+    [
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 2}, last=1)]), [], (6,), True),
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 2}, last=1)]), [], (7,), False),
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 2}, last=1)]), [header(6, bases={0: 6})], (9,), True),
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 2}, last=1)]), [header(6, bases={1: 6})], (9,), False),
+        (header(5, bases={1: 4}, batches=[batch(rows={1: 1})]), [], (9,), False),
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 1, 1: 1}, last=1)]), [], (5, 1), False),
+        (header(5, bases={0: 4}, batches=[batch(rows={0: 1}, previous=-2)]), [], (5,), False),
+    ],
+)
+def test_batches_certainly_counted_when_every_queue_moved_by_all_their_rows(
+    told: Header, following: list[Header], ends: tuple[int, ...], certain: bool
+) -> None:
+    assert all_accepted(told, following, ends) is certain
+
+
+@pytest.mark.parametrize("break_rows", [False, True])
+def test_an_entry_under_the_name_of_another_is_not_that_one(break_rows: bool) -> None:
+    async def work() -> None:
+        log = await a_log(3)
+        data = bytearray((await log.store.get(log.paths.entry(3))).data)
+        data[40] ^= break_rows
+        for number in (3, 9):
+            await log.store.put(log.paths.entry(number), bytes(data), mode=Put.REPLACE)
+        found = await read_remains(log.store, log.paths, 3)
+        assert found is not None
+        assert (found.header.entry, found.rows_readable) == (3, not break_rows)
+        assert await read_remains(log.store, log.paths, 9) is None
 
     asyncio.run(work())

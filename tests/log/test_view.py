@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.log.errors import DataDamaged, PermissionDenied, ViewLost
-from penstock.log.floor import encode_floor
+from penstock.log.floor import decode_floor, encode_floor
 from penstock.log.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
 from penstock.log.stores.protocol import ObjectMissing, ObjectStore, Put
@@ -74,7 +74,6 @@ class Busy(StoreWrapper):
         return await run()
 
 
-@pytest.mark.parametrize("many", [False, True])
 class RefusesOnce(StoreWrapper):
     """Refuses the first GET of one object, and no other."""
 
@@ -100,6 +99,7 @@ def test_a_refusal_is_told_though_it_met_an_entry_that_was_fetched_ahead() -> No
     run(work())
 
 
+@pytest.mark.parametrize("many", [False, True])
 def test_a_log_that_grows_faster_than_one_can_look_is_caught_up_with_as_it_was(many: bool) -> None:
     """Else a topic is not opened as long as others send to it."""
 
@@ -296,10 +296,149 @@ def test_a_tail_that_was_trimmed_past_reopens_and_says_so() -> None:
 
 
 def test_a_cache_forgets_the_oldest() -> None:
-    cache = EntryCache(size_bytes_max=10)
+    cache = EntryCache(size_bytes_max=8)
     for number in range(4):
         cache.put(number, b"1234")
     assert [number for number in range(4) if cache.get(number) is not None] == [2, 3]
+
+
+def test_an_entry_is_held_once() -> None:
+    cache = EntryCache(size_bytes_max=8)
+    for number in (1, 2, 2, 2):
+        cache.put(number, b"1234")
+    assert [number for number in range(3) if cache.get(number) is not None] == [1, 2]
+
+
+def test_it_starts_at_the_floor_but_not_below_it() -> None:
+    async def work() -> None:
+        log = await a_log(CHECKPOINT_ENTRIES + 5)
+        await trim(log, CHECKPOINT_ENTRIES)
+        view = view_of(log)
+        await view.open(at_most=CHECKPOINT_ENTRIES)
+        assert view.state.entry == CHECKPOINT_ENTRIES
+        log.clock.advance(seconds=VIEW_AGE_MAX_S + 1)
+        await view.confirm(CHECKPOINT_ENTRIES)
+        assert not view.is_aged, "the floor is where it stands, and not above"
+        with pytest.raises(ViewLost, match="trimmed past this entry"):
+            await view.open(at_most=CHECKPOINT_ENTRIES - 1)
+
+    run(work())
+
+
+def test_a_checkpoint_under_the_name_of_another_is_passed_over() -> None:
+    async def work() -> None:
+        log = await a_log(2 * CHECKPOINT_ENTRIES + 1)
+        later = (await log.store.get(log.paths.checkpoint(2 * CHECKPOINT_ENTRIES))).data
+        await log.store.put(log.paths.checkpoint(CHECKPOINT_ENTRIES), later, mode=Put.REPLACE)
+        view = view_of(log)
+        await view.open(at_most=CHECKPOINT_ENTRIES)
+        assert view.state.entry == 0
+
+    run(work())
+
+
+def test_a_long_log_is_read_to_its_end_page_by_page_and_up_to_where_it_is_asked() -> None:
+    async def work() -> None:
+        log = await a_log(200)
+        view = view_of(log)
+        await view.open(at_most=0)
+        await view.catch_up(until=7, expect_many=True)
+        assert view.state.entry == 7
+        view = view_of(log)
+        await view.open(at_most=0)
+        await view.catch_up(expect_many=True)
+        assert view.state == log.state
+
+    run(work())
+
+
+class Counted(StoreWrapper):
+    """Notes what is asked for, and does something else once, before the answer to one of these requests comes."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.asked: list[str] = []
+        self.between: tuple[str, Callable[[], Awaitable[object]]] | None = None
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        self.asked.append(call.key)
+        try:
+            return await run()
+        finally:
+            if self.between is not None and call.key == self.between[0]:
+                (_, between), self.between = self.between, None
+                await between()
+
+
+def test_entries_that_should_be_there_are_fetched_side_by_side_and_the_next_one_alone() -> None:
+    async def work() -> None:
+        log = await a_log(20)
+        store = Counted(log.store)
+        view = View(store, log.paths, log.runtime)
+        await view.open()
+        await view.catch_up()
+        for _ in range(5):
+            await log.send({0: 1})
+        log.clock.advance(seconds=1)
+        store.asked.clear()
+        for _ in range(5):
+            assert await view.step()
+        assert len(store.asked) == len(set(store.asked)), "each is asked for once"
+        assert set(store.asked[:5]) == {log.paths.entry(number) for number in range(21, 26)}
+        log.clock.now_ms = view.rhythm._last_ms + int(1.5 * view.rhythm._interval_ms) + 30
+        assert view.rhythm.expected(log.clock.wall_ms()) == 1
+        store.asked.clear()
+        assert not await view.step()
+        assert len(store.asked) == 1
+
+    run(work())
+
+
+def test_an_absent_entry_that_another_task_has_folded_meanwhile_is_no_end() -> None:
+    async def work() -> None:
+        log = await a_log(5)
+        store = Counted(log.store)
+        view = View(store, log.paths, log.runtime)
+        await view.open()
+        await view.catch_up()
+
+        async def another_task() -> None:
+            await log.send({0: 1})
+            await view.take(6, (await log.store.get(log.paths.entry(6))).data)
+
+        store.between = log.paths.entry(6), another_task
+        assert await view.step()
+        assert view.state == log.state
+
+    run(work())
+
+
+def test_a_way_around_damage_that_another_task_has_passed_meanwhile_does_not_lead_back() -> None:
+    async def work() -> None:
+        log = await a_log(8)
+        store, jumps = Counted(log.store), list[int]()
+        view = View(store, log.paths, log.runtime)
+        view.on_jump = lambda state: jumps.append(state.entry)
+        entries = [(await log.store.get(log.paths.entry(number))).data for number in range(1, 9)]
+
+        async def another_task() -> None:
+            for number, data in enumerate(entries, 1):
+                await view.take(number, data)
+
+        await view.open()
+        store.between = log.paths.checkpoints, another_task
+        await view.take(1, b"damaged on its way")
+        assert view.state == log.state
+        assert jumps == []
+
+    run(work())
+
+
+def test_a_floor_that_somebody_changed_is_damage() -> None:
+    sealed = encode_floor(64, write_id="w")
+    assert decode_floor(sealed, where="it") == 64
+    with pytest.raises(DataDamaged, match="another digest"):
+        decode_floor(sealed.replace(b"64", b"65"), where="it")
 
 
 def test_folding_the_same_bytes_twice_does_nothing() -> None:
