@@ -144,9 +144,7 @@ class Collector:
         deleted = 0
         for job, objects in jobs.items():
             if job not in held and job in state.closed_jobs and await self.may_delete(job, state, floor):
-                # The record last: while it is there, the job is found again.
-                record = self._paths.job_record(job)
-                deleted += await delete_all(self._store, sorted((info.key for info in objects), key=lambda key: key == record))
+                deleted += await delete_all(self._store, (info.key for info in objects))
         old = [job for job, objects in jobs.items() if job not in held and job not in state.closed_jobs and is_old(objects, now_ms)]
         if not state.alive:  # no entry follows, and what was staged for this life is void in any other
             return deleted + await delete_all(self._store, (info.key for job in old for info in jobs[job])), 0, 0

@@ -217,7 +217,7 @@ class DeltaLog:
         """Apply the versions that a LIST shows behind a snapshot, fetched side by side."""
         after = self._commit_key(snapshot.version) if snapshot.exists else None
         listed = await self._store.list(self.root + DELTA_LOG, after=after)
-        versions = [v for info in listed if (v := _version(info.key, COMMIT)) is not None and v > snapshot.version]
+        versions = [v for info in listed if (v := _version(info.key, COMMIT)) is not None]
         if versions and versions != list(range(snapshot.version + 1, snapshot.version + 1 + len(versions))):
             raise DataDamaged("a version of the table is missing", object=self.root + DELTA_LOG, observed=versions[:10])
         for start in range(0, len(versions), _FETCHED_AT_ONCE):

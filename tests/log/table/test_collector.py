@@ -9,14 +9,17 @@ import pytest
 
 from penstock.log.errors import InternalError
 from penstock.log.header import CloseJob
-from penstock.log.limits import VALIDITY_ENTRIES
-from penstock.log.stores.protocol import Put
+from penstock.log.limits import JOB_AGE_MAX_MS, VALIDITY_ENTRIES
+from penstock.log.state import State
+from penstock.log.stores.protocol import ObjectInfo, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
-from penstock.log.table.collector import Collector
+from penstock.log.table.collector import Collector, is_old
 from penstock.log.table.compactor import Compactor
-from penstock.log.table.delta import DeltaLog
+from penstock.log.table.delta import ORPHAN_AGE_MS, REMOVED_KEPT_MS, DeltaLog
 from penstock.log.table.publisher import Publisher
-from penstock.log.table.trimmer import read_floor_object
+from penstock.log.table.segments import TableFile
+from penstock.log.table.snapshot import Snapshot, apply
+from penstock.log.table.trimmer import Floor, read_floor_object
 from tests.log.table.readers import snapshot_of, table_rows
 from tests.log.table.upkeep import delta_of, keys, publish, run, topic, trim
 from tests.log.topics import LogWriter
@@ -166,5 +169,60 @@ def test_nothing_staged_goes_under_a_floor_that_has_just_risen() -> None:
         await log.store.put(key, b"x", mode=Put.CREATE)
         assert (await trim(log))[0] == 128
         assert (await collector(log).collect_once()).handed == 0
+
+    run(test)
+
+
+# --- its decisions, at their limits
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "removed_for_ms", "is_orphan"),
+    [
+        (ORPHAN_AGE_MS, None, False),
+        (ORPHAN_AGE_MS + 1, None, True),
+        (ORPHAN_AGE_MS + 1, REMOVED_KEPT_MS, False),
+        (ORPHAN_AGE_MS + 1, REMOVED_KEPT_MS + 1, True),
+    ],
+)
+def test_a_file_is_an_orphan_only_behind_both_times(age_ms: int, removed_for_ms: int | None, is_orphan: bool) -> None:
+    log = LogWriter()
+    now_ms = log.clock.now_ms
+    key = f"{log.paths.table('table')}queue=0/a.parquet"
+    listed = [ObjectInfo(key, 1, now_ms - age_ms)]
+    removed = {} if removed_for_ms is None else {"queue=0/a.parquet": now_ms - removed_for_ms}
+    assert collector(log).orphans(listed, Snapshot("table", removed=removed), now_ms) == ([key] if is_orphan else [])
+    in_the_table = apply(Snapshot("table"), [(0, [TableFile("queue=0/a.parquet", 0, 0, 1, 1, 1, 1, 1)])])
+    assert collector(log).orphans(listed, in_the_table, now_ms) == []
+
+
+def test_a_job_is_old_when_more_than_its_time_is_over() -> None:
+    listed = [ObjectInfo("a", 1, modified_ms) for modified_ms in (1000, 5000)]
+    assert [is_old(listed, 1000 + JOB_AGE_MAX_MS + more_ms) for more_ms in (0, 1)] == [False, True]
+
+
+def test_a_closed_job_goes_when_no_kept_entry_can_have_linked_it() -> None:
+    async def test() -> None:
+        log = await LogWriter().create()
+        await log.append(actions=(CloseJob("j"),))
+        decides = collector(log).may_delete
+        state = State(closed_jobs={"j": 2, "k": 2, "gone": 9})
+        assert [await decides("k", state, Floor(number)) for number in (1, 2, 3)] == [False, True, True]
+        assert await decides("j", state, Floor(1))
+        assert not await decides("gone", state, Floor(8))
+
+    run(test)
+
+
+def test_the_uploads_of_a_deleted_topic_go_without_an_entry() -> None:
+    async def test() -> None:
+        log = await LogWriter().create()
+        for key in (log.paths.job_record("spark-1"), log.paths.job_part("spark-1", "p")):
+            await log.store.put(key, b"x", mode=Put.CREATE)
+        await log.delete()
+        log.clock.advance(hours=49)
+        assert await collector(log).collect_jobs(Floor(), log.clock.now_ms) == (2, 0, 0)
+        assert log.state.entry == 2
+        assert await keys(log, "staged/") == []
 
     run(test)

@@ -149,6 +149,8 @@ def test_a_queue_whose_files_are_all_taken_out_has_none() -> None:
     one, other = files(1, 1)
     before = apply(Snapshot("table"), [(0, [one, replace(other, queue=1, path="g")])])
     assert set(before.files) == {0, 1}
+    assert before.exists
+    assert not Snapshot("table").exists
     after = apply(before, [(1, [Removed(one.path, 5)])])
     assert after.files == {1: before.files[1]}
     assert after.removed == {one.path: 5}

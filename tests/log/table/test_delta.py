@@ -103,6 +103,7 @@ def test_of_two_commits_on_one_snapshot_one_is_refused() -> None:
         one, two = delta_of(log), delta_of(log)
         snapshot = await one.refresh()
         assert await one.commit(Commit("WRITE", txns={"one": 1}), on=snapshot, started_s=one.now_s)
+        assert one.snapshot.version == snapshot.version + 1
         assert not await two.commit(Commit("WRITE", txns={"two": 1}), on=snapshot, started_s=two.now_s)
         assert "two" not in (await two.refresh()).txns
 
@@ -134,7 +135,9 @@ def test_old_versions_go_behind_an_old_checkpoint_and_a_stale_process_notices() 
         await delta.refresh()
         await delta.write_checkpoint()
         assert await delta.clean_up(kept_ms=3 * DAY_MS) == 0
-        log.clock.advance(hours=24 * 4)
+        log.clock.advance(hours=24 * 3)
+        assert await delta.clean_up(kept_ms=3 * DAY_MS) == 0
+        log.clock.advance(hours=24)
         await log.send({0: 1})
         await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
         assert await delta.clean_up(kept_ms=3 * DAY_MS) == 4

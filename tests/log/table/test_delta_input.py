@@ -18,13 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.errors import DataDamaged, ForeignObject, NewerFormatError
-from penstock.log.limits import NUMBER_MAX, QUEUES_MAX
+from penstock.log.limits import NUMBER_MAX, QUEUES_MAX, TIME_MAX_MS
 from penstock.log.stores.local import LocalStore
 from penstock.log.stores.protocol import ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.table.actions import (
     Action,
     Commit,
+    CommitInfo,
+    _delta_type,
     add_fields,
     decode_commit,
     encode_commit,
@@ -370,6 +372,25 @@ def test_anything_may_stand_in_a_commits_information_and_in_actions_nobody_knows
         assert apply(delta_of(LogWriter()).snapshot, [(0, decode_commit(line, where="it"))]).time_ms == 0
     with pytest.raises(NewerFormatError):
         decode_commit(b'{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}', where="it")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "time_ms"), [(-1, 0), (0, 0), (1, 1), (TIME_MAX_MS, TIME_MAX_MS), (TIME_MAX_MS + 1, 0), ("1", 0), (None, 0)]
+)
+def test_a_commits_time_is_none_unless_it_can_be(timestamp: object, time_ms: int) -> None:
+    assert CommitInfo(timestamp).time_ms == time_ms
+
+
+def test_columns_have_the_types_that_delta_knows() -> None:
+    strings = {"type": "array", "elementType": "string", "containsNull": True}
+    assert _delta_type(pa.list_(pa.string())) == strings
+    assert _delta_type(pa.map_(pa.string(), pa.list_(pa.string()))) == {
+        "type": "map",
+        "keyType": "string",
+        "valueType": strings,
+        "valueContainsNull": True,
+    }
+    assert _delta_type(pa.timestamp("us", "UTC")) == "timestamp"
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged
 from penstock.log.limits import TRIM_GRACE_MS
 from penstock.log.state import State
-from penstock.log.stores.protocol import Put
+from penstock.log.stores.protocol import Put, Version
 from penstock.log.table.actions import Commit
 from penstock.log.table.agreement import Agreement
 from penstock.log.table.publisher import Publisher
 from penstock.log.table.retention import Policy, retain_once
-from penstock.log.table.trimmer import Trimmer, read_floor_object
+from penstock.log.table.trimmer import Floor, Trimmer, read_floor_object
 from tests.log.table.readers import table_rows
 from tests.log.table.upkeep import compared, delta_of, keys, publish, run, topic, trim
 from tests.log.topics import LogWriter
@@ -64,6 +64,15 @@ def test_a_missing_checkpoint_is_written_by_the_trimmer() -> None:
         assert (await log.store.get(log.paths.checkpoint(64))).data == expected
 
     run(test)
+
+
+def test_a_floor_has_stood_when_more_than_its_hour_is_over() -> None:
+    log = LogWriter()
+    trimmer = Trimmer(log.store, log.paths, log.runtime)
+    floor = Floor(64, Version("1"), 1000)
+    stood = [trimmer.has_stood(floor, 1000 + TRIM_GRACE_MS + more_ms) for more_ms in (0, 1)]
+    assert stood == [False, True]
+    assert trimmer.has_stood(Floor(), 0)
 
 
 @pytest.mark.parametrize(("bound", "there"), [(63, []), (64, [64]), (127, [64]), (128, [128])])
