@@ -390,6 +390,9 @@ def test_entries_that_should_be_there_are_fetched_side_by_side_and_the_next_one_
         store.asked.clear()
         assert not await view.step()
         assert len(store.asked) == 1
+        store.asked.clear()
+        await view.catch_up()
+        assert len(store.asked) == 1
 
     run(work())
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.log.table.agreement import Agreement, Comparison, Difference
+from penstock.log.table.agreement import Agreement, Comparison, Difference, _within
 from penstock.log.table.publisher import Publisher
 from tests.log.table.readers import queue_rows, snapshot_of
 from tests.log.topics import LogWriter
@@ -61,3 +62,8 @@ def test_a_changed_and_an_additional_row_are_differences() -> None:
         assert (await compared(log, moved)).differences == (Difference(0, 0, 19, 18, 17),)
 
     asyncio.run(main())
+
+
+def test_a_range_has_its_first_offset_and_not_its_limit() -> None:
+    inside = _within(np.arange(6), [(1, 3), (3, 4)])
+    assert inside.tolist() == [False, True, True, True, False, False]
