@@ -23,7 +23,7 @@ from penstock.log.errors import (
     TopicDeleted,
     UnknownOutcome,
 )
-from penstock.log.header import Part
+from penstock.log.header import Deleted, Part
 from penstock.log.limits import ENTRY_ROWS_MAX
 from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, check_batch, current_topic, open_linker, sequence_of
 from penstock.log.pending import Outcome, Written
@@ -31,6 +31,7 @@ from penstock.log.routing import Router
 from penstock.log.staging import Job, upload_part
 from penstock.log.stores import MemoryStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
+from penstock.log.topics import Topic
 
 T = TypeVar("T")
 QUEUES = 4
@@ -263,6 +264,26 @@ def test_a_link_without_an_answer_is_not_looked_for_in_a_later_topic() -> None:
         assert await read(other) == [f"a-{batch}" for batch in range(5)]
         await lake.close()
         await other.close()
+
+    asyncio.run(work())
+
+
+def test_a_topic_that_was_deleted_while_it_was_opened_is_not_linked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        opened, opens = lake.topic, iter((False, True))
+
+        async def deleted_behind(name: str, *, writable: bool = False) -> Topic:
+            topic = await opened(name, writable=writable)
+            if next(opens):
+                deadline_s = lake.runtime.clock.monotonic_s() + 60
+                await topic.appender.append_actions([Deleted(topic.record.incarnation)], deadline_s=deadline_s)
+            return topic
+
+        monkeypatch.setattr(lake, "topic", deleted_behind)
+        with pytest.raises(TopicDeleted, match="deleted meanwhile"):
+            await open_linker(lake, "orders")
+        await lake.close()
 
     asyncio.run(work())
 

@@ -325,6 +325,17 @@ def test_it_starts_at_the_floor_but_not_below_it() -> None:
     run(work())
 
 
+@pytest.mark.parametrize(("suits_to", "starts_at"), [(0, 64), (64, 64), (127, 64), (128, 128), (192, 192), (999, 256)])
+def test_it_starts_at_the_last_checkpoint_that_suits(suits_to: int, starts_at: int) -> None:
+    async def work() -> None:
+        log = await a_log(4 * CHECKPOINT_ENTRIES)
+        view = view_of(log)
+        await view.open(at_most=CHECKPOINT_ENTRIES + 1, suits=lambda state: state.entry <= suits_to)
+        assert view.state.entry == starts_at
+
+    run(work())
+
+
 def test_a_checkpoint_under_the_name_of_another_is_passed_over() -> None:
     async def work() -> None:
         log = await a_log(2 * CHECKPOINT_ENTRIES + 1)

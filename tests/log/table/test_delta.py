@@ -150,12 +150,13 @@ def test_old_versions_go_behind_an_old_checkpoint_and_a_stale_process_notices() 
 
 
 class Deep(StoreWrapper):
-    """Counts GETs, and how many calls were under way at once."""
+    """Counts GETs and LISTs, and how many calls were under way at once."""
 
-    gets = calls = most = 0
+    gets = lists = calls = most = 0
 
     async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
         self.gets += call.verb == "get"
+        self.lists += call.verb == "list"
         self.calls += 1
         self.most = max(self.most, self.calls)
         try:
@@ -188,6 +189,22 @@ def test_who_is_behind_follows_side_by_side_and_who_is_far_behind_from_a_checkpo
         store.gets = 0
         assert await far.refresh() == near.snapshot == await delta_of(log).refresh()
         assert store.gets < 15
+
+    run(test)
+
+
+def test_who_is_a_few_versions_behind_lists_nothing() -> None:
+    async def test() -> None:
+        log = await published(1)
+        store = Deep(log.store)
+        delta = delta_of(log, store)
+        await delta.refresh()
+        for _ in range(3):
+            await log.send({0: 1})
+            await Publisher(log.store, log.paths, log.record, log.runtime).publish_once()
+        store.gets = store.lists = 0
+        assert (await delta.refresh()).version == 4
+        assert (store.gets, store.lists) == (4, 0)
 
     run(test)
 
