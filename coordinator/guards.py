@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from .cell import QueueCell
 from .cell_codec import decode_cell
 from .cells import Cells
+from .commands import caught_up
 from .keys import queue_key
 from .records import Groups
 
@@ -28,7 +29,8 @@ async def retention_guards(cells: Cells, groups: Groups, topic: str) -> Mapping[
             if stored is None:
                 continue
             cell = decode_cell(stored.data, where=keys[queue])
-            if cell.generation == position.generations[queue] and (offset := first_needed(cell)) is not None:
+            # As its owner will find it: what was given up before a reset is still to be written. It may be ahead of the record, read before it.
+            if (offset := first_needed(caught_up(cell, record, topic, queue))) is not None:
                 found[queue] = min(offset, found.get(queue, offset))
     return found
 

@@ -87,7 +87,7 @@ class Lake:
         record = await alter_topic(self.store, self.runtime, name, **changes)
         opened = self._opened.get(name)
         if opened is not None and opened.done() and not opened.cancelled() and opened.exception() is None:
-            opened.result().record = record
+            opened.result().note_altered(record)
         return record
 
     async def delete_topic(self, name: str) -> None:

@@ -66,6 +66,11 @@ class Topic:
         """Keep which life it is, now that the log has just been found to hold it."""
         self._life = self.tail.state.created_entry
 
+    def note_altered(self, record: TopicRecord) -> None:
+        """Go by a record that was altered; that of a later topic of the name is none of this one's."""
+        if record.incarnation == self.record.incarnation:
+            self.record = record
+
     @property
     def settings(self) -> TopicSettings:
         """What it was created with, or altered to since, as of its opening."""

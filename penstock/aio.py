@@ -379,9 +379,11 @@ class Lake(TimerLake, TransactionLake):
     async def close(self) -> None:
         """Close all consumers, which lets their handlers end, then readers and producers (writing what was sent), then the rest.
 
-        Raises the first error of a consumer or producer that nobody was told. Whoever closes it meanwhile waits for the same end; closing again
-        does nothing. Giving up waiting does not stop it.
+        Raises the first error of a consumer or producer that nobody was told, and `InvalidArgument` inside a handler. Whoever closes it
+        meanwhile waits for the same end; closing again does nothing. Giving up waiting does not stop it.
         """
+        for consumer in self._consumers:
+            consumer.check_outside()
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         elif self._ending.done():

@@ -162,6 +162,28 @@ def test_who_gives_up_closing_a_lake_waits_for_nothing_more(turns: int) -> None:
     run(work())
 
 
+def test_a_listener_cannot_close_its_lake() -> None:
+    """It would wait for the consumer, which waits for the listener."""
+
+    async def work() -> None:
+        async with aio.connect("memory://") as lake:
+            await lake.create_topic("orders", TopicSettings(queues=1))
+            told: asyncio.Future[penstock.InvalidArgument] = asyncio.get_running_loop().create_future()
+
+            async def listen(message: penstock.MessageView) -> penstock.ConsumeResult:
+                try:
+                    await lake.close()
+                except penstock.InvalidArgument as error:
+                    told.set_result(error)
+                return penstock.ConsumeResult.SUCCESS
+
+            await lake.push_consumer("orders", group="billing", listener=listen)
+            await (await lake.producer("orders")).send(penstock.Message(b"x"))
+            assert "a listener cannot close its own consumer" in str(await asyncio.wait_for(told, TIMEOUT_S))
+
+    run(work())
+
+
 def test_followers_end_with_the_reader_and_with_the_lake() -> None:
     async def main() -> None:
         async with aio.connect("memory://") as lake:

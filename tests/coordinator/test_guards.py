@@ -52,10 +52,32 @@ def test_guards_are_the_least_of_all_groups_in_their_generation() -> None:
             now = {group: (await groups.get(group)).positions["orders"].generations[0] for group in ("a", "b")}
             await put(lake, "a", 0, QueueCell(generation=now["a"]).with_tries(9, Tries(State.WAITING)))
             await put(lake, "b", 0, QueueCell(generation=now["b"]).with_tries(4, Tries(State.WAITING)))
-            await put(lake, "b", 2, QueueCell(generation=now["b"] + 1).with_tries(2, Tries(State.WAITING)))
-            assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 4}
+            ahead = QueueCell(generation=now["b"] + 1).with_tries(2, Tries(State.WAITING))  # a reset came after the record was read
+            await put(lake, "b", 2, ahead)
+            assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 4, 2: 2}
 
     async def origin() -> tuple[int, ...]:
         return (0, 0, 0)
+
+    asyncio.run(work())
+
+
+def test_what_was_given_up_before_a_reset_that_no_owner_has_seen_is_needed_and_what_waited_is_not() -> None:
+    async def work() -> None:
+        async with aio.connect(store=MemoryStore()) as lake:
+            await lake.create_topic("orders", TopicSettings(queues=1))
+            groups = lake.coordination.groups
+            await groups.create("a", GroupSettings())
+            record = await groups.begin("a", "orders", 1, origin)
+            cell = QueueCell(generation=record.positions["orders"].generations[0])
+            await put(lake, "a", 0, cell.with_tries(3, Tries(State.WAITING)).with_dead_letters([5]))
+            assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 3}
+            await groups.reset("a", "orders", 1, 1, {0: 9})
+            assert await retention_guards(lake.coordination.cells, groups, "orders") == {0: 5}
+            await groups.begin("a", "orders", 2, origin)  # a later life of the topic: they are other messages
+            assert await retention_guards(lake.coordination.cells, groups, "orders") == {}
+
+    async def origin() -> tuple[int, ...]:
+        return (0,)
 
     asyncio.run(work())

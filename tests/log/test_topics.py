@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock import aio
+from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S, bodies, keys, put, send_all
 
@@ -87,6 +90,24 @@ def test_what_may_be_altered_is_altered_and_nothing_else() -> None:
         assert lake.describe_topic("orders").settings == found
         with pytest.raises(penstock.TopicNotFound):
             lake.alter_topic("none", retention=None)
+
+
+def test_a_topic_that_is_open_does_not_become_the_later_one_of_its_name_when_that_is_altered() -> None:
+    async def work() -> None:
+        store = MemoryStore()
+        async with aio.connect(store=store, maintenance=False) as lake, aio.connect(store=store, maintenance=False) as other:
+            await lake.create_topic("orders", TopicSettings(queues=1))
+            reader, opened = await lake.reader("orders"), await lake.topic("orders")
+            await other.delete_topic("orders")
+            await other.create_topic("orders", TopicSettings(queues=1))
+            assert (await lake.alter_topic("orders", retention=None)).incarnation != opened.record.incarnation
+            with pytest.raises(penstock.TopicDeleted):
+                await reader.offsets()
+            assert not opened.is_current
+            again = await lake.topic("orders")
+            assert (again.is_current, again.settings.retention) == (True, None)
+
+    asyncio.run(work())
 
 
 def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_begins_at_zero() -> None:
