@@ -51,6 +51,8 @@ class _Owned:
     obeyed: GroupRecord
     keep: Filter
     """The group's, of this topic."""
+    uncommitted: bool = False
+    """Whether something was handed out that no commit has settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class PullConsumer(GroupMember):
         super().__init__(membership, group=group)
         self._assigned = queues
         self._owned: dict[Queue, _Owned] = {}
+        self._taken_away: set[Queue] = set()
+        """Queues that went to others before what was handed out of them was committed, and nobody was told."""
         self._turn: deque[Queue] = deque()
         self._moved = asyncio.Event()
         self._committing = asyncio.Lock()
@@ -155,6 +159,7 @@ class PullConsumer(GroupMember):
             cell = await owned.keeper.change(lambda cell: caught_up(cell, record, *queue))
             if cell.generation != owned.generation:
                 owned.position, owned.generation = cell.settled.floor, cell.generation
+                owned.uncommitted = False
                 self._moved.set()
             owned.obeyed, owned.keep = record, _filter_of(record, queue)
 
@@ -175,7 +180,8 @@ class PullConsumer(GroupMember):
             await self._forget(queue)
 
     async def _forget(self, queue: Queue) -> None:
-        del self._owned[queue]
+        if self._owned.pop(queue).uncommitted:
+            self._taken_away.add(queue)
         self._turn.remove(queue)
         await self._membership.feed(queue[0]).detach(queue[1])
 
@@ -250,6 +256,7 @@ class PullConsumer(GroupMember):
             if self._owned.get(part.queue) is owned and owned.position == part.start and not owned.keeper.ended.is_set():
                 owned.position = part.end
                 if part.kept.num_rows:
+                    owned.uncommitted = True
                     handed.append(part)
         return handed
 
@@ -300,8 +307,22 @@ class PullConsumer(GroupMember):
         for end in ends:
             if end is not None:
                 raise end
+        if taken_away := sorted(self._taken_away):
+            self._taken_away.clear()
+            raise OwnershipLost(
+                "queues went to another member before what was handed out of them was committed",
+                operation="commit",
+                object=", ".join(f"{topic} queue {queue}" for topic, queue in taken_away),
+                hint="it comes again, there; what was handed out of the others is settled",
+            )
 
     async def _commit(self, queue: Queue, owned: _Owned) -> None:
+        position = owned.position
+        await self._settle(queue, owned)
+        if owned.position == position:
+            owned.uncommitted = False
+
+    async def _settle(self, queue: Queue, owned: _Owned) -> None:
         position, generation, cell = owned.position, owned.generation, owned.keeper.cell
         if cell.generation != generation or position == cell.settled.floor:
             return

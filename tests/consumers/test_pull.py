@@ -20,6 +20,7 @@ from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.cells import Cells, Stored
 from penstock.coordinator.commands import caught_up
 from penstock.coordinator.groups import GroupDeleted, GroupInUse, GroupRecord
+from penstock.coordinator.keeper import OwnershipLost
 from penstock.coordinator.keys import group_key, queue_key
 from penstock.coordinator.records import Groups
 from penstock.coordinator.worker import LeaseLost
@@ -170,6 +171,30 @@ def test_a_commit_does_not_undo_a_reset_forward_that_the_reader_has_not_heard_of
         await consumer.close()
 
     on_lake(work, 10, queues=1)
+
+
+def test_a_commit_tells_once_of_queues_that_went_to_another_member_since_they_were_read() -> None:
+    async def work(lake: penstock.aio.Lake) -> None:
+        async with penstock.aio.connect(store=lake.store) as other:
+            consumer = await opened(lake)
+            await polled(consumer, 8)
+            another = await opened(other)
+            while len(another.assignment) < 2:
+                assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+            with pytest.raises(OwnershipLost, match=r"went to another member before") as lost:
+                await consumer.commit()
+            assert lost.value.object == ", ".join(f"{topic} queue {queue}" for topic, queue in another.assignment)
+            assert [consumer.committed(*queue) for queue in consumer.assignment] == [2, 2]
+            await consumer.commit()
+            assert len(await polled(another, 4)) == 4
+            await another.commit()
+            await another.close()
+            while len(consumer.assignment) < 4:
+                assert await consumer.poll(timeout=timedelta(milliseconds=20)) == []
+            await consumer.commit()
+            await consumer.close()
+
+    on_lake(work, 8, queues=4)
 
 
 def test_a_seek_back_that_is_committed_does_not_undo_a_reset_that_the_reader_has_not_heard_of() -> None:
