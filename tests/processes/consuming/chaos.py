@@ -27,10 +27,10 @@ import penstock
 from penstock.coordinator.tables import create_table
 from tests.processes.consuming.disk import small_disk
 from tests.processes.consuming.judge import Outcome, judge
-from tests.processes.consuming.nemesis import ATTEMPTS, DECK, MORE, SHORT, Chaos, Ground, Plan
+from tests.processes.consuming.nemesis import ATTEMPTS, BROADCAST_DECK, DECK, MORE, SHORT, Chaos, Ground, Plan
 from tests.processes.consuming.progress import Progress
 from tests.processes.consuming.throttle import throttled
-from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS
+from tests.processes.consuming.worker import BATCHES, BROADCAST, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS
 from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.servers import dynoxide_server, versitygw_server
 
@@ -142,11 +142,11 @@ def main() -> int:
     parser.add_argument("--messages", type=int, help="go on until so many were sent")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--store", choices=STORES, action="append")
-    parser.add_argument("--only", choices=[*DECK, *MORE], action="append", help="do nothing else")
+    parser.add_argument("--only", choices=sorted({*DECK, *MORE, *BROADCAST_DECK}), action="append", help="do nothing else")
     parser.add_argument("--also", choices=MORE, action="append", help="do this besides")
     parser.add_argument("--workers", type=int, help="processes that consume")
     parser.add_argument("--producers", type=int)
-    parser.add_argument("--crew", choices=[THREADS, TASKS, BATCHES, SIMPLE], help="how all of them run their listeners")
+    parser.add_argument("--crew", choices=[THREADS, TASKS, BATCHES, SIMPLE, BROADCAST], help="how all of them run their listeners")
     parser.add_argument("--lease", type=float, help="in seconds")
     parser.add_argument("--pause", type=float, help="seconds from one deed to the next, at least")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
@@ -169,6 +169,8 @@ def main() -> int:
         plan = replace(plan, producers=chosen.producers)
     if chosen.crew:
         plan = replace(plan, crew=chosen.crew)
+    if chosen.crew == BROADCAST:
+        plan = replace(plan, deck=BROADCAST_DECK, killers=False)
     if chosen.also:
         plan = replace(plan, deck={**plan.deck, **dict.fromkeys(chosen.also, 3)})
     if chosen.only:

@@ -5,8 +5,8 @@ For each consumer group:
 - nothing is lost: every message was answered SUCCESS, after the last reset to before it too; poison is a dead letter once (once more for
   each reset to before it), and nothing else is; but for what waited or was blocked before the offset of a reset;
 - an epoch is one process's, and no delivery (epoch, attempt) is made twice; a later one has a higher attempt;
-- what succeeded is not run again but after a reset, or when its process was killed, stood still or lost its lease meanwhile, and then
-  no more of it than can be in flight;
+- what succeeded, and was not told that it is too late, is not run again but after a reset, or when its process was killed, stood still or
+  lost its lease meanwhile, and then no more of it than can be in flight;
 - ORDERLY: a message starts only when all before it in its message group succeeded or were given up (parked: skipped by an operator), and
   while no handler of the group runs elsewhere, but in a process that stood still.
 """
@@ -122,6 +122,8 @@ class _Group:
         self._found = found
         self._bodies = {(row.queue, row.offset): row.body for row in history.rows}
         self._handled = [one for one in history.handled if one.group == group]
+        self._late = {(one.queue, one.offset, one.epoch, one.attempt) for one in self._handled if one.what is What.LATE}
+        """Deliveries whose acknowledgement was refused: they are no success."""
         self._troubles: dict[str, list[Disturbed]] = defaultdict(list)
         for one in history.disturbed:
             self._troubles[one.process].append(one)
@@ -141,6 +143,9 @@ class _Group:
             *self._letters(),
         ):
             self._found.problems.append(f"{self._group}: {problem}")
+
+    def _succeeds(self, one: Handled) -> bool:
+        return one.what is What.OK and (one.queue, one.offset, one.epoch, one.attempt) not in self._late
 
     def _covering(self, place: Place, before_s: float = float("inf")) -> list[Reset]:
         queue, offset = place
@@ -173,7 +178,7 @@ class _Group:
         resets_used: Counter[Place] = Counter()
         for one in self._handled:
             place = (one.queue, one.offset)
-            if one.what is What.OK:
+            if self._succeeds(one):
                 succeeded[place] = one
             if one.what is not What.START:
                 continue
@@ -282,7 +287,7 @@ class _Group:
     # --- The end ----------------------------------------------------------------------------------------------------------------
 
     def _losses(self) -> Iterator[str]:
-        last = {(one.queue, one.offset): one.at_s for one in self._handled if one.what is What.OK}
+        last = {(one.queue, one.offset): one.at_s for one in self._handled if self._succeeds(one)}
         for place, body in self._bodies.items():
             if self._history.fates.of(body).is_poison:
                 continue

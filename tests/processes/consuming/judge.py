@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import penstock
 from penstock.coordinator.keys import worker_of
 from tests.processes.check import Row, Verdict, Whole
 from tests.processes.check import check_part as check_log
+from tests.processes.consuming.broadcast import SAVED_S, Member
 from tests.processes.consuming.check import Found, History, Rules, check_part, finish
 from tests.processes.consuming.figures import Pauses, Tenures, pauses
 from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, REPEATS_MAX, Chaos
 from tests.processes.consuming.parts import Parts
-from tests.processes.consuming.places import DIED, LEASE, STOP, Disturbed
+from tests.processes.consuming.places import DIED, FENCED, LEASE, STOP, Disturbed
 from tests.processes.consuming.records import Handled, Noted, What, read_records
-from tests.processes.consuming.worker import MIRRORED, ORDERED, TRY_AGAIN
+from tests.processes.consuming.worker import MIRRORED, ORDERED, TOLD, TRY_AGAIN
 from tests.processes.worker import TOPIC, read_journal
 
 NO_ANSWER = (
@@ -71,11 +73,15 @@ def judge(lake: penstock.Lake, chaos: Chaos, *, broken: str = "") -> Outcome:
     troubles = chaos.troubles(records.noted, records.last_s)
     rules = {ORDERED: Rules(True, chaos.parks, ATTEMPTS), MIRRORED: Rules(False, False, ATTEMPTS)}
     found, verdict = Found(), Verdict()
+    if TOLD in chaos.groups:
+        check_members(chaos, troubles, ends if not broken else {}, found)
+        found.problems += went_on(troubles, records)
     for part in range(parts.count):
         rows = [Row(*values) for values in parts.take("rows", part)]
         rows.sort(key=lambda row: (row.queue, row.offset))
         check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, chaos.plan.queues, verdict)
-        for group in BOTH:
+        found.problems += misled(rows, parts.take(TOLD, part))
+        for group in (one for one in BOTH if one in chaos.groups):
             history = History(
                 rows=rows,
                 handled=handled_of(parts, group, part),
@@ -94,6 +100,37 @@ def judge(lake: penstock.Lake, chaos: Chaos, *, broken: str = "") -> Outcome:
         found.problems += standings(lake, ends, quiet=not troubles)
     said = Counter(one.text.partition(":")[0][:60] for one in records.noted if one.what in (What.SAID, What.ENDED))
     return Outcome(found, verdict.acknowledged, records.handled, pauses(records.tenures, stored, troubles), chaos.done, said)
+
+
+def check_members(chaos: Chaos, troubles: Iterable[Disturbed], ends: Mapping[int, int], found: Found) -> None:
+    """What each member of the broadcasting group was given, process by process."""
+    for place in chaos.workers:
+        member = Member(place.name, found)
+        for start in range(place.starts):
+            path = chaos.folder / f"{place.name}.{start}.jsonl"
+            records = read_records(path) if path.exists() else iter(())
+            handled = (one for one in records if isinstance(one, Handled))
+            member.process(handled, [one for one in troubles if one.process == path.stem and one.kind != STOP])
+        found.problems += member.losses(ends)
+
+
+def went_on(troubles: Iterable[Disturbed], records: Records) -> Iterator[str]:
+    """Members that handled messages long after another had taken their name."""
+    up_s = {one.process: one.at_s for one in records.noted if one.what is What.UP}
+    for one in troubles:
+        place, _, start = one.process.rpartition(".")
+        taken_s = up_s.get(f"{place}.{int(start) + 1}")
+        if one.kind == FENCED and taken_s is not None and records.last_s.get(one.process, 0.0) > taken_s + SAVED_S:
+            yield f"{one.process} handled messages {records.last_s[one.process] - taken_s:.1f} s after another had taken its name"
+
+
+def misled(rows: Iterable[Row], handled: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Members that were given something else than what is stored there."""
+    stored = {(row.queue, row.offset): row for row in rows}
+    for one in map(Handled._make, handled):
+        row = stored.get((one.queue, one.offset))
+        if row is None or (row.body, row.group) != (one.body, one.message_group):
+            yield f"{one.process} was given {one.body} of {one.message_group} at {one.queue, one.offset}, where {row} is"
 
 
 def spread_records(journals: Iterable[Path], parts: Parts) -> Records:

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import penstock
+from tests.processes.consuming.broadcast import Standing
 from tests.processes.consuming.check import Reset, Skip
 from tests.processes.consuming.disk import Filler
 from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.places import DIED, FULL, LEASE, Disturbed, Place
 from tests.processes.consuming.progress import Progress
-from tests.processes.consuming.records import Noted, What
-from tests.processes.consuming.worker import BATCHES, MIRRORED, ORDERED, REFUSED, SIMPLE, TASKS, THREADS, Job
+from tests.processes.consuming.records import Handled, Noted, What, records_of
+from tests.processes.consuming.worker import BATCHES, BROADCAST, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS, TOLD, Job
 from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.processes.worker import Job as ProducerJob
 from tests.processes.worker import start_argument as start_producer
@@ -42,6 +43,10 @@ REPEATS_MAX = 2 * CACHE_MESSAGES
 """What is cached may be in flight, and as much may be done and on its way to the cell."""
 ATTEMPTS = 4
 PATIENCE_S = 240.0
+TAKE_OVERS = 25
+"""A message that ends its process does so up to 16 times before it is given up: it runs in ever smaller company, then alone; and each time
+its queue waits for a lease and a quarter.
+"""
 NEARLY = 1_000
 """Messages that may be left when the end begins."""
 BACKLOG_MAX = 20_000
@@ -49,6 +54,8 @@ BACKLOG_MAX = 20_000
 _LOOK_S = 1.0
 MORE = ("roll", "clock", "full")
 """What is not done unless it is asked for, or the run is long."""
+BROADCAST_DECK = {"kill": 4, "stop": 2, "restart": 2, "take name": 2, "kill producer": 1, "roll": 1}
+"""Of members of a broadcasting group: it has no leases, offsets or parked messages, and its members have names."""
 DECK = {"kill": 4, "stop": 2, "restart": 2, "kill producer": 1, "reset": 1, "release": 1, "skip": 1}
 """What is done, and how often until all of it was done; then it begins anew."""
 
@@ -118,6 +125,7 @@ class Chaos:
         """Told now and then how far the run is."""
         self.told_to_end: Callable[[], bool] = lambda: False
         """Whether no more is to be done than to drain."""
+        self._broadcast = Tail(self.folder) if plan.crew == BROADCAST else None
         self._deck: list[str] = []
         self._looked_s = 0.0
         self._backlog = 0
@@ -131,7 +139,7 @@ class Chaos:
         name = f"worker-{number}"
         groups, how = CREWS[number % len(CREWS)]
         if self.plan.crew:
-            groups, how = (BOTH[number % 2],), self.plan.crew
+            groups, how = (TOLD if self.plan.crew == BROADCAST else BOTH[number % 2],), self.plan.crew
 
         def command(start: int) -> list[str]:
             job = Job(
@@ -144,6 +152,7 @@ class Chaos:
                 how=how,
                 cache_messages=CACHE_MESSAGES,
                 fates=self.fates,
+                member=name,
             )
             return [sys.executable, "-m", "tests.processes.consuming.worker", job.argument()]
 
@@ -165,6 +174,10 @@ class Chaos:
             hold=str(self._hold),
         )
         return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err")
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE_S + TAKE_OVERS * self.plan.lease_s
 
     @property
     def _hold(self) -> Path:
@@ -189,7 +202,7 @@ class Chaos:
         dealt = 0
         for one in self.places:
             one.start()
-        wait_until(self._all_up, "all workers have joined", timeout_s=PATIENCE_S)
+        wait_until(self._all_up, "all workers have joined", timeout_s=self._patience_s)
         while not self._is_over(time.monotonic() - began_s, dealt):
             self._wait_for_progress(lake)
             self._do(lake, self._next())
@@ -232,20 +245,27 @@ class Chaos:
             grew = any(size > before.get(process, 0) for process, size in self._sizes().items())
             return now_s >= due_s and (grew or not (self._sending() or self._backlog))
 
-        wait_until(got_on, "the workers get on", timeout_s=PATIENCE_S)
+        wait_until(got_on, "the workers get on", timeout_s=self._patience_s)
 
     def _look(self, lake: penstock.Lake) -> None:
         """How far the groups are; producers wait for them."""
-        standings = [lake.describe_group(group).queues for group in BOTH]
-        stored = max(sum(one.next_offset or 0 for one in queues) for queues in standings)
-        self._backlog = max(sum(one.lag for one in queues) for queues in standings)
+        stored, self._backlog = self._how_far(lake)
         if self._backlog > BACKLOG_MAX:
             self._hold.touch()
         else:
             self._hold.unlink(missing_ok=True)
         self._looked_s = time.monotonic()
         if self.progress is not None:
-            self.progress.look(self._looked_s, stored, stored - self._backlog, self.done)
+            self.progress.look(self._looked_s, stored, stored - self._backlog, {deed: self.done[deed] for deed in self.plan.deck})
+
+    def _how_far(self, lake: penstock.Lake) -> tuple[int, int]:
+        """How many messages are stored, and how many the slowest has to do."""
+        if self._broadcast is not None:
+            stored = sum(end for _, end in lake.reader(TOPIC).offsets().values())
+            return stored, stored - min(self._broadcast.through(one) for one in self.workers)
+        standings = [lake.describe_group(group).queues for group in BOTH]
+        stored = max(sum(one.next_offset or 0 for one in queues) for queues in standings)
+        return stored, max(sum(one.lag for one in queues) for queues in standings)
 
     def _go_on(self, now_s: float) -> bool:
         """Let stopped processes go on whose leases are over. Whether there are no others."""
@@ -280,6 +300,8 @@ class Chaos:
                 for worker in self.workers:
                     worker.go_on()
                     self._restart(worker)
+            case "take name":
+                one.take_name()
             case "clock":
                 one.step_clock()
             case "full":
@@ -290,7 +312,7 @@ class Chaos:
                 producer.start()
             case _:
                 # One that was stopped in the middle of a commit holds up whoever writes to the same SQLite file: us, too.
-                wait_until(lambda: self._go_on(time.monotonic()), "stopped processes go on", timeout_s=PATIENCE_S)
+                wait_until(lambda: self._go_on(time.monotonic()), "stopped processes go on", timeout_s=self._patience_s)
                 if deed == "reset":
                     self._reset(lake)
                 else:
@@ -310,14 +332,14 @@ class Chaos:
             return time.monotonic() > from_s + 2 * self.plan.lease_s
 
         try:
-            wait_until(over, "the disk was full for long", timeout_s=PATIENCE_S)
+            wait_until(over, "the disk was full for long", timeout_s=self._patience_s)
         finally:
             filler.free()
         self._full.append((from_s, time.monotonic()))
 
     def _restart(self, one: Place) -> None:
         # What it waits for may be a process that was stopped in the middle of a commit.
-        one.end(PATIENCE_S, lambda: self._go_on(time.monotonic()))
+        one.end(self._patience_s, lambda: self._go_on(time.monotonic()))
         one.start()
 
     def _reset(self, lake: penstock.Lake) -> None:
@@ -343,10 +365,11 @@ class Chaos:
         for one in self.workers:
             one.go_on()
         for one in self.producers:
-            one.end(PATIENCE_S)
+            one.end(self._patience_s)
         self._drain(lake)
         for one in self.workers:
-            one.end(PATIENCE_S)
+            one.end_former(self._patience_s)
+            one.end(self._patience_s)
 
     def _drain(self, lake: penstock.Lake) -> None:
         """Until nothing is left to do; it may take long, but not without getting on."""
@@ -364,7 +387,7 @@ class Chaos:
             return is_drained or self._backlog < least
 
         while not is_drained:
-            wait_until(got_on, f"all is consumed, not just all but {self._backlog} messages", timeout_s=PATIENCE_S)
+            wait_until(got_on, f"all is consumed, not just all but {self._backlog} messages", timeout_s=self._patience_s)
             least = self._backlog
 
     def _revive_workers(self) -> None:
@@ -376,6 +399,11 @@ class Chaos:
             one.destroy()
 
     # --- What is known ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """That consume."""
+        return BOTH if self._broadcast is None else (TOLD,)
 
     def troubles(self, noted: list[Noted], last_s: Mapping[str, float]) -> list[Disturbed]:
         """What was done to workers, and what they did themselves: processes that ended (``last_s``: when each wrote last), leases that were lost."""
@@ -389,5 +417,26 @@ class Chaos:
         return known + [
             Disturbed(LEASE, one.process, one.at_s - 3 * self.plan.lease_s, one.at_s)
             for one in noted
-            if one.what is What.SAID and ("the lease was lost" in one.text or REFUSED in one.text)
+            if one.what is What.SAID and "the lease was lost" in one.text
         ]
+
+
+class Tail:
+    """How far the members of a broadcasting group are: reads of their journals what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: Counter[Path] = Counter()
+        """Bytes."""
+        self._standing = Standing()
+
+    def through(self, place: Place) -> int:
+        """Messages that its processes have handled."""
+        for path in sorted(self._folder.glob(f"{place.name}.*.jsonl")):
+            with path.open("rb") as file:
+                file.seek(self._read[path])
+                for record in records_of(file, path.stem):
+                    if isinstance(record, Handled):
+                        self._standing.add(place.name, record)
+                    self._read[path] = file.tell()
+        return self._standing.through(place.name)

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
-KILL, STOP, FULL = "kill", "stop", "full"
+KILL, STOP, FULL, FENCED = "kill", "stop", "full", "fenced"
 DIED, LEASE = "died", "lease"
 """What nobody did to it: it ended, or lost its lease."""
 
@@ -23,7 +24,7 @@ class Disturbed(NamedTuple):
     """Something that keeps a process from what it promised its group."""
 
     kind: str
-    """KILL, STOP, FULL (the disk was), DIED or LEASE."""
+    """KILL, STOP, FULL (the disk was), FENCED (another took its name), DIED or LEASE."""
     process: str
     from_s: float
     until_s: float
@@ -45,6 +46,8 @@ class Place:
     running: subprocess.Popen[bytes] | None = None
     stopped_s: float | None = None
     disturbed: list[Disturbed] = field(default_factory=list)
+    former: list[tuple[str, subprocess.Popen[bytes], float]] = field(default_factory=list)
+    """Processes whose name another took, and since when."""
     ended: list[int] = field(default_factory=list)
     """How processes ended that nobody killed."""
 
@@ -82,6 +85,21 @@ class Place:
         self.running.wait()
         self.disturbed.append(Disturbed(KILL, self.process, from_s, time.monotonic()))
 
+    def take_name(self) -> None:
+        """Start another process beside it that goes by the same name; the former one ends by itself when it finds that out."""
+        assert self.running is not None, "it was started"
+        self.former.append((self.process, self.running, time.monotonic()))
+        self.start()
+
+    def end_former(self, patience_s: float) -> None:
+        """Those that lost their name, and had nothing to do since, do not know it: ask them to end."""
+        for process, running, from_s in self.former:
+            running.send_signal(signal.SIGTERM)
+            wait_until(partial(_has_ended, running), f"{process} ends", timeout_s=patience_s)
+            self.ended.append(running.returncode)
+            self.disturbed.append(Disturbed(FENCED, process, from_s, time.monotonic()))
+        self.former.clear()
+
     def step_clock(self) -> None:
         """Set its wall clock ahead or back."""
         if self.lives and self.running is not None:
@@ -115,6 +133,11 @@ class Place:
 
     def destroy(self) -> None:
         """Whatever state it is in."""
-        if self.running is not None:
-            self.running.kill()
-            self.running.wait()
+        for running in (self.running, *(one for _, one, _ in self.former)):
+            if running is not None:
+                running.kill()
+                running.wait()
+
+
+def _has_ended(running: subprocess.Popen[bytes]) -> bool:
+    return running.poll() is not None

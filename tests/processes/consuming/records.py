@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from penstock.log import MessageView
 
@@ -20,6 +20,8 @@ class What(StrEnum):
     """A handler was called."""
     OK = "ok"
     """It is about to answer SUCCESS."""
+    LATE = "late"
+    """What it answered was refused: it had had its time."""
     FAIL = "fail"
     """It is about to fail, in one way or another."""
     REJECT = "reject"
@@ -98,12 +100,15 @@ class Journal:
 def read_records(path: Path) -> Iterator[Handled | Noted]:
     """All complete lines of a file."""
     with path.open("rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            what, *values = json.loads(line)
-            if len(values) == 2:
-                at_s, text = values
-                yield Noted(What(what), at_s, text, path.stem)
-            else:
-                yield Handled._make((What(what), *values, path.stem))
+        yield from records_of(file, path.stem)
+
+
+def records_of(file: BinaryIO, process: str) -> Iterator[Handled | Noted]:
+    """All complete lines from where it stands. It stands behind each one when that is given."""
+    while (line := file.readline()).endswith(b"\n"):
+        what, *values = json.loads(line)
+        if len(values) == 2:
+            at_s, text = values
+            yield Noted(What(what), at_s, text, process)
+        else:
+            yield Handled._make((What(what), *values, process))

@@ -146,6 +146,9 @@ GOOD: dict[str, History] = {
     ),
     "reset": replace(history(*STRAIGHT, "6 a start 1 1.1", "7 a ok 1 1.1"), resets=[Reset("ordered", 0, 1, 5)]),
     "passed over": replace(history(*STRAIGHT[2:]), resets=[Reset("ordered", 0, 1, 0)]),
+    "acknowledged too late": history(
+        *STRAIGHT[:2], "2.5 a late 0 1.1", "13 a start 0 1.2", "14 a ok 0 1.2", "15 a start 1 1.1", "16 a ok 1 1.1"
+    ),
     "CONCURRENT": history("1 a start 1 1.1", "2 a start 0 1.1", "3 a ok 1 1.1", "4 a ok 0 1.1", orderly=False),
 }
 
@@ -160,6 +163,11 @@ def test_the_check_passes_what_is_right(name: str) -> None:
     [
         (history(*STRAIGHT[:2]), "never succeeded"),
         (history(*STRAIGHT[:3]), "never succeeded"),
+        (history(*STRAIGHT, "5 a late 1 1.1"), "never succeeded"),
+        (
+            history(*STRAIGHT, "5 a late 1 1.1", "6 a start 0 1.2", "7 a ok 0 1.2", "8 a start 1 1.2", "9 a ok 1 1.2"),
+            "had succeeded",
+        ),
         (history("1 a start 1 1.1", "2 a ok 1 1.1", "3 a start 0 1.1", "4 a ok 0 1.1"), "was done"),
         (history("1 a start 0 1.1", "2 a start 1 1.1", "3 a ok 0 1.1", "4 a ok 1 1.1"), "was done"),
         (history(*STRAIGHT[:2], "3 a start 0 1.2", "4 a ok 0 1.2", *STRAIGHT[2:]), "had succeeded"),

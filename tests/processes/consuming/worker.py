@@ -29,6 +29,10 @@ MIRRORED = "mirrored"
 """The consumer groups: an ORDERLY and a CONCURRENT one."""
 THREADS, TASKS, BATCHES = "threads", "tasks", "batches"
 """How a member runs its listener: one message at a time, in threads or on the event loop, or lists of one message group."""
+BROADCAST = "broadcast"
+"""Every member gets every message, in the order of its queue."""
+TOLD = "told"
+"""The broadcasting group."""
 SIMPLE = "simple"
 """It receives, and acknowledges by handle: what it does not comes back by itself."""
 REFUSED = "an acknowledgement was refused"
@@ -56,6 +60,8 @@ class Job:
     how: str
     cache_messages: int
     fates: Fates = field(default_factory=Fates)
+    member: str = ""
+    """Its name in a broadcasting group."""
 
     @staticmethod
     def parse(text: str) -> Job:
@@ -164,6 +170,8 @@ def main() -> None:
             asyncio.run(work_async(job, journal, stop))
         elif job.how == SIMPLE:
             work_simply(job, journal, stop)
+        elif job.how == BROADCAST:
+            work_for_all(job, journal, stop)
         else:
             work(job, journal, stop)
     except (penstock.RetryError, penstock.ReopenError) as error:
@@ -215,6 +223,20 @@ def work_simply(job: Job, journal: Journal, stop: threading.Event) -> None:
                         consumer.ack(message)
                     except penstock.CallError as error:
                         journal.note(What.SAID, f"{REFUSED}: {error}")
+                        journal.handled(What.LATE, group, message)
+        journal.note(What.DRAIN)
+
+
+def work_for_all(job: Job, journal: Journal, stop: threading.Event) -> None:
+    [group] = job.groups
+    listener = Listener(group, journal, job.fates)
+    with (
+        penstock.Lake(job.open()) as lake,
+        lake.broadcast_consumer(TOPIC, group=group, member=job.member, listener=listener.one) as consumer,
+    ):
+        journal.note(What.UP)
+        while not stop.wait(_LOOK_S):
+            consumer.wait(timedelta(0))
         journal.note(What.DRAIN)
 
 
