@@ -67,7 +67,7 @@ class BroadcastConsumer(Consumer):
     It gets all messages of its topics, those of a queue one after the other; different queues side by side. A listener that fails, raises
     or runs longer than ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and when it closes, so
     that after a crash the last second comes again; what still runs when it waits no longer for its end comes again, too. Whoever opens the
-    name next fences this one: it ends with `FencedError`.
+    name next fences this one: it ends with `FencedError` when it next has progress to save.
     """
 
     _OPERATION: ClassVar[str] = "broadcast"

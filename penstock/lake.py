@@ -330,9 +330,9 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
         ``member`` is the name under which this process's progress is kept, saved each second and at closing: opened again, it goes on there, after
-        a crash up to a second before. A name belongs to whoever opened it last; the former one ends with `FencedError`. The messages of a queue
-        are run one after the other, different queues side by side. A message whose listener fails, raises or runs longer than
-        ``consume_timeout`` is logged, and not tried again.
+        a crash up to a second before. A name belongs to whoever opened it last; the former one ends with `FencedError` when it next has progress
+        to save, so until then both may be given a message. The messages of a queue are run one after the other, different queues side by side.
+        A message whose listener fails, raises or runs longer than ``consume_timeout`` is logged, and not tried again.
 
         ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for what is wrong with the call,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.

@@ -47,7 +47,7 @@ def run(
     told_to_end: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """One run on an empty place, and what its check found. A run that does not come to its end is checked, too."""
-    with penstock.connect(ground.url, options=ground.options, coordination=ground.coordination) as lake:
+    with penstock.connect(ground.url, options=ground.options, coordination=ground.operator or ground.coordination) as lake:
         lake.create_topic(TOPIC, message_type="FIFO", queues=plan.queues)
         retry = penstock.RetryPolicy(interval=timedelta(milliseconds=200), jitter=0.5)
         chaos = Chaos(folder, ground, plan, seed)
@@ -96,8 +96,9 @@ def place(kind: str, folder: Path, *, seed: int = 0) -> Iterator[Ground]:
             asyncio.run(create_table(dynamodb.url("penstock-cells"), options=dynamodb.credentials))
             if kind == "throttled":
                 endpoint, _ = stack.enter_context(throttled(dynamodb.endpoint, seed))
+                ground = ground._replace(throttled=True, operator=dynamodb.url("penstock-cells"))
                 dynamodb = replace(dynamodb, endpoint=endpoint)
-            ground = ground._replace(coordination=dynamodb.url("penstock-cells"), throttled=kind == "throttled")
+            ground = ground._replace(coordination=dynamodb.url("penstock-cells"))
         yield ground
 
 

@@ -100,6 +100,8 @@ class Ground(NamedTuple):
     """That the lake has for itself, and that may be filled."""
     throttled: bool = False
     """Whether the table refuses many requests."""
+    operator: str | None = None
+    """The same cells for whoever drives the run, where they are to be asked without disturbance."""
 
     @property
     def in_sqlite(self) -> bool:
@@ -303,6 +305,7 @@ class Chaos:
             case "take name":
                 one.take_name()
             case "clock":
+                wait_until(lambda: self._listens(one), f"{one.process} listens to signals", timeout_s=self._patience_s)
                 one.step_clock()
             case "full":
                 self._fill_disk()
@@ -317,6 +320,10 @@ class Chaos:
                     self._reset(lake)
                 else:
                     self._order(lake, deed)
+
+    def _listens(self, one: Place) -> bool:
+        """Whether it would not die of the signal: it opens its journal when it knows what to do with it."""
+        return not one.lives or (self.folder / f"{one.process}.jsonl").exists()
 
     def _fill_disk(self) -> None:
         """For longer than a lease: nobody can write, and whoever lives loses it."""

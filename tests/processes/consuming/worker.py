@@ -214,13 +214,20 @@ def work_simply(job: Job, journal: Journal, stop: threading.Event) -> None:
     with penstock.Lake(job.open()) as lake, lake.simple_consumer(TOPIC, group=group) as consumer:
         journal.note(What.UP)
         while not stop.is_set():
+            # What is behind a message that was not acknowledged, in its message group and receive, is not to be handled: here it is on us.
+            held: set[str | None] = set()
             for message in consumer.receive(_AT_ONCE, invisible_duration=_INVISIBLE, await_duration=_WAIT):
+                if group == ORDERED and message.message_group in held:
+                    continue
+                held.add(message.message_group)
                 if job.fates.of(message.body.decode()) is Fate.KILLER:
                     # All that was received with what ends the process expires with it, and that is an attempt of each.
-                    continue
-                if listener.one(message) is ConsumeResult.SUCCESS:
+                    journal.handled(What.START, group, message)
+                    journal.handled(What.FAIL, group, message)
+                elif listener.one(message) is ConsumeResult.SUCCESS:
                     try:
                         consumer.ack(message)
+                        held.discard(message.message_group)
                     except penstock.CallError as error:
                         journal.note(What.SAID, f"{REFUSED}: {error}")
                         journal.handled(What.LATE, group, message)
