@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from ..log.backoff import Backoff
-from ..log.errors import InternalError, PenstockError, ReopenError, unforeseen
+from ..log.errors import InternalError, LimitExceeded, PenstockError, ReopenError, unforeseen
 from ..log.runtime import Clock, Runtime
 from .cells import CellChanged, Cells, Stored
 from .keys import worker_key
 from .lease import BEATS_PER_LEASE, Heartbeat, Hold, Listed, decode_heartbeat, encode_heartbeat
+from .limits import HEARTBEAT_BYTES_MAX
 
 _ATTEMPTS_PER_LEASE = 6
 """A request that hangs must not cost the lease: after such a part of it the next one is sent."""
@@ -126,9 +127,12 @@ class Session:
         return not self.over and not self._leaving
 
     def admit(self, group: str, topics: Sequence[str]) -> Member:
-        """A new member, which may do nothing before a heartbeat that lists it `stands`."""
+        """A new member, which may do nothing before a heartbeat that lists it `stands`. Raises `LimitExceeded` for a consumer without room."""
+        listed = Listed(self._numbers + 1, group, tuple(topics))
+        if group:
+            self._check_room(listed)
         self._numbers += 1
-        member = Member(self, Listed(self._numbers, group, tuple(topics)), self._clock)
+        member = Member(self, listed, self._clock)
         self._members[self._numbers] = member
         self.renew_soon()
         if self._task is None:
@@ -207,15 +211,31 @@ class Session:
 
     def _next_heartbeat(self) -> Heartbeat:
         self._beat += 1
+        return self._heartbeat(member.listed for member in self._members.values())
+
+    def _heartbeat(self, listed: Iterable[Listed]) -> Heartbeat:
         return Heartbeat(
             worker=self.id,
             lease_ms=round(self._wanted_s() * 1000),
             beat=self._beat,
             fenced=self._leaving,
             fenced_ms=self._clock.wall_ms() if self._leaving else 0,
-            members=tuple(member.listed for member in self._members.values()),
+            members=tuple(listed),
             label=self._label,
         )
+
+    def _check_room(self, listed: Listed) -> None:
+        consumers = [member.listed for member in self._members.values() if member.listed.group]
+        size_bytes = len(encode_heartbeat(self._heartbeat((*consumers, listed))))
+        if size_bytes > HEARTBEAT_BYTES_MAX:
+            raise LimitExceeded(
+                "too many consumers in one process, or of too many topics, for its heartbeat",
+                operation="join",
+                object=listed.group,
+                expected=f"consumers and their topics of at most {HEARTBEAT_BYTES_MAX} bytes together",
+                observed=f"{size_bytes} bytes",
+                hint="run some of them in another process, or let one consumer take several topics",
+            )
 
     def _adopt(self, stored: Stored | None) -> None:
         """Go on from what stands in the cell: one of our own heartbeats, perhaps not the last one sent, unless we were fenced."""

@@ -44,7 +44,9 @@ class Worker:
         return self._session.id if self._session is not None and not self._session.over else ""
 
     async def join(self, group: str, topics: Sequence[str] = ()) -> Member:
-        """A new member, which all others can see. Raises `LeaseLost` when the table could not be reached for a lease."""
+        """A new member, which all others can see. Raises `LeaseLost` when the table could not be reached for a lease, and `LimitExceeded` for a
+        consumer that the heartbeat has no room for.
+        """
         if self._closed:
             raise ClosedError("the worker was closed", operation="join", object=group)
         if self._session is None or not self._session.takes_members:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from penstock.coordinator.keys import worker_key
 from penstock.coordinator.lease import encode_heartbeat
+from penstock.coordinator.limits import CELL_STORED_BYTES_MAX
 from penstock.coordinator.worker import LeaseLost, Member, Worker
-from penstock.log.errors import ClosedError
+from penstock.log.errors import ClosedError, LimitExceeded
 from tests.coordinator.stage import Stage
 from tests.simulation.faults import Fault, Where
 from tests.simulation.process import SimProcess
@@ -316,5 +318,57 @@ def test_closing_lets_all_leave() -> None:
         assert not any(member.may_start() for member in members)
         with pytest.raises(ClosedError, match="the worker was closed"):
             await process.run(worker.join("billing"))
+
+    stage.play(script)
+
+
+async def fill(worker: Worker, topics: list[str]) -> list[Member]:
+    """As many consumers as have room."""
+    members: list[Member] = []
+    with suppress(LimitExceeded):
+        while len(members) < 100:
+            members.append(await worker.join("billing", topics))
+    with pytest.raises(LimitExceeded, match="too many consumers"):
+        await worker.join("billing", topics)
+    return members
+
+
+def test_a_worker_with_all_consumers_that_its_heartbeat_names_refuses_one_more_and_none_of_them_ends() -> None:
+    stage = Stage()
+    topics = [f"{number:03d}-{'t' * 100}" for number in range(100)]
+
+    async def life(worker: Worker) -> None:
+        members = await fill(worker, topics)
+        role = await worker.join("", topics)
+        await asyncio.sleep(100)
+        assert all(member.may_start() for member in (*members, role))
+        cell = await stage.table.memory.get(worker_key(worker.id))
+        assert cell is not None
+        assert CELL_STORED_BYTES_MAX // 2 < len(cell.data) < CELL_STORED_BYTES_MAX
+        await members[0].leave()
+        assert (await worker.join("billing", topics)).may_start()
+
+    async def script() -> None:
+        process = stage.process("w")
+        await process.run(life(stage.worker(process)))
+
+    stage.play(script)
+
+
+def test_consumers_that_fill_a_heartbeat_find_room_again_when_their_lease_was_lost() -> None:
+    stage = Stage()
+    topics = [f"{number:03d}-{'t' * 100}" for number in range(100)]
+
+    async def life(worker: Worker) -> None:
+        members = await fill(worker, topics)
+        await fence(stage, worker.id)
+        await asyncio.sleep(5)
+        assert not any(member.may_start() for member in members)
+        again = [await worker.join("billing", topics) for _ in members]
+        assert all(member.may_start() for member in again)
+
+    async def script() -> None:
+        process = stage.process("w")
+        await process.run(life(stage.worker(process)))
 
     stage.play(script)
