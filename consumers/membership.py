@@ -18,7 +18,7 @@ from ..coordinator.records import check_life
 from ..coordinator.session import LeaseLost
 from ..coordinator.worker import Member
 from ..log.backoff import Backoff
-from ..log.errors import PenstockError, RetryError, UnknownOutcome
+from ..log.errors import LimitExceeded, PenstockError, RetryError, UnknownOutcome
 from ..log.lake import Lake
 from ..log.reader import Position, Reader
 from ..log.topics import Topic
@@ -192,7 +192,7 @@ class Membership:
             if self.leaving and self._record is not None:
                 return Change(self._record, may_leave=True)  # nothing is left to do
             log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
-        except (RetryError, UnknownOutcome) as error:
+        except (RetryError, UnknownOutcome, LimitExceeded) as error:  # what is full now has room once others leave
             log.warning("group %s: %s", self._group, error)
         else:
             self._pause = Backoff(_TROUBLE_S)

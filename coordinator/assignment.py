@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 
-from ..log.errors import RetryError, TopicDeleted, UnknownOutcome
+from ..log.errors import LimitExceeded, RetryError, TopicDeleted, UnknownOutcome
 from ..log.runtime import Runtime
 from .balance import Queue
 from .cell_codec import decode_cell
@@ -70,7 +70,7 @@ class Assignment:
         if self._leaving:
             return Round(record, {}, tuple(self._keepers))
         if self._member.id not in record.assigned:  # before it takes anything, so that nobody deletes the group under it
-            record = await self._groups.update(self._group, lambda before: before.assigned_to(self._member.id))
+            record = await self._join(record)
         if over := await self._over([member for member in record.assigned if member != self._member.id]):
             record = await self._groups.update(self._group, lambda before: before.left_by(*over))
         missing = [queue for queue in self._queues if queue not in self._keepers]
@@ -102,6 +102,15 @@ class Assignment:
                 await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
         finally:
             await self._member.leave()
+
+    async def _join(self, record: GroupRecord) -> GroupRecord:
+        """Where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
+        try:
+            return await self._groups.update(self._group, lambda before: before.assigned_to(self._member.id))
+        except LimitExceeded:
+            if not (over := await self._over(record.all_members)):
+                raise
+            return await self._groups.update(self._group, lambda before: before.left_by(*over).assigned_to(self._member.id))
 
     async def _over(self, others: Collection[str]) -> list[str]:
         """Those of the others that are dead, and fenced."""

@@ -17,7 +17,8 @@ from ..log.runtime import Runtime
 from ..log.stores.protocol import Conflict
 from .tables import CellTable, CellVersion
 
-_ID_BYTES = 16
+WRITE_ID_BYTES = 16
+"""Of a cell as it is stored, before what it says."""
 _PAUSE_S = 0.02
 _ATTEMPT_S = 3.0
 """A request that hangs is given up for another: a store's own patience is made for large objects."""
@@ -60,9 +61,9 @@ class Cells:
             cell = await self._table.get(key)
         if cell is None:
             return None
-        if len(cell.data) < _ID_BYTES:
+        if len(cell.data) < WRITE_ID_BYTES:
             raise DataDamaged("the cell is cut off, or not Penstock's", object=key, observed=f"{len(cell.data)} bytes")
-        return Stored(cell.data[_ID_BYTES:], cell.version, cell.data[:_ID_BYTES].hex())
+        return Stored(cell.data[WRITE_ID_BYTES:], cell.version, cell.data[:WRITE_ID_BYTES].hex())
 
     async def keys(self, prefix: str) -> list[str]:
         """The keys of all cells that start with ``prefix``, sorted. It may read the whole table: for operators only."""

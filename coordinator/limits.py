@@ -9,6 +9,9 @@ CELL_BYTES_MAX = 64 * KIB
 CELL_STORED_BYTES_MAX = 192 * KIB
 """What a table takes, half of what a DynamoDB item holds: what moves on in a full cell, or makes room in it, must always find room, however
 large its numbers have grown. The largest cell that may come about is smaller (docs/0015-bounds.md)."""
+GROUP_BYTES_MAX = 128 * KIB
+"""Of a group's record without its members: settings, positions, orders. Beyond it what would make it grow is refused, so that members can
+always join and leave."""
 HEARTBEAT_BYTES_MAX = 128 * KIB
 """Consumers of one process and their topics: one more than fits is refused, as a heartbeat that cannot be written costs all of them the lease.
 Who plays roles makes room, and is always admitted; they are few.

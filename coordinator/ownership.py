@@ -13,7 +13,7 @@ from typing import Protocol
 import xxhash
 
 from ..log.backoff import Backoff
-from ..log.errors import RetryError, TopicDeleted, UnknownOutcome
+from ..log.errors import LimitExceeded, RetryError, TopicDeleted, UnknownOutcome
 from ..log.runtime import Runtime
 from .balance import Queue, plan, shares, sharing
 from .cell import QueueCell
@@ -173,7 +173,7 @@ class Ownership:
             self._below_share, self._watched, self._trouble = False, frozenset(), False
             return Round(record, self._told(), tuple(self._keepers) if self._round_s >= self._known_s else ())
         if self._member.id not in record.members:
-            record = await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
+            record = await self._join(record)
         others = [member for member in record.members if member != self._member.id]
         over = await self._find_over(others)
         self._watched = frozenset(other for other in self._closely(others) if other not in over)
@@ -242,6 +242,16 @@ class Ownership:
                 one.cancel()
 
     # --- Members ----------------------------------------------------------------------------------------------------------------
+
+    async def _join(self, record: GroupRecord) -> GroupRecord:
+        """Where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
+        try:
+            return await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
+        except LimitExceeded:
+            await self._watch.look(record.all_members)
+            if not (over := await self._fenced(record.all_members)):
+                raise
+            return await self._groups.update(self._group, lambda before: before.left_by(*over).joined_by(self._member.id))
 
     async def _find_over(self, others: Sequence[str]) -> set[str]:
         """Those of the others that are over for certain."""

@@ -10,7 +10,7 @@ from ..log.errors import InvalidArgument, LimitExceeded, TopicDeleted
 from ..log.runtime import Runtime
 from .cell import parted
 from .cell_codec import decode_cell, encode_cell
-from .cells import CellChanged, Cells, Stored
+from .cells import WRITE_ID_BYTES, CellChanged, Cells, Stored
 from .group_codec import decode_group, encode_group
 from .groups import (
     CommandKind,
@@ -25,7 +25,7 @@ from .groups import (
 )
 from .keys import GROUPS, group_key, queue_key
 from .lake_cell import LakeCell
-from .limits import CELL_BYTES_MAX
+from .limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
 
 log = logging.getLogger("penstock.coordinator")
 
@@ -302,6 +302,7 @@ class Groups:
             after = change(before)
             if after == before:
                 return after
+            _check_room(before, after, group)
             try:
                 await self._cells.write(key, encode_group(after), on=stored, deadline_s=deadline_s)
             except CellChanged as changed:
@@ -315,6 +316,33 @@ def _created(found: GroupRecord | None, settings: GroupSettings, secret: str) ->
     if found is None:
         return GroupRecord(settings=settings, secret=secret)
     return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
+
+
+def _check_room(before: GroupRecord | None, after: GroupRecord, group: str) -> None:
+    """Raise `LimitExceeded` where a change would make a record larger that is full."""
+    size_bytes, was_bytes = _settled_bytes(after), 0 if before is None else _settled_bytes(before)
+    if size_bytes > max(GROUP_BYTES_MAX, was_bytes):
+        raise LimitExceeded(
+            "the consumer group's record has no room for more topics, queues, filters or positions",
+            object=group,
+            expected=f"at most {GROUP_BYTES_MAX} bytes, without its members",
+            observed=f"{size_bytes} bytes",
+            hint="consume some of the topics in another group",
+        )
+    most_bytes = CELL_STORED_BYTES_MAX - WRITE_ID_BYTES
+    if len(encode_group(after)) > most_bytes:
+        raise LimitExceeded(
+            "the consumer group has too many members",
+            object=group,
+            expected=f"a record of at most {most_bytes} bytes",
+            observed=f"{len(after.all_members)} members",
+            hint="those that have died leave when their leases have run out",
+        )
+
+
+def _settled_bytes(record: GroupRecord) -> int:
+    """Without those who come and go."""
+    return len(encode_group(replace(record, members=(), assigned=())))
 
 
 def _is_reset_so(position: Position, tried: Position, queues: Iterable[int]) -> bool:

@@ -1,4 +1,4 @@
-"""A consumer whose coordination database finds no room for a while."""
+"""A consumer whose coordination database, or whose group, has no room for a while."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.coordinator import records
 from penstock.coordinator.tables.sqlite import SqliteTable
 from penstock.log.errors import StorageFull
 from tests.consumers.heard import Heard, consuming, fill, send
@@ -33,4 +34,20 @@ def test_a_consumer_goes_on_when_there_is_room_again(tmp_path: Path, monkeypatch
             send(lake, "a")
             wait_until(lambda: refused > 3, "writes were refused")
             full = False
+            heard.until_done(2)
+
+
+def test_a_consumer_that_its_group_has_no_room_for_waits_and_takes_part_once_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+    with penstock.connect(tmp_path, maintenance=False) as lake:
+        fill(lake, "a")
+        with consuming(lake, heard):
+            heard.until_done(1)
+        monkeypatch.setattr(records, "CELL_STORED_BYTES_MAX", 100)
+        with consuming(lake, heard):
+            wait_until(lambda: caplog.text.count("too many members") > 1, "it found no room, and tried again")
+            send(lake, "a")
+            monkeypatch.undo()
             heard.until_done(2)

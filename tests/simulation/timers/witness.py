@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.coordinator.cells import _ID_BYTES
+from penstock.coordinator.cells import WRITE_ID_BYTES
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.tables.objectstore import _HEADER_BYTES, FOLDER
@@ -33,7 +33,7 @@ class WitnessTable(MemoryTable):
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         version = await super().put(key, data, expected=expected)
         if key.startswith(TIMERS):
-            saw_cell(self._history, self._loop.now, key, data[_ID_BYTES:])
+            saw_cell(self._history, self._loop.now, key, data[WRITE_ID_BYTES:])
         return version
 
 
@@ -50,7 +50,7 @@ class WitnessStore(Archive):
     async def put(self, key: str, data: Buffer | Sequence[Buffer], *, mode: PutMode) -> Version:
         version = await super().put(key, data, mode=mode)
         if key.startswith(FOLDER + TIMERS):
-            cell = bytes((await self.get(key)).data)[_HEADER_BYTES + _ID_BYTES :]
+            cell = bytes((await self.get(key)).data)[_HEADER_BYTES + WRITE_ID_BYTES :]
             saw_cell(self._history, self._loop.now, key.removeprefix(FOLDER), cell)
         elif key == self._timer_log.settings:
             record = decode_record((await self.get(key)).data, where=key)
