@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 _AGAIN_S = 0.1
 _ATTEMPTS_MAX = 5
+_READ_S = 60.0
+"""Between looks at what was recalled, while messages wait: so long after it filled the cell there is room again, though nothing is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Player:
         self._work: asyncio.Task[Gathered | Spilled] | None = None
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
+        self._read_s = lake.runtime.clock.monotonic_s()
         self._paced = False
         """Whether the last step let all go that was due then: what follows may wait for the next tick."""
         self._flushed_s = lake.runtime.clock.monotonic_s()
@@ -106,8 +109,10 @@ class Player:
         failures, backoff, is_stale = 0, Backoff(_AGAIN_S), False
         while not stop.is_set():
             try:
-                if is_stale:
+                now_s = self._runtime.clock.monotonic_s()
+                if is_stale or (now_s - self._read_s >= _READ_S and self._waiting()):
                     await self._cell.read()
+                    self._read_s = now_s
                 is_stale = False
                 pause_s = await self.step()
             except CellChanged:
@@ -340,9 +345,12 @@ class Player:
             elif isinstance(gathered, Gathered):
                 self.statistics = replace(self.statistics, flushed=self.statistics.flushed + 1)
             return True
-        if len(state.recalled) >= self._options.recalled_rows and (spilling := self._recalls.spill(state)) is not None:
-            self._begin(spilling)
-            return False
+        if len(state.recalled) >= self._options.recalled_rows:
+            if state.bounds.known < self._following.known and await self._note_known(state):
+                return True
+            if (spilling := self._recalls.spill(state)) is not None:
+                self._begin(spilling)
+                return False
         if self._is_flush_due():
             return await self._begin_flush(state)
         if runs := to_merge(state.runs, self._options):
@@ -356,16 +364,21 @@ class Player:
         age_s = self._runtime.clock.monotonic_s() - self._flushed_s
         return self._following.known > self._cell.state.gathered and age_s >= options.flush_age.total_seconds()
 
+    async def _note_known(self, state: TimerState) -> bool:
+        """Say of all that was read that it is known; False while something of it is late, which goes first."""
+        raised = state.with_claim(Bounds(self._following.known, state.bounds.due), 0).with_arrived()
+        here = self._following.rows.waiting
+        if (within(here, raised.settled) & ~within(here, state.bounds)).any():
+            return False
+        await self._cell.write(raised)
+        return True
+
     async def _begin_flush(self, state: TimerState) -> bool:
         """What waits in memory becomes a run. Only what is known is gathered, so nothing of it may be late."""
-        known = self._following.known
-        if state.bounds.known < known:
-            raised = state.with_claim(Bounds(known, state.bounds.due), 0).with_arrived()
-            here = self._following.rows.waiting
-            if (within(here, raised.settled) & ~within(here, state.bounds)).any():
-                return False  # it goes first
-            await self._cell.write(raised)
-            state = raised
+        if state.bounds.known < self._following.known:
+            if not await self._note_known(state):
+                return False
+            state = self._cell.state
         self._flushed_s = self._runtime.clock.monotonic_s()
         rows, settled = self._following.rows, state.bounds
         self._begin(self._gatherer.flush(rows, start=state.gathered, limit=settled.known, settled=settled))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from penstock.coordinator.timers.cell import TimerCell, timer_cells
 from penstock.coordinator.timers.recalls import Recalls
 from penstock.coordinator.timers.state import NEVER, Bounds, Due, Run
-from penstock.coordinator.timers.waiting import recall
+from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import UnknownOutcome
 from penstock.log.lake import Lake
-from tests.coordinator.timers.test_play import Played
+from penstock.log.messages import to_us
+from tests.coordinator.timers.test_play import SMALL, Played
 
 
 def test_one_of_them_is_not_told_that_it_recalled_what_the_other_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +47,38 @@ def test_one_of_them_is_not_told_that_it_recalled_what_the_other_did(monkeypatch
         assert (await cell.read()).recalled == frozenset()
 
     Played("recalled twice").run(script)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_recalls_leave_the_cell_though_nothing_is_let_go_for_a_month(*, beside: bool) -> None:
+    """No claim says of what waits that it is known, and whoever plays has nothing to write (``beside``: and plays all the time)."""
+    month_s = 30 * 24 * 3600.0
+    options = replace(SMALL, flush_rows=10**6, recalled_rows=4)
+
+    async def recall_eight(lake: Lake) -> None:
+        _, log = await lake.timer_log("orders")
+        rows = (await waiting(lake, timer_cells(lake), "orders")).to_pylist()
+        for row in rows[:8]:
+            due = Due(to_us(row["delivery_timestamp"]), row["offset"])
+            await recall(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation, due)
+
+    async def script(played: Played, lake: Lake) -> None:
+        await played.send(lake, *(month_s + place for place in range(10)))
+        await played.play_for(lake, 2, options)
+        if beside:
+            playing = asyncio.ensure_future(played.play_for(lake, 100, options))
+            await played.kernel.let_pass(timedelta(seconds=20))
+            await recall_eight(lake)
+            await playing
+        else:
+            await recall_eight(lake)
+            await played.play_for(lake, 2, options)
+        _, log = await lake.timer_log("orders")
+        state = await standing(timer_cells(lake), lake.runtime.clock, "orders", log.record.incarnation)
+        assert (len(state.recalled), sum(run.rows for run in state.recalls)) == (0, 8)
+        assert len(await waiting(lake, timer_cells(lake), "orders")) == 2
+        await played.kernel.let_pass(timedelta(seconds=month_s))
+        await played.play_for(lake, 20, options)
+        assert [one.body for one in await played.read(lake)] == [b"%g/%d" % (month_s + place, place) for place in (8, 9)]
+
+    Played("recalled unknown").run(script)
