@@ -12,8 +12,9 @@ from dataclasses import replace
 from ..coordinator.cell import QueueCell
 from ..coordinator.cell_codec import decode_cell, encode_cell
 from ..coordinator.cells import CellChanged, Cells, Stored
+from ..coordinator.keeper import ROOM_BYTES
 from ..coordinator.tables.objectstore import ObjectStoreTable
-from ..log import Lake
+from ..log import DataDamaged, Lake, LimitExceeded
 from .copies import SequencesTaken
 from .dead_letters import renumbered
 
@@ -43,13 +44,15 @@ class Redriven:
     async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
         """Give each of these a sequence, but those that have one by now; returns the others, in order.
 
-        What lies before ``earliest`` is not kept any more, so its place need not be remembered.
+        What lies before ``earliest`` is not kept any more, so its place need not be remembered. Raises `LimitExceeded`.
         """
         given: list[int] = []
 
         def change(cell: QueueCell) -> QueueCell:
             given[:] = [offset for offset in offsets if offset not in cell.settled]
-            return replace(cell, settled=cell.settled.with_range(0, earliest)).with_dead_letters(given)
+            after = replace(cell, settled=cell.settled.with_range(0, earliest)).with_dead_letters(given)
+            _check_room(after, self._key)
+            return after
 
         await self._change(change)
         return given
@@ -79,3 +82,23 @@ class Redriven:
     def _take(self, stored: Stored | None) -> None:
         self._stored = stored
         self.cell = QueueCell() if stored is None else decode_cell(stored.data, where=self._key)
+
+
+def _check_room(cell: QueueCell, key: str) -> None:
+    """Raise `LimitExceeded` unless the cell can be read again, and written once more when these have gone back."""
+    data = encode_cell(cell)
+    observed = f"{len(data)} bytes"
+    if len(data) <= ROOM_BYTES:
+        try:
+            decode_cell(data, where=key)
+            return
+        except DataDamaged as error:
+            observed = str(error)
+    raise LimitExceeded(
+        "the dead letters that were chosen are too scattered, or too far behind others that were not",
+        operation="redrive",
+        object=key,
+        expected=f"a cell that can be read again, of at most {ROOM_BYTES} bytes",
+        observed=observed,
+        hint="send the oldest back too, or wait until retention has taken them",
+    )

@@ -15,7 +15,17 @@ from penstock.consumers.redriven import Redriven
 from penstock.coordinator.timers.cell import timer_cells
 from penstock.coordinator.timers.options import TimerOptions
 from penstock.coordinator.timers.play import play_once
-from penstock.log import DataDamaged, InvalidArgument, Lake, Message, MessageView, ReadOnlyError, TopicNotFound, TopicSettings
+from penstock.log import (
+    DataDamaged,
+    InvalidArgument,
+    Lake,
+    LimitExceeded,
+    Message,
+    MessageView,
+    ReadOnlyError,
+    TopicNotFound,
+    TopicSettings,
+)
 from penstock.log.limits import MIB
 from penstock.log.stores import Put
 from tests.consumers.letters import AT_ONCE, DLQ, Scene, ids, letters
@@ -380,3 +390,22 @@ def test_dead_letters_of_delayed_messages_go_back_without_a_delay() -> None:
         assert len(await scene.read("%TIMER%later")) == 1
 
     Scene(queues=1).play(script)
+
+
+@pytest.mark.parametrize("which", ["far", "scattered"])
+def test_letters_that_cannot_be_remembered_are_not_sent_and_the_others_go_back(which: str) -> None:
+    async def script(scene: Scene) -> None:
+        remembered = Redriven(scene.lake, "billing", 1)
+        await remembered.read()
+        chosen = [2**24 + 20] if which == "far" else list(range(0, 200_000, 2))
+        with pytest.raises(LimitExceeded, match="too scattered, or too far"):
+            await remembered.give(chosen, earliest=0)
+        assert await remembered.give([5, 7], earliest=0) == [5, 7]
+        await remembered.read()
+        await remembered.bury(1)
+        assert await remembered.give([2**24 + 20], earliest=2**24) == [2**24 + 20], "retention has taken what was before"
+        await remembered.read()
+        assert remembered.cell.settled.count_above == 1
+        await remembered.close()
+
+    Scene().play(script)
