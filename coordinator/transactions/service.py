@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ...log.errors import PenstockError
+from ...log.errors import PenstockError, TopicNotFound
 from ...log.half import half_key, read_half, staged_sizes
 from ...log.lake import Lake
 from ...log.messages import MESSAGE_SCHEMA, MessageView, views
@@ -207,7 +207,7 @@ class Transactions:
     async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkedAs]:
         """Link or delete what a decided transaction staged; of each topic what became of it."""
         if row.decision is Decision.ROLLED_BACK:
-            await self.discard(row.id, [one.topic for one in row.destinations])
+            await self.discard(row.id, [one.topic for one in row.destinations if not await self._is_linked(row.id, one.topic)])
             return {}
         links = [Link(self.lake, row.id, one, deadline_s=deadline_s) for one in row.destinations]
         done = await side_by_side(links)
@@ -218,6 +218,25 @@ class Transactions:
         for topic in topics:
             staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
             self.counting.deleted(topic, await delete_all(self.lake.store, staged))
+
+    async def _is_linked(self, transaction: str, topic: str) -> bool:
+        """Whether what is decided to be rolled back was linked before: then its row was put back from a backup, and messages that are visible
+        must not be deleted. The collector knows when they may go.
+        """
+        try:
+            opened = await self.lake.topic(topic)
+        except TopicNotFound:
+            return False
+        await opened.tail.catch_up()
+        if job_of(transaction) not in opened.tail.state.closed_jobs:
+            return False
+        log.error(
+            "transaction %s is rolled back, but what it sent to %s was linked, or given up, before that: the coordination table was put back "
+            "to an older state. What is visible stays so",
+            transaction,
+            topic,
+        )
+        return True
 
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 
