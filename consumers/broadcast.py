@@ -6,13 +6,14 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from ..coordinator.coordination import Coordination
 from ..coordinator.groups import check_group_name
 from ..coordinator.progress import MemberProgress, open_progress
+from ..coordinator.put_back import InconsistentRestore
 from ..log.backoff import Backoff
 from ..log.errors import (
     ClosedError,
@@ -27,6 +28,7 @@ from ..log.filters import parse_filter
 from ..log.lake import Lake
 from ..log.messages import MessageView, views
 from ..log.reader import Reader
+from ..log.topics import Topic
 from .consumer import Consumer
 from .executor import Executor, executor_of
 from .feed import Feed
@@ -121,9 +123,26 @@ class BroadcastConsumer(Consumer):
                 life=topic.life,
                 start=tuple(offsets[queue] for queue in range(topic.settings.queues)),
             )
+            await self._check_end(topic, progress.progress.offsets)
             self._progress[name] = progress
             self._next |= {(name, queue): offset for queue, offset in enumerate(progress.progress.offsets)}
         self._feeds = {name: Feed(topic) for name, topic in topics.items()}
+
+    async def _check_end(self, topic: Topic, offsets: Sequence[int]) -> None:
+        """Raise `InconsistentRestore` when the log ends before what the member has had."""
+        for queue, offset in enumerate(offsets):
+            if offset > topic.tail.state.next_offsets[queue]:
+                await topic.tail.catch_up()
+            if offset > (following := topic.tail.state.next_offsets[queue]):
+                raise InconsistentRestore(
+                    "the log was put back to an older state, and to go on would pass messages over",
+                    operation="broadcast",
+                    object=f"{self.group}, member {self.member}, {topic.paths.topic} queue {queue}",
+                    expected=f"the next offset to be written at {offset} or above",
+                    observed=following,
+                    hint="put back a coordination table that is as old as the bucket or older, or give the member another name: "
+                    "it begins at its start position",
+                )
 
     async def _work(self) -> None:
         self._executor = executor_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,8 @@ from ..coordinator.coordination import Coordination
 from ..coordinator.groups import GroupRecord
 from ..coordinator.keeper import OwnershipLost, QueueKeeper
 from ..coordinator.offsets import Settled
-from ..log.errors import CallError, InvalidArgument, PenstockError
+from ..coordinator.put_back import inconsistent, is_ahead, of_another_log, of_another_record, seen
+from ..log.errors import CallError, DataDamaged, InvalidArgument, PenstockError, RetryError
 from ..log.filters import Filter, parse_filter
 from ..log.lake import Lake
 from ..log.limits import MESSAGES_MAX as MAX_MESSAGES
@@ -28,6 +30,8 @@ from ..log.messages import MessageView, views
 from ..log.reader import Position, Reader
 from .consumer import GroupMember
 from .membership import Membership, Subscription
+
+log = logging.getLogger("penstock.consumers")
 
 MESSAGES_MAX = 500
 _FETCH_BYTES_MAX = 16 * MIB
@@ -94,6 +98,8 @@ class PullConsumer(GroupMember):
         self._owned: dict[Queue, _Owned] = {}
         self._taken_away: set[Queue] = set()
         """Queues that went to others before what was handed out of them was committed, and nobody was told."""
+        self._ahead: dict[Queue, GroupRecord] = {}
+        """Queues whose cells were of a later generation than the record that was read before them."""
         self._turn: deque[Queue] = deque()
         self._moved = asyncio.Event()
         self._committing = asyncio.Lock()
@@ -145,6 +151,11 @@ class PullConsumer(GroupMember):
 
     async def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
         try:
+            if not await self._fits(queue, keeper, record):
+                await keeper.release()  # and is taken again
+                return
+            tail = self._membership.feed(queue[0]).topic.tail
+            keeper.seen = lambda: seen(tail.state, record.secret)
             cell = await keeper.change(lambda cell: caught_up(cell, record, *queue))
         except OwnershipLost:
             return
@@ -153,6 +164,27 @@ class PullConsumer(GroupMember):
         self._owned[queue] = _Owned(keeper, cell.settled.floor, cell.generation, record, _filter_of(record, queue))
         self._turn.append(queue)
         self._moved.set()
+
+    async def _fits(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> bool:
+        """Whether log and record are those that the cell was written for, or the group was reset since; False: that is not known now. Raises
+        `InconsistentRestore`.
+        """
+        (topic, number), cell, position = queue, keeper.cell, record.positions[queue[0]]
+        if is_ahead(cell, position, number):
+            if (known := self._ahead.get(queue)) is not None and known is not record:
+                raise inconsistent("the group's record is older than the cell", group=self.group, topic=topic, queue=number)
+            self._ahead[queue] = record
+            return False
+        self._ahead.pop(queue, None)
+        why = of_another_record(cell, position, number, record.secret)
+        try:
+            why = why or await of_another_log(self._membership.feed(topic).topic, number, cell)
+        except (RetryError, DataDamaged) as error:
+            log.warning("group %s, %s queue %d: the log cannot be read: %s", self.group, topic, number, error)
+            return False
+        if why is None or cell.generation < position.generations[number]:
+            return True
+        raise inconsistent(why, group=self.group, topic=topic, queue=number)
 
     async def _obey(self, queue: Queue, owned: _Owned, record: GroupRecord) -> None:
         with suppress(OwnershipLost):

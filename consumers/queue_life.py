@@ -8,17 +8,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 
-from ..coordinator.cell import QueueCell
+from ..coordinator.cell import QueueCell, Seen
 from ..coordinator.commands import caught_up, waits_for_room
 from ..coordinator.groups import DeliveryOrder, GroupRecord
 from ..coordinator.handing import Expiry, Lapse, expired, last_expiry_ms
 from ..coordinator.keeper import CellFull, OwnershipLost, QueueKeeper
 from ..coordinator.offsets import OffsetSet
+from ..coordinator.put_back import InconsistentRestore, agrees, inconsistent, is_ahead, of_another_log, of_another_record, seen
 from ..coordinator.spill_objects import SpillObjects
 from ..coordinator.worker import Member, Worker
 from ..log.backoff import Backoff
@@ -100,7 +101,9 @@ class QueueLife(Generic[ScheduleT]):
         self._spilling = Spilling(objects, around.limits, schedule=lambda: self.schedule, moved=self.wake)
         self._counters = counters
         self.topic, self.queue = topic, queue
-        self._record = record
+        self._record = self._taken_by = record
+        self._noticed = asyncio.Event()
+        """The record was read again since the queue was taken."""
         self._keep = parse_filter(record.settings.filter_of(topic))
         self._obeyed: GroupRecord | None = None
         self.schedule = self._new_schedule(keeper.cell)
@@ -154,6 +157,8 @@ class QueueLife(Generic[ScheduleT]):
 
     def notice(self, record: GroupRecord) -> None:
         """Take what an operator changed."""
+        if record is not self._taken_by:
+            self._noticed.set()
         if record != self._record:
             before, self._record = self._keep, record
             self._keep = parse_filter(record.settings.filter_of(self.topic))
@@ -169,6 +174,7 @@ class QueueLife(Generic[ScheduleT]):
     def drain(self) -> None:
         """Start nothing more, and give the queue back when nothing runs."""
         self._draining = True
+        self._noticed.set()
         self.wake()
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
@@ -177,11 +183,15 @@ class QueueLife(Generic[ScheduleT]):
         """Until the queue is released or lost. Raises what makes going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
-        beside = (self._fetch(), self._burial.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
-        tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
-        waiting: list[asyncio.Future[Any]] = [*ends, *tasks]
+        waiting: list[asyncio.Future[Any]] = [*ends]
         try:
+            if not self._fits() and not await self._made_fit(waiting):
+                return
+            self.keeper.seen = self._seen
+            beside = (self._fetch(), self._burial.run(self.keeper, self._feed, self._since), self._spilling.run(self.keeper))
+            tasks = [asyncio.ensure_future(work) for work in (*beside, self._go_on())]
+            waiting += tasks
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
@@ -202,6 +212,68 @@ class QueueLife(Generic[ScheduleT]):
             await self._burial.close()
             await self._feed.detach(self.queue)
             self.ended.set()
+
+    # --- What was put back from backups
+
+    def _fits(self) -> bool:
+        """Whether log and record are known, without asking, to be those that the cell was written for."""
+        cell, position = self.keeper.cell, self._record.positions.get(self.topic)
+        if position is None or self.queue >= len(position.generations):
+            return True  # the topic or the group was made again, which `_obey` finds
+        return (
+            not is_ahead(cell, position, self.queue)
+            and not of_another_record(cell, position, self.queue, self._record.secret)
+            and agrees(self._feed.topic, self.queue, cell)
+        )
+
+    async def _made_fit(self, ends: list[asyncio.Future[Any]]) -> bool:
+        """Whether they are, or the group was reset since; if not, the queue is over. Raises `InconsistentRestore`."""
+        looking = asyncio.ensure_future(self._look_back())
+        try:
+            await asyncio.wait([*ends, looking], return_when=asyncio.FIRST_COMPLETED)
+            return looking.done() and looking.result()
+        except OwnershipLost:
+            return False
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look_back(self) -> bool:
+        pause = Backoff(_TROUBLE_S)
+        while not self._draining:
+            cell, record = self.keeper.cell, self._record
+            position = record.positions.get(self.topic)
+            if position is None or self.queue >= len(position.generations):
+                return True
+            if is_ahead(cell, position, self.queue):
+                if not self._noticed.is_set():
+                    await self._noticed.wait()
+                    continue
+                raise self._inconsistent("the group's record is older than the cell")
+            if why := of_another_record(cell, position, self.queue, record.secret):
+                raise self._inconsistent(why)
+            try:
+                why = await of_another_log(self._feed.topic, self.queue, cell)
+            except (RetryError, DataDamaged) as error:
+                log.warning("group %s, %s queue %d: the log cannot be read: %s", *self._where, error)
+                await asyncio.sleep(pause.next_s())
+                continue
+            if why is None:
+                return True
+            if cell.generation == position.generations[self.queue]:
+                raise self._inconsistent(why)
+            # It was reset: what was given up in the other log has other messages at its offsets here.
+            log.warning("group %s, %s queue %d was reset, as %s", *self._where, why)
+            await self.keeper.change(lambda cell: replace(cell, dead_letters=cell.dead_letters.outlived()))
+            return True
+        await self.keeper.release()
+        return False
+
+    def _inconsistent(self, why: str) -> InconsistentRestore:
+        return inconsistent(why, group=self._around.group, topic=self.topic, queue=self.queue)
+
+    def _seen(self) -> Seen:
+        return seen(self._feed.topic.tail.state, self._record.secret)
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
         """Raise what makes going on impossible. A full cell does not: the queue is taken anew, as from a dead owner."""

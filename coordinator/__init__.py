@@ -17,6 +17,7 @@ from .keeper import OwnershipLost
 from .living import WorkerSeen, WorkerState
 from .operators import Operators
 from .parked import ParkedGroup
+from .put_back import InconsistentRestore
 from .retry import RetryPolicy, Schedule
 from .roles import Part, run_roles
 from .tables import CellTable, TableMismatch, TableNotFound, create_table, open_table
@@ -58,6 +59,7 @@ __all__ = [
     "GroupNotFound",
     "GroupSettings",
     "HalfMessagesMissing",
+    "InconsistentRestore",
     "NotRecallable",
     "Operators",
     "OwnershipLost",

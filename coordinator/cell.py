@@ -129,6 +129,18 @@ class Spill:
     """The lowest of those that are left."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the owner of a queue knew when it wrote the cell: a log or a group's record that was put back to an older state contradicts it."""
+
+    entry: int
+    """The last one of the topic's log."""
+    digest: int
+    """64 bits of the digest of the log's state after it."""
+    group: int
+    """64 bits of a hash of the group's secret."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCell:
     """All that a consumer group knows of one queue."""
@@ -155,6 +167,9 @@ class QueueCell:
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
     transactions: frozenset[str] = frozenset()
     """Ids of those that settled messages here and are thereby committed, until that is noted where they are kept (docs/0014)."""
+
+    seen: Seen | None = None
+    """By the owner that wrote the cell last; None: nobody has written it in this generation, or a version that did not say so."""
 
     acks: tuple[int, ...] = ()
     """Ids of the last writes by which deliveries were acknowledged or changed, the newest last: who got no answer knows its own by that."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..log.errors import DataDamaged, NewerFormatError
 from ..log.limits import NUMBER_MAX
-from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Spill, State, Tries
+from .cell import ACKS_KEPT, DeadLetters, Marker, QueueCell, Seen, Spill, State, Tries
 from .offsets import OffsetSet, Settled
 from .varints import VarintReader, append_bytes, append_varint
 
@@ -15,7 +15,7 @@ _FORMAT = 1
 _WITH_SECTIONS = 2
 """The same, with more behind it: how many sections follow, then pairs of a section's number and its bytes. Written only where there is more,
 so that a cell without is one that earlier versions read; they refuse the others, and do not drop what they do not know."""
-_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS = 1, 2, 3, 4
+_TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN = 1, 2, 3, 4, 5
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
@@ -74,6 +74,10 @@ def _sections(cell: QueueCell) -> dict[int, bytes]:
         data = bytearray()
         append_varint(data, cell.ack_writes)
         sections[_ACKS] = bytes(data) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in cell.acks)
+    if cell.seen is not None:
+        seen = bytearray()
+        append_varint(seen, cell.seen.entry)
+        sections[_SEEN] = bytes(seen) + b"".join(one.to_bytes(_HASH_BYTES, "little") for one in (cell.seen.digest, cell.seen.group))
     return sections
 
 
@@ -119,8 +123,10 @@ def _with_sections(cell: QueueCell, reader: VarintReader, where: str) -> QueueCe
             cell = replace(cell, dead_letters=_read_lives(cell.dead_letters, VarintReader(reader.sized(), where=where), where))
         elif number == _ACKS:
             cell = _with_acks(cell, VarintReader(reader.sized(), where=where), where)
+        elif number == _SEEN:
+            cell = replace(cell, seen=_read_seen(VarintReader(reader.sized(), where=where)))
         else:
-            raise _newer(where, f"section {_TRANSACTIONS} to {_ACKS}", number)
+            raise _newer(where, f"section {_TRANSACTIONS} to {_SEEN}", number)
     return cell
 
 
@@ -131,6 +137,14 @@ def _with_acks(cell: QueueCell, reader: VarintReader, where: str) -> QueueCell:
     if len(acks) > min(count, ACKS_KEPT):
         raise DataDamaged("the cell names more acknowledging writes than there were", object=where, observed=len(acks))
     return replace(cell, acks=tuple(acks), ack_writes=count)
+
+
+def _read_seen(reader: VarintReader) -> Seen:
+    entry = reader.varint()
+    digest, group = (int.from_bytes(reader.take(_HASH_BYTES), "little") for _ in range(2))
+    if not reader.done:
+        raise reader.damaged("what the cell says of the log goes on behind its end")
+    return Seen(entry, digest, group)
 
 
 def _read_spills(reader: VarintReader) -> tuple[Spill, ...]:

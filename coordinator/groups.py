@@ -269,6 +269,15 @@ class GroupRecord:
             found[topic, queue] = position.generations[queue] if position and queue < len(position.generations) else None
         return found
 
+    def raised(self, *, generation: int = -1, commands: int = 0) -> GroupRecord:
+        """With no such generation, and no such command's number, to be given again: a queue's cell has them, which a record that was put back to
+        an older state does not know.
+        """
+        generations, commanded = max(self.generations, generation + 1), max(self.commanded, commands)
+        if (generations, commanded) == (self.generations, self.commanded):
+            return self
+        return replace(self, generations=generations, commanded=commanded)
+
     def commands_elsewhere(self, topic: str, queues: Container[int]) -> tuple[Command, ...]:
         """Without those for some queues of a topic."""
         return tuple(one for one in self.commands if one.topic != topic or one.queue not in queues)

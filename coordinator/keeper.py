@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from ..log.errors import InternalError, PenstockError, ReopenError, RetryError
 from ..log.limits import KIB
-from .cell import QueueCell
+from .cell import QueueCell, Seen
 from .cell_codec import decode_cell, encode_cell
 from .cells import CellChanged, Cells, Stored
 from .limits import CELL_STORED_BYTES_MAX
@@ -65,6 +65,8 @@ class QueueKeeper:
         """Who owned the queue and did not release it; empty when nobody did."""
         self.ended = asyncio.Event()
         """Set once the hold is over, by release or by loss."""
+        self.seen: Callable[[], Seen] | None = None
+        """What the owner knows when it writes; None: it does not know yet whether that agrees with what the cell says."""
         self._stored = stored
         self._gathered: list[tuple[Change, asyncio.Future[QueueCell]]] = []
         self._writer: asyncio.Task[None] | None = None
@@ -128,13 +130,14 @@ class QueueKeeper:
         base = self.cell
         while True:
             cell, made = _apply(base, gathered)
-            data = encode_cell(replace(cell, step=base.step + 1))
-            if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(base)))):
+            seen = self.seen() if self.seen is not None else None
+            data = encode_cell(_stamped(cell, base, seen))
+            if len(data) > ROOM_BYTES and len(data) > (room := max(ROOM_BYTES, len(encode_cell(_stamped(base, base, seen))))):
                 cell, made = _apply_what_fits(base, gathered, room)
-                data = encode_cell(replace(cell, step=base.step + 1))
+                data = encode_cell(_stamped(cell, base, seen))
             if not made:
                 return
-            cell = replace(cell, step=base.step + 1)
+            cell = _stamped(cell, base, seen)
             self.writes += 1
             try:
                 self._stored = await self._cells.write(self.key, data, on=self._stored, deadline_s=self._holder.until_s)
@@ -156,6 +159,8 @@ class QueueKeeper:
         stored = decode_cell(changed.stored.data, where=self.key)
         if (stored.owner, stored.epoch) != (self._holder.id, self.cell.epoch):
             raise self._lost(f"the queue was taken by {stored.owner or 'an operator'} in epoch {stored.epoch}", changed)
+        if stored.step < self.cell.step:
+            raise self._lost(f"the cell was put back to write {stored.step}, behind write {self.cell.step}", changed)
         return stored
 
     def _lost(self, message: str, cause: BaseException | None = None) -> OwnershipLost:
@@ -189,6 +194,10 @@ async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, foun
     keeper = QueueKeeper(cells, holder, key, cell, stored)
     keeper.taken_from = before.owner
     return keeper
+
+
+def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:
+    return replace(cell, step=base.step + 1, seen=cell.seen if seen is None else seen)
 
 
 def _apply(

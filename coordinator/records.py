@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from ..log.errors import InvalidArgument, LimitExceeded, TopicDeleted
 from ..log.runtime import Runtime
-from .cell import parted
+from .cell import QueueCell, parted
 from .cell_codec import decode_cell, encode_cell
 from .cells import WRITE_ID_BYTES, CellChanged, Cells, Stored
 from .group_codec import decode_group, encode_group
@@ -210,8 +211,11 @@ class Groups:
         nothing after them is lost.
         """
         first: list[GroupRecord] = []
+        taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
+        generation = max((cell.generation for cell in taken.values()), default=-1)
 
         def reset(before: GroupRecord) -> GroupRecord:
+            before = before.raised(generation=generation)
             known = before.positions.get(topic)
             if known is not None:
                 check_life(topic, known=known.life, life=life)
@@ -252,13 +256,9 @@ class Groups:
         Earlier commands that were carried out leave the record on the way. Raises `GroupNotFound`, and `LimitExceeded` for more message groups
         than the record has room for.
         """
-        done: dict[tuple[str, int], int] = {}
-        for command in (await self.get(group)).commands:
-            queue = (command.topic, command.queue)
-            if queue not in done:
-                key = queue_key(group, *queue)
-                stored = await self._cells.read(key)
-                done[queue] = 0 if stored is None else decode_cell(stored.data, where=key).commands
+        ordered = [(command.topic, command.queue) for command in (await self.get(group)).commands]
+        taken = await self._queue_cells(group, list(dict.fromkeys([*ordered, *parked])))
+        done = {queue: cell.commands for queue, cell in taken.items()}
         tried: list[GroupRecord] = []
         meant: dict[tuple[str, int], Mapping[int, int]] = {}
 
@@ -271,6 +271,7 @@ class Groups:
             if not meant:
                 tried.clear()
                 return before
+            before = before.raised(commands=max(done.values(), default=0))
             left = tuple(one for one in before.commands if one.number > done.get((one.topic, one.queue), 0))
             after = replace(before, commands=left).commanded_to(kind, meant)
             if (size := len(encode_group(after))) > max(CELL_BYTES_MAX, len(encode_group(before))):
@@ -286,6 +287,13 @@ class Groups:
             return after
 
         return await self.update(group, commanded)
+
+    async def _queue_cells(self, group: str, queues: Sequence[tuple[str, int]]) -> dict[tuple[str, int], QueueCell]:
+        """Of these (topic, queue), those that somebody has taken."""
+        keys = [queue_key(group, *queue) for queue in queues]
+        stored = await asyncio.gather(*map(self._cells.read, keys))
+        found = zip(queues, keys, stored, strict=True)
+        return {queue: decode_cell(one.data, where=key) for queue, key, one in found if one is not None}
 
     async def _stored(self, group: str) -> Stored | None:
         stored = await self._cells.read(group_key(group))

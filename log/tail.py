@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
-from .errors import PenstockError, StoreUnavailable, ViewLost, unforeseen
+from .entries import read_header
+from .errors import DataDamaged, PenstockError, StoreUnavailable, ViewLost, unforeseen
 from .fold import Folded
+from .header import Repair
 from .limits import CHECKPOINT_ENTRIES
 from .paths import TopicPaths
 from .runtime import Runtime
 from .state import State
-from .stores.protocol import ObjectStore
+from .stores.protocol import ObjectMissing, ObjectStore
 from .view import EntryCache, View
 
 POLL_FIRST_S = 0.010
 POLL_MAX_S = 1.0
 POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
+_DIGESTS = 1_024
 _PATIENCE_MARGINS = 4
 """A patient poller looks a quarter of its patience later than an entry should be there, as most come a little late; and after so long again."""
 
@@ -39,7 +43,11 @@ class Tail:
         poll_max_s: float = POLL_MAX_S,
         poll_quiet_s: float = POLL_QUIET_S,
     ) -> None:
+        self._store = store
+        self._paths = paths
         self._runtime = runtime
+        self._digests: OrderedDict[int, str] = OrderedDict()
+        """Of the states after the last entries but one, as those that follow them say."""
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0
@@ -61,6 +69,24 @@ class Tail:
     def state(self) -> State:
         """The state as far as this process knows it."""
         return self.view.state
+
+    def known_digest(self, entry: int) -> str | None:
+        """Of the state after an entry, where this process knows it."""
+        return self.state.digest if entry == self.state.entry else self._digests.get(entry)
+
+    async def digest_after(self, entry: int) -> str | None:
+        """Of the state after an entry that is not above `state`; None where the log does not tell any more: what follows was trimmed, repaired
+        or damaged. Raises `StoreUnavailable`.
+        """
+        known = self.known_digest(entry)
+        if known is not None:
+            return known
+        where = self._paths.entry(entry + 1)
+        try:
+            header = read_header((await self._store.get(where)).data, where=where, number=entry + 1)
+        except (ObjectMissing, DataDamaged):
+            return None
+        return None if any(isinstance(action, Repair) for action in header.actions) else header.state_digest
 
     def next_s(self) -> float:
         """When the next entry should be there, in seconds from now, as the last ones came."""
@@ -144,6 +170,10 @@ class Tail:
             interval_s = min(interval_s * 1.5, self.poll_quiet_s if quiet else max_s)
 
     def _folded(self, folded: Folded, data: bytes) -> None:
+        if not folded.is_repair:
+            self._digests[folded.number - 1] = folded.header.state_digest
+            if len(self._digests) > _DIGESTS:
+                self._digests.popitem(last=False)
         if folded.number % CHECKPOINT_ENTRIES == 0:
             self.due_checkpoint = folded.state
         for listener in list(self.fold_listeners):

@@ -216,3 +216,17 @@ def test_a_hold_whose_lease_ran_out_cannot_write() -> None:
         assert keeper.ended.is_set()
 
     asyncio.run(run())
+
+
+def test_an_owner_whose_cell_was_put_back_has_lost_it() -> None:
+    async def run() -> None:
+        table = MemoryTable()
+        owner = await taken(table, "a")
+        old = dict(table._cells)
+        await owner.change(granting(10))
+        table._cells = old
+        with pytest.raises(OwnershipLost, match="put back"):
+            await owner.change(granting(11))
+        assert (await stored(table)).granted == OffsetSet()
+
+    asyncio.run(run())

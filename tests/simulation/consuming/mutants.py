@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from penstock.consumers import blocked, dead_letters, membership
+from penstock.consumers import blocked, dead_letters, membership, queue_life
 from penstock.consumers.burial import Burial
 from penstock.consumers.copies import CopyWriter
 from penstock.consumers.engine import QueueEngine
@@ -209,6 +209,20 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         patch=attribute(CopyWriter, "_check_not_taken", patches.not_looked_at),
         scenario="restores",
         seeds=(4,),
+    ),
+    "rewinds-log": Mutant(
+        guard="an owner compares the log with what the cell was written for",
+        rule="B1",
+        patch=attribute(queue_life, "agrees", lambda _: always(True)),
+        scenario="rewinds",
+        seeds=(0, 1),
+    ),
+    "rewinds-entry": Mutant(
+        guard="the cell says at which entry it was written, so that offsets that were used again are noticed",
+        rule="B1",
+        patch=attribute(QueueLife, "_seen", lambda _: always(None)),
+        scenario="rewinds",
+        seeds=(0, 1),
     ),
     "lives-letters": Mutant(
         guard="dead letters of a former life are not of the messages that have their offsets now",

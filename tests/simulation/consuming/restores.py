@@ -25,7 +25,7 @@ async def restore(world: Consuming) -> None:
         await asyncio.sleep(log_uniform(rng, 0.2, 30.0))
         world.open.clear()
         try:
-            await _stop(world, in_order=rng.random() < 0.5)
+            await stop(world, in_order=rng.random() < 0.5)
             world.witness.put_back(backup)
             world.history.records.append(PutBack(world.now_s))
             world.counts["the table was put back"] += 1
@@ -34,7 +34,7 @@ async def restore(world: Consuming) -> None:
             world.open.set()
 
 
-async def _stop(world: Consuming, *, in_order: bool) -> None:
+async def stop(world: Consuming, *, in_order: bool) -> None:
     """Machines and operators; producers go on."""
     if in_order:
         leaving = [asyncio.ensure_future(machine.deploy()) for machine in world.machines]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder
 from tests.simulation.consuming.lives import Lives
 from tests.simulation.consuming.plot import CALM, MIXED, GroupPlan, Plot, Temper
+from tests.simulation.consuming.rewinds import Rewinds
 from tests.simulation.consuming.world import STORE_NETWORK, Consuming
 from tests.simulation.faults import Fault, FaultPlan, Outage, RandomFaults
 from tests.simulation.kernel import Kernel
@@ -394,6 +395,27 @@ def restores(seed: int | str, *, rate: float = 0.01) -> Consuming:
     )
 
 
+def rewinds(seed: int | str, *, rate: float = 0.01) -> Consuming:
+    """Everybody is stopped, and the bucket is put back to how it was up to 20 s before; the cells stay. Who begins first then is drawn."""
+    rng = rng_of(seed)
+    order = rng.choice(list(DeliveryOrder))
+    plan = GroupPlan(order=order, max_attempts=2, retry_s=log_uniform(rng, 0.2, 3.0), threads=rng.choice([1, 4]))
+    return _make(
+        seed,
+        rate,
+        Plot(
+            groups={"billing": plan},
+            queues=rng.choice([1, 3]),
+            machines=rng.randint(1, 3),
+            message_groups=rng.choice([3, 12]),
+            blows_every_s=rng.choice([0.0, 15.0]) if rate else 0.0,
+            restores_every_s=rng.choice([5.0, 15.0]) if rate else 0.0,
+            faults_end_s=90.0,
+        ),
+        Rewinds,
+    )
+
+
 def small_work(seed: int | str, *, store: FaultPlan | None = None, table: FaultPlan | None = None) -> Consuming:
     """For single faults: a retry, a rejection, a poison, a kill, a reset and a deploy, of a few messages."""
     tempers = {Temper.GOOD: 4.0, Temper.RAISES: 1.0, Temper.REJECTED: 1.0, Temper.KILLS_ONCE: 1.0}
@@ -429,6 +451,7 @@ SCENARIOS: Mapping[str, Callable[..., Consuming]] = {
     "sluggish": sluggish,
     "lives": lives,
     "restores": restores,
+    "rewinds": rewinds,
     "outage": outage,
     "heals": heals,
     "alters": alters,
