@@ -199,3 +199,14 @@ def test_a_handle_beyond_what_its_lane_has_out_is_refused() -> None:
         with pytest.raises(ReceiptExpired, match="not handed out"):
             operation(cell, beyond, now_ms=5)
     assert acknowledged(cell, handle(first), now_ms=5) != cell
+
+
+def test_a_message_behind_those_that_are_out_is_not_handed_out() -> None:
+    """Its group is: what an earlier delivery of the same number gave is not given by this one."""
+    cell, _, (first,) = handed_out("a", "a", most=1)
+    beyond = replace(handle(first), offset=1)
+    with pytest.raises(ReceiptExpired) as refused:
+        acknowledged(cell, beyond, now_ms=5)
+    assert refused.value.observed == "not handed out"
+    with pytest.raises(ReceiptExpired):
+        changed_visibility(cell, beyond, due_ms=30_000, now_ms=5)

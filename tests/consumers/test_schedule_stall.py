@@ -159,3 +159,22 @@ def test_a_step_that_settles_or_lists_a_whole_window_leaves_room_for_the_next(be
     assert not schedule.running
     assert not schedule.is_urgent(0, cell)
     assert schedule.room(step.apply(cell)) == 20
+
+
+def test_what_a_step_counts_once_more_runs_when_that_is_durable() -> None:
+    """A batch failed without saying where, so its messages have one attempt more; a retry that ended beside it may not begin them sooner."""
+    cell = QueueCell().with_tries(0, Tries(State.WAITING, 1, 1)).taken_by("w")
+    limits = Limits(window=20, batch_of="queue", run_messages=4)
+    schedule = Schedule(GroupSettings(delivery_order="CONCURRENT"), cell, limits=limits)  # type: ignore[arg-type]
+    schedule.load([message(offset, "g") for offset in range(schedule.next_load, schedule.next_load + 4)], OffsetSet(), 5)
+    schedule.recalled([message(0, "g")], 0, 0)
+    step = schedule.plan(0, cell)
+    cell = step.apply(cell)
+    batch, again = sorted([*step.runs_now, *step.runs], key=lambda run: run.size, reverse=True)
+    assert (batch.messages.offsets, again.messages.offsets) == ([1, 2, 3, 4], [0])
+    batch.failure, batch.ended, again.done, again.ended = Failure("it raised", blamed=False), True, 1, True
+    schedule.report(batch)
+    schedule.report(again)
+    step = schedule.plan(0, cell)
+    assert [one.messages.offsets for one in step.runs_now] == []
+    assert [one.messages.offsets for one in step.runs] == [[1, 2, 3, 4]]

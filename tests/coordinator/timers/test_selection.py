@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.coordinator.timers.selection import Waiting, next_bounds
-from penstock.coordinator.timers.state import Due, TimerState
+from penstock.coordinator.timers.state import Bounds, Due, TimerState
 
 _STEPS = st.lists(
     st.one_of(
@@ -58,3 +59,13 @@ def _claimed(state: TimerState, sent: list[Due], *, now_us: int, most: int) -> t
     state = state.with_claim(bounds, len(going))
     assert going == sorted(due for due in sent if state.claimed(due))
     return state, going
+
+
+@pytest.mark.parametrize("fallen", [Bounds(4, Due(70, 2)), Bounds(5, Due(69, 2)), Bounds(5, Due(70, 1))])
+def test_bounds_only_rise(fallen: Bounds) -> None:
+    """What was within them may be in the topic."""
+    state = TimerState().with_claim(Bounds(5, Due(70, 2)), 3)
+    for before in (state, state.with_arrived()):
+        assert before.with_claim(before.bounds, 0).next_sequence == 3
+        with pytest.raises(ValueError, match="bounds only rise"):
+            before.with_claim(fallen, 0)
