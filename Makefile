@@ -23,7 +23,7 @@ QUICK := not slow and not spark and not s3 and not versitygw and not dynamodb an
 
 ARGS ?=
 FIRST_SEED ?= 0
-SEEDS ?= 500
+SEEDS ?= 50
 SEED ?=
 MINUTES ?=
 
@@ -72,7 +72,7 @@ unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 ##@ Long campaigns
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=500 FIRST_SEED=0; ARGS="--world consumers", or timers, transactions)
+simulate: $(INSTALLED) ## sweep simulated faults (SEEDS=50 of each scenario, FIRST_SEED=0; ARGS="--world consumers", or timers, transactions)
 	$(PY) -m tests.simulation.campaign sweep --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 .PHONY: exhaustive

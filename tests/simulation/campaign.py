@@ -24,7 +24,7 @@ from tests.simulation.checker import check
 from tests.simulation.faults import Fault, ScriptedFaults, Where, possible
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.patches import attribute
-from tests.simulation.scenarios import build, of_seed, small_work
+from tests.simulation.scenarios import SCENARIOS, build, small_work
 from tests.simulation.small import small_log
 from tests.simulation.world import World
 
@@ -121,17 +121,29 @@ def counting_late_answers(world: World) -> Iterator[None]:
 
 
 def sweep(seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
-    """Each seed in the scenario that it stands for."""
-    return map_runs(_sweep_one, list(seeds), workers)
+    """Each scenario at each of these seeds."""
+    return map_runs(_sweep_one, [(scenario, seed) for seed in seeds for scenario in SCENARIOS], workers)
 
 
-def _sweep_one(seed: int) -> Run:
-    return play(of_seed(seed), seed)
+def _sweep_one(which: tuple[str, int]) -> Run:
+    return play(*which)
 
 
 def met(runs: Iterable[Run]) -> Counter[str]:
     """How often each thing happened in these runs."""
     return sum((run.counts for run in runs), Counter[str]())
+
+
+def by_scenario(runs: Iterable[Run]) -> str:
+    """How many runs there were of each scenario, how many were wrong, and how long one took."""
+    of: dict[str, list[Run]] = {}
+    for run in runs:
+        of.setdefault(run.scenario, []).append(run)
+    rows = [
+        f"| {scenario} | {len(its)} | {sum(bool(run.wrong) for run in its)} | {sum(run.seconds for run in its) / len(its):.2f} |"
+        for scenario, its in of.items()
+    ]
+    return "\n".join(["| scenario | runs | wrong | seconds each |", "| --- | ---: | ---: | ---: |", *rows])
 
 
 def table(counts: Counter[str]) -> str:
@@ -214,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     for name in ("sweep", "teeth"):
         command = commands.add_parser(name)
-        command.add_argument("--seeds", type=int, default=500)
+        command.add_argument("--seeds", type=int, default=50, help="of each scenario, or each mutant")
         command.add_argument("--first-seed", type=int, default=0)
         command.add_argument("--workers", type=int, default=2)
         if name == "teeth":
@@ -224,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--every", type=int, default=1, help="only each so many-th of them")
     replay = commands.add_parser("replay")
     replay.add_argument("--seed", type=int, required=True)
-    replay.add_argument("--scenario")
+    replay.add_argument("--scenario", choices=sorted(SCENARIOS))
     replay.add_argument("--mutant", choices=sorted(MUTANTS))
     single = replay.add_argument_group("a single fault of `exhaustive`")
     single.add_argument("--process")
@@ -242,8 +254,9 @@ def _sweep(options: argparse.Namespace) -> int:
     for run in runs:
         _print_wrong(run)
     print(table(met(runs)))
+    print(by_scenario(runs))
     missing = never_happened(runs)
-    print(f"{len(runs)} seeds, {60 * len(runs) / seconds:.0f} a minute, {sum(bool(run.wrong) for run in runs)} wrong")
+    print(f"{len(runs)} runs, {60 * len(runs) / seconds:.0f} a minute, {sum(bool(run.wrong) for run in runs)} wrong")
     if missing:
         print(f"never happened: {', '.join(missing)}")
     return 1 if missing or any(run.wrong for run in runs) else 0
@@ -279,7 +292,7 @@ def _replay(options: argparse.Namespace) -> int:
     if options.fault:
         run, world = single_fault(options.seed, options.process, options.call, options.fault)
     else:
-        scenario = options.scenario or of_seed(options.seed)
+        scenario = options.scenario or next(iter(SCENARIOS))
         make = partial(build, scenario, options.seed)
         run, world = judge(scenario, options.seed, replay_command(options.seed), make, mutant=options.mutant)
     print(world.kernel.trace.tail(options.trace))

@@ -274,4 +274,16 @@ MUTANTS: dict[str, Mutant] = {
         scenario="files",
         seeds=(17,),
     ),
+    "turns": Mutant(
+        guard="turns are taken until nothing is pending, also behind one that failed",
+        invariant="I13",
+        patch=attribute(Appender, "_run", patches.tiring),
+        scenario="crowd",
+    ),
+    "looks-first": Mutant(
+        guard="a producer looks what has gathered before it waits for more",
+        invariant="I13",
+        patch=attribute(Producer, "_next", patches.asleep_first),
+        scenario="crowd",
+    ),
 }

@@ -10,9 +10,10 @@ from typing import Any
 
 from penstock.log import pending
 from penstock.log.appender import Appender
-from penstock.log.errors import NotWritten, PenstockError, UnknownOutcome
+from penstock.log.errors import NotWritten, PenstockError, StoreUnavailable, UnknownOutcome, ViewLost
 from penstock.log.gathering import Gathering
 from penstock.log.pending import Pending
+from penstock.log.producer import Producer
 from penstock.log.state import State
 from penstock.log.stores.protocol import Put
 from penstock.log.table.collector import Collector
@@ -225,3 +226,29 @@ def asleep(original: Any) -> Any:
 
 async def async_true(*_: object) -> bool:
     return True
+
+
+def tiring(original: Any) -> Any:
+    async def run(self: Appender) -> None:
+        """Leaves what is pending to whoever sends next, once a turn has failed."""
+        try:
+            while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
+                await self._take_step()
+        except (StoreUnavailable, ViewLost) as error:
+            await self._recover(error)
+        except PenstockError as error:
+            self._pending.fail(error, self._tail.state)
+
+    return run
+
+
+def asleep_first(original: Any) -> Any:
+    async def next_(self: Producer) -> Gathering | None:
+        """Waits for news without a look at what has gathered meanwhile."""
+        if self._durable[1] and self._buffer.head() is not None and not self._buffer.closed:
+            self._news.clear()
+            await self._news.wait()
+        found: Gathering | None = await original(self)
+        return found
+
+    return next_

@@ -279,12 +279,3 @@ SCENARIOS: Mapping[str, Callable[..., World]] = {
 def build(name: str, seed: int | str, *, rate: float | None = None) -> World:
     """The world of a scenario; ``rate`` 0: without faults."""
     return SCENARIOS[name](seed) if rate is None else SCENARIOS[name](seed, rate=rate)
-
-
-def of_seed(seed: int) -> str:
-    """Which scenario a sweep plays with this seed; few are throngs, as they take long."""
-    order = (
-        *("crowd", "days", "names", "lives", "expiry", "files", "crowd", "trims"),
-        *("careless", "relives", "uploads", "hasty", "damage", "jobs", "throng", "linking"),
-    )
-    return order[seed % len(order)]

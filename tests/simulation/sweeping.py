@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.log.errors import PenstockError
-from tests.simulation.campaign import Run, map_runs, met, replay_command
+from tests.simulation.campaign import Run, by_scenario, map_runs, met, replay_command
 from tests.simulation.faults import Call, Fault, possible
 from tests.simulation.kernel import Kernel
 from tests.simulation.patches import Patch
@@ -61,8 +61,8 @@ class Campaign:
     world: str
     scenarios: Mapping[str, Callable[..., Played]]
     """Each makes the world of a seed; with ``rate`` 0 without faults."""
-    in_turn: Sequence[str]
-    """The scenarios that the seeds of a sweep stand for."""
+    swept: Sequence[str]
+    """The scenarios that a sweep plays at each of its seeds."""
     mutants: Mapping[str, Mutant]
     must_happen: Sequence[str]
     """What a sweep must have met at least once; else it proves less than it seems to."""
@@ -74,9 +74,6 @@ class Campaign:
     """Whose calls single faults befall."""
     spared: frozenset[str] = frozenset()
     """Processes without whose calls nothing would be there."""
-
-    def of_seed(self, seed: int) -> str:
-        return self.in_turn[seed % len(self.in_turn)]
 
     def play(
         self, scenario: str, seed: int | str, *, mutant: str | None = None, rate: float | None = None, max_steps: int | None = None
@@ -109,8 +106,8 @@ class Campaign:
         return Run(scenario, seed, again, tuple(wrong), counts, world.kernel.digest(), seconds), world
 
     def sweep(self, seeds: Iterable[int], *, workers: int = 1) -> list[Run]:
-        """Each seed in the scenario that it stands for."""
-        return map_runs(partial(_sweep_one, self.world), list(seeds), workers)
+        """Each scenario at each of these seeds."""
+        return map_runs(partial(_sweep_one, self.world), [(scenario, seed) for seed in seeds for scenario in self.swept], workers)
 
     def teeth(self, mutant: str, seeds: Sequence[int], *, workers: int = 1, enough: int | None = None) -> list[Run]:
         """Play a mutant until ``enough`` seeds have caught it, or all are played."""
@@ -174,9 +171,8 @@ def campaign_of(world: str) -> Campaign:
     return found
 
 
-def _sweep_one(world: str, seed: int) -> Run:
-    campaign = campaign_of(world)
-    return campaign.play(campaign.of_seed(seed), seed)
+def _sweep_one(world: str, which: tuple[str, int]) -> Run:
+    return campaign_of(world).play(*which)
 
 
 def _teeth_one(world: str, mutant: str, seed: int) -> Run:
@@ -205,7 +201,7 @@ def main(world: str, arguments: list[str]) -> int:
         command.add_argument("--world", choices=[world], required=True)
         command.add_argument("--workers", type=int, default=2)
     for name in ("sweep", "teeth"):
-        made[name].add_argument("--seeds", type=int, default=500)
+        made[name].add_argument("--seeds", type=int, default=50, help="of each scenario, or each mutant")
         made[name].add_argument("--first-seed", type=int, default=0)
     made["teeth"].add_argument("--mutant", choices=sorted(campaign.mutants), action="append")
     made["teeth"].add_argument("--enough", type=int, default=5, help="so many detections of a mutant end it (0: play all seeds)")
@@ -232,7 +228,8 @@ def _sweep(campaign: Campaign, options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     wrong = _print_wrong(runs)
     print(campaign.table(met(runs)))
-    print(f"{len(runs)} seeds, {60 * len(runs) / seconds:.0f} a minute, {wrong} wrong")
+    print(by_scenario(runs))
+    print(f"{len(runs)} runs, {60 * len(runs) / seconds:.0f} a minute, {wrong} wrong")
     if missing := campaign.never_happened(runs):
         print(f"never happened: {', '.join(missing)}")
     return 1 if missing or wrong else 0
@@ -279,7 +276,7 @@ def _replay(campaign: Campaign, options: argparse.Namespace) -> int:
         single = Single(options.story, options.service, "", options.process, options.call, Fault[options.fault])
         run, world = campaign.single_fault(single)
     else:
-        scenario = options.scenario or campaign.of_seed(options.seed)
+        scenario = options.scenario or campaign.swept[0]
         again = replay_command(options.seed, world=campaign.world)
         made = partial(campaign.scenarios[scenario], options.seed)
         run, world = campaign.judged(scenario, options.seed, again, made, mutant=options.mutant)

@@ -25,6 +25,7 @@ from tests.simulation.history import Archive, History, Place
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Network
 from tests.simulation.process import Crashed, SimClock, SimProcess
+from tests.simulation.progress import Standing
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Role, Source
@@ -82,6 +83,8 @@ class World:
         self._machines: list[Machine] = []
         self.quiet = False
         """Faults have ended."""
+        self._standing = Standing()
+        self.kernel.loop.on_quiet = self._check_progress
 
     def now_ms(self) -> int:
         """By the store's clock."""
@@ -101,7 +104,13 @@ class World:
         return self.kernel.process(name, max_offset_ms=self._offset_ms, max_drift=self._drift, clock=clock)
 
     def lake(self, process: SimProcess) -> Lake:
-        return Lake(self.store.client(process), runtime=process.runtime, pace=self.pace)
+        lake = Lake(self.store.client(process), runtime=process.runtime, pace=self.pace)
+        self._standing.opened(process, lake)
+        return lake
+
+    def _check_progress(self) -> None:
+        if still := list(self._standing.still(self.kernel.loop.now)):
+            raise Stuck(still[0])
 
     async def create_topic(self) -> None:
         """Before anything goes wrong."""

@@ -6,7 +6,7 @@ import argparse
 import time
 from functools import partial
 
-from tests.simulation.campaign import Run, met, replay_command
+from tests.simulation.campaign import Run, by_scenario, met, replay_command
 from tests.simulation.consuming.campaign import exhaustive, judged, never_happened, single_fault, sweep, table, teeth
 from tests.simulation.consuming.mutants import MUTANTS
 from tests.simulation.consuming.scenarios import SCENARIOS, build
@@ -48,9 +48,10 @@ def _sweep(options: argparse.Namespace) -> int:
     wrong = _print_wrong(runs)
     counts = met(runs)
     print(table(counts))
+    print(by_scenario(runs))
     hours = counts["simulated seconds"] / 3600
     print(
-        f"{len(runs)} seeds, {60 * len(runs) / seconds:.0f} and {60 * hours / seconds:.1f} simulated hours a minute, {wrong} wrong"
+        f"{len(runs)} runs, {60 * len(runs) / seconds:.0f} and {60 * hours / seconds:.1f} simulated hours a minute, {wrong} wrong"
     )
     if missing := never_happened(runs):
         print(f"never happened: {', '.join(missing)}")

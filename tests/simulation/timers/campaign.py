@@ -28,7 +28,7 @@ def _services(world: Played) -> Mapping[str, SimService[object]]:
 CAMPAIGN = Campaign(
     world="timers",
     scenarios=SCENARIOS,
-    in_turn=("rivals", "recalls", "runs", "clocks", "lives", "rivals", "weeks", "runs", "idle", "strays"),
+    swept=tuple(SCENARIOS),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     stories=STORIES,

@@ -6,10 +6,11 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.coordinator.timers.play import play
+from penstock.coordinator.timers.play import _player, _unwatched
 from penstock.log.errors import ClockSkewError, PenstockError, TopicDeleted, TopicNotFound
 from tests.simulation.process import Crashed, SimClock, SimProcess
 from tests.simulation.timers.plot import TOPIC
+from tests.simulation.timers.progress import Watched
 from tests.simulation.world import log_uniform
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Machine:
         self.world = world
         self.name = name
         self.process: SimProcess | None = None
+        self.watched: Watched | None = None
         self.rest_s = 0.0
         """How long it stays away when its process has ended."""
         self.life: asyncio.Task[None] | None = None
@@ -53,6 +55,7 @@ class Machine:
 
     async def _live(self) -> None:
         while not self._stopping:
+            self.watched = None
             self.process = self.world.new_process(self.name, self._clock)
             self._clock = self.process.clock
             self._leaving = asyncio.Event()
@@ -71,8 +74,12 @@ class Machine:
         cells = world.cells(process, lake)
         while not leaving.is_set():
             try:
-                await play(lake, cells, TOPIC, leaving, world.plot.options)
+                async with _player(lake, cells, TOPIC, world.plot.options) as player:  # as `play` does
+                    self.watched = Watched(player, process)
+                    await player.run(leaving, _unwatched)
+                self.watched = None
             except PenstockError as error:
+                self.watched = None
                 world.check_expected(process.name, error, allowed=isinstance(error, TopicNotFound | TopicDeleted | ClockSkewError))
                 await asyncio.sleep(log_uniform(self._rng, 0.1, 2.0))
         with suppress(PenstockError):

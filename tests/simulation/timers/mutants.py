@@ -116,6 +116,12 @@ MUTANTS: dict[str, Mutant] = {
         ),
         scenario="lives",
     ),
+    "probe": Mutant(
+        guard="a player never pauses for long: its machine may sleep meanwhile, and its clock of sleeps with it",
+        rule="T12",
+        patch=attribute(Player, "_pause", patches.sound_asleep),
+        scenario="weeks",
+    ),
 }
 
 MUTANTS_BY_HAND: dict[str, Mutant] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -87,6 +88,14 @@ def by_this_machine(_: Any) -> Any:
         return 1000 * int(clock.wall_ms())
 
     return due_until_us
+
+
+def sound_asleep(original: Any) -> Any:
+    async def pause(self: Player, seconds: float, stop: asyncio.Event) -> None:
+        """Pauses until what it knows is due, however long that is."""
+        await original(self, max(seconds, self.statistics.idle_s) if math.isfinite(self.statistics.idle_s) else seconds, stop)
+
+    return pause
 
 
 def any_log(_: Any) -> Any:

@@ -12,7 +12,6 @@ from tests.simulation.timers.campaign import CAMPAIGN
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = 9
 SURE = ("claim", "recall noted", "listed", "gathered", "run named", "merge", "restart", "crash", "pause", "step_clock")
 """What so few worlds must have met."""
 
@@ -22,17 +21,17 @@ def runs() -> list[Run]:
     return []
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_timers_keep_their_word(seed: int, runs: list[Run]) -> None:
-    found = CAMPAIGN.sweep([seed])
-    runs += found
-    assert not found[0].wrong, found[0].report()
+@pytest.mark.parametrize("scenario", CAMPAIGN.swept)
+def test_timers_keep_their_word(scenario: str, runs: list[Run]) -> None:
+    run = CAMPAIGN.play(scenario, 0)
+    runs.append(run)
+    assert not run.wrong, run.report()
 
 
 def test_the_sweep_met_what_it_is_for(runs: list[Run], record_property: Callable[[str, object], None]) -> None:
     counts = met(runs)
     record_property(FIGURES, f"what {len(runs)} simulated worlds with timed messages met\n{CAMPAIGN.table(counts)}")
-    assert len(runs) == SEEDS
+    assert len(runs) == len(CAMPAIGN.swept)
     assert not [what for what in SURE if not counts[what]], CAMPAIGN.table(counts)
 
 

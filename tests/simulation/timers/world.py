@@ -23,6 +23,7 @@ from tests.simulation.timers.judge import judge
 from tests.simulation.timers.logs import Log
 from tests.simulation.timers.machine import Machine
 from tests.simulation.timers.plot import TOPIC, Plot
+from tests.simulation.timers.progress import standing_still
 from tests.simulation.timers.records import History
 from tests.simulation.timers.witness import WitnessStore, WitnessTable
 from tests.simulation.world import Stuck, log_uniform
@@ -64,6 +65,7 @@ class Timing:
         self.machines = [Machine(self, f"m{number}") for number in range(self.plot.players)]
         self._others: dict[str, SimProcess] = {}
         self.quiet = False
+        self.kernel.loop.on_quiet = self._check_progress
 
     @property
     def now_s(self) -> float:
@@ -167,6 +169,10 @@ class Timing:
         """What goes wrong once mostly does so for ever: the rest need not be played."""
         if self.history.wrong:
             raise Stuck(self.history.wrong[0])
+
+    def _check_progress(self) -> None:
+        if still := list(standing_still(self.machines, now_s=self.now_s)):
+            raise Stuck(still[0])
 
     async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
         done, _ = await asyncio.wait([task], timeout=seconds)

@@ -31,7 +31,7 @@ def _services(world: Played) -> Mapping[str, SimService[object]]:
 CAMPAIGN = Campaign(
     world="transactions",
     scenarios={**SCENARIOS, **{name: partial(Scripted, script) for name, script in SCRIPTS.items()}},
-    in_turn=tuple(SCENARIOS),
+    swept=tuple(SCENARIOS),
     mutants=MUTANTS,
     must_happen=MUST_HAPPEN,
     stories=STORIES,

@@ -51,7 +51,7 @@ class Ledger(MemoryTable):
     async def delete(self, key: str, *, expected: CellVersion) -> None:
         await super().delete(key, expected=expected)
         if (cell := self.members.pop(key, None)) is not None and cell.rows:
-            self._blame("T5", f"the cell {key} was removed, which has transactions: {list(cell.rows)}")
+            self.blame("T5", f"the cell {key} was removed, which has transactions: {list(cell.rows)}")
 
     def rows(self) -> dict[str, TransactionRow]:
         """What stands now, by transaction."""
@@ -62,21 +62,26 @@ class Ledger(MemoryTable):
         rows = [f"{transaction}: {row.decision.name}" for transaction, row in self.rows().items() if not row.is_finished]
         return rows + [f"{key} names {sorted(cell.transactions)}" for key, cell in self.queues.items() if cell.transactions]
 
+    def decided(self) -> set[str]:
+        """Transactions that are decided and not done with: by their own row, or by the cell of the queue that they settle messages of."""
+        by_row = {row.id for row in self.rows().values() if row.decision is not Decision.OPEN and not row.is_finished}
+        return by_row | {transaction for cell in self.queues.values() for transaction in cell.transactions}
+
     def _saw_member(self, key: str, cell: MemberCell) -> None:
         before = self.members.get(key)
         self.members[key] = cell
         for transaction, row in cell.rows.items():
             known = before.rows.get(transaction) if before is not None else None
             if known is None and transaction in self._gone:
-                self._blame("T5", f"{transaction} came back, after its row was taken out")
+                self.blame("T5", f"{transaction} came back, after its row was taken out")
             if known is not None and known.is_finished and not row.is_finished:
-                self._blame("T5", f"{transaction} was done with, and is not any more")
+                self.blame("T5", f"{transaction} was done with, and is not any more")
             self._note(transaction, _FATES[row.decision], row.checks)
         for transaction, row in (before.rows if before is not None else {}).items():
             if transaction not in cell.rows:
                 self._gone.add(transaction)
                 if row.is_open:
-                    self._blame("T5", f"{transaction} was taken out while it was open")
+                    self.blame("T5", f"{transaction} was taken out while it was open")
 
     def _saw_queue(self, key: str, cell: QueueCell) -> None:
         before = self.queues.get(key, QueueCell())
@@ -88,14 +93,14 @@ class Ledger(MemoryTable):
             if is_done(cell, offset) and place not in self._history.settled:
                 self._history.settled[place] = next(iter(new), "")
                 if len(new) != 1:
-                    self._blame("T8", f"{place} was settled by {sorted(new)}")
+                    self.blame("T8", f"{place} was settled by {sorted(new)}")
         for transaction in sorted(new):
             self._history.counts["settled by a transaction"] += 1
             self._note(transaction, Fate.COMMITTED, 0)
             self._history.settling.setdefault(transaction, key)
         for transaction in sorted(before.transactions - cell.transactions):
             if self._history.changes[transaction][-1].fate is not Fate.COMMITTED or transaction not in self._noted:
-                self._blame("T8", f"{key} forgot {transaction} before its own row said that it is committed")
+                self.blame("T8", f"{key} forgot {transaction} before its own row said that it is committed")
 
     @property
     def _noted(self) -> set[str]:
@@ -111,5 +116,6 @@ class Ledger(MemoryTable):
             return
         changes.append(Change(now_s, fate, now_s - first_s, checks))
 
-    def _blame(self, rule: str, what: str) -> None:
+    def blame(self, rule: str, what: str) -> None:
+        """Note what must never be."""
         self._history.wrong.append(f"{rule} {self._loop.now:.3f} s: {what}")

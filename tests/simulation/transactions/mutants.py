@@ -6,6 +6,7 @@ from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.cells import Cells
 from penstock.coordinator.keys import TRANSACTIONS
 from penstock.coordinator.transactions import acks, guard, linking, own, service, state, transaction
+from penstock.coordinator.transactions.finisher import Finisher
 from penstock.coordinator.transactions.own import OwnMembers
 from penstock.coordinator.transactions.sending import Sending
 from penstock.coordinator.transactions.transaction import Transaction
@@ -168,5 +169,11 @@ MUTANTS: dict[str, Mutant] = {
         rule="T8",
         patch=everywhere(state.check_decidable, always(None)),
         scenario="pricings",
+    ),
+    "nothing-left": Mutant(
+        guard="who brings all to its end at once leaves nothing of it to its next look",
+        rule="T10",
+        patch=attribute(Finisher, "once", patches.hesitant),
+        scenario="orders",
     ),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.coordinator.transactions import guard
 from penstock.coordinator.transactions.asking import Asked
@@ -22,22 +23,40 @@ from tests.simulation.transactions.plot import GROUP
 from tests.simulation.world import log_uniform
 
 
-def finisher_of(life: Life) -> Finisher:
+@dataclass(frozen=True, slots=True)
+class Finishing:
     """The finisher of one process."""
+
+    finisher: Finisher
+    failed: list[str]
+    """What it reported lately."""
+
+
+def finisher_of(life: Life) -> Finishing:
+    failed: list[str] = []
     transactions, runtime = life.transactions, life.lake.runtime
     queues = SettlingQueues(life.coordination.cells, transactions.cells, runtime)
 
     def report(what: str, error: PenstockError) -> None:
+        failed.append(what)
         life.world.check_expected(f"{life.process.name}, {what}", error)
 
-    return Finisher(transactions.groups, transactions.cells, transactions, queues, runtime.clock, report=report)
+    finisher = Finisher(transactions.groups, transactions.cells, transactions, queues, runtime.clock, report=report)
+    return Finishing(finisher, failed)
 
 
-async def finish_once(life: Life, finisher: Finisher) -> None:
-    """Bring to its end whatever can be, and forget what is old."""
+async def finish_once(life: Life, finishing: Finishing) -> None:
+    """Bring to its end whatever can be, and forget what is old. T10: nothing stays that was decided before, unless something failed."""
+    ledger, finisher = life.world.ledger, finishing.finisher
+    finishing.failed.clear()
+    decided = ledger.decided()
     await life.lake.keep_time()
     for group in sorted(await finisher.groups()):
         await finisher.once(group)
+    if not finishing.failed and (left := sorted(decided & ledger.decided())):
+        ledger.blame(
+            "T10", f"{life.process.name} looked for what is to be finished, and left these that were decided before: {left}"
+        )
 
 
 async def check_forever(life: Life, asked: Asked, rng: random.Random) -> None:
