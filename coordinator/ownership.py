@@ -301,9 +301,9 @@ class Ownership:
             decided = plan(me, members, owners)
             drain += decided.drain
             wanted += decided.take
-        failed = await self._take_all(wanted, found, record)
+        await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted))
         if found:
-            self._expect(lacking, topics, failed)
+            self._expect(lacking, topics)
         self._watched |= {owner for queue in self._contested if (owner := self._owners.get(queue))}
         return tuple(drain)
 
@@ -362,11 +362,6 @@ class Ownership:
         owner = decode_cell(stored.data, where=self._key(self._group, *queue)).owner if stored is not None else ""
         return "" if owner == self._member.id else owner
 
-    async def _take_all(self, wanted: Sequence[Queue], found: Mapping[Queue, Stored | None], record: GroupRecord) -> list[Queue]:
-        """Take free queues, side by side. Returns those that did not become ours."""
-        await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted))
-        return [queue for queue in wanted if queue not in self._keepers]
-
     async def _take(self, queue: Queue, found: Stored | None, record: GroupRecord) -> None:
         begin = self._begin(record, queue)
         if begin is None:
@@ -381,11 +376,9 @@ class Ownership:
             self._keepers[queue] = keeper
             self._untold[queue] = keeper
 
-    def _expect(
-        self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]], topics: Mapping[str, object], failed: Sequence[Queue]
-    ) -> None:
-        """After reading cells of others, tell which of them somebody is about to release."""
-        contested = set(failed)
+    def _expect(self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]], topics: Mapping[str, object]) -> None:
+        """After reading cells of others, tell which of them somebody is about to release; those that we tried in vain to take, too."""
+        contested = set[Queue]()
         for members, queues in lacking:
             aims = shares(members, len(queues))
             if self._count_mine(queues) < aims[self._member.id]:

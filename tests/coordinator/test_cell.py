@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.cell import Marker, QueueCell, State, Tries, parted
 from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
@@ -178,6 +178,15 @@ def test_a_reset_forgets_what_was_in_flight_but_no_dead_letter() -> None:
     assert cell.dead_letters.sequences() == [(6, 0)]
 
 
+def test_the_cell_of_a_queue_that_is_no_more_is_parted_with_once() -> None:
+    cell = QueueCell(generation=3).taken_by("w").with_granted(offsets(1, 2)).with_settled(offsets(2)).with_dead_letters((1,))
+    over = parted(cell, 4)
+    assert (over.generation, over.owner, over.epoch, over.dead_letters.assigned) == (4, "", 2, ())
+    assert over.dead_letters.lost == 1
+    assert parted(over, 4) is over, "what takes it apart again changes nothing: its epoch would fence the next owner"
+    assert parted(over, 3) is over
+
+
 TRANSACTION = "0123456789abcdef0123456789abcdef"
 
 
@@ -209,6 +218,7 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: cell.with_granted(offsets(0)),
         lambda: cell.with_granted(offsets(1)),
         lambda: cell.with_granted(offsets(2)),
+        lambda: cell.with_ungranted(offsets(0, 7)),
         cell.released,
         lambda: cell.with_marker(9, Marker(0, 1, Tries(State.PARKED))),
     ]

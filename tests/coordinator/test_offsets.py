@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.coordinator.varints import VarintReader, append_bytes, append_varint
 from penstock.log.errors import DataDamaged
+from penstock.log.limits import NUMBER_MAX
 
 RANGE = st.tuples(st.integers(0, 300), st.integers(0, 40)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 RANGES = st.lists(RANGE, max_size=30)
@@ -85,6 +86,18 @@ def test_ranges_and_gaps_share_out_all_offsets(ranges: list[tuple[int, int]], st
 def test_any_pattern_is_kept(pattern: int, start: int) -> None:
     settled = Settled(start, pattern << 1)
     assert Settled.decode(VarintReader(settled.encode())) == settled
+
+
+def test_a_set_may_reach_up_to_the_last_offset_and_no_further() -> None:
+    last = Settled(NUMBER_MAX - 4, 0b1010)
+    assert Settled.decode(VarintReader(last.encode())) == last
+    with pytest.raises(DataDamaged, match="reaches too far"):
+        Settled.decode(VarintReader(Settled(NUMBER_MAX - 4, 0b11010).encode()))
+
+
+def test_an_empty_set_is_written_as_two_bytes() -> None:
+    """A queue without a hole is the usual one; and stored cells are compared byte by byte."""
+    assert Settled(5).encode() == b"\x05\x00"
 
 
 @given(st.binary(max_size=60))

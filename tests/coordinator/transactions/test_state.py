@@ -22,7 +22,7 @@ from penstock.coordinator.transactions.state import (
     LinkedAs,
     MemberCell,
 )
-from penstock.log.errors import InternalError, TopicDeleted
+from penstock.log.errors import CallError, InternalError, TopicDeleted
 
 ID, OTHER = "ab" * 16, "cd" * 16
 PART = HalfPart(1000, "12" * 16, 2)
@@ -77,12 +77,13 @@ def test_a_topic_that_was_made_again_is_another() -> None:
         (Decision.ROLLED_BACK, By.AGE, TransactionExpired, "has expired.*more than 4 hours"),
     ],
 )
-def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: By, error: type[Exception], said: str) -> None:
+def test_who_comes_too_late_is_told_what_became_of_it(decision: Decision, by: By, error: type[CallError], said: str) -> None:
     cell = sent().decided(ID, decision, by, now_ms=NOW_MS)
     assert cell.decided(ID, decision, By.OWNER, now_ms=NOW_MS) is cell
     other = Decision.ROLLED_BACK if decision is Decision.COMMITTED else Decision.COMMITTED
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=said) as refused:
         cell.decided(ID, other, By.OWNER, now_ms=NOW_MS)
+    assert refused.value.operation == ("commit" if other is Decision.COMMITTED else "roll back")
     with pytest.raises(error, match=said):
         sent(cell, number=1, first=False)
     with pytest.raises(error, match=said):
