@@ -1,0 +1,217 @@
+"""Blocked message groups and tracked messages at the edges of what they know, keep and wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.consumers.blocked import Blocked
+from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.limits import Limits, Mode
+from penstock.consumers.ready import Ready, Want
+from penstock.consumers.rows import GroupHashes, group_hash
+from penstock.consumers.schedule import Schedule
+from penstock.consumers.step import Step
+from penstock.consumers.tracked import Tracked
+from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
+from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
+from penstock.coordinator.offsets import OffsetSet, Settled
+from tests.consumers.test_schedule import message
+
+A, B = group_hash("a", ""), group_hash("b", "")
+ORDERLY = GroupSettings(delivery_order=DeliveryOrder.ORDERLY)
+CONCURRENT = GroupSettings(delivery_order=DeliveryOrder.CONCURRENT)
+
+
+def blocked(markers: dict[int, Marker], *, retained: int = 1_000, window: int = 100) -> Blocked:
+    cell = QueueCell(settled=Settled(window), markers=markers).taken_by("w")
+    return Blocked(QueueCell(settled=cell.settled, markers=markers), Limits(retained=retained), GroupHashes())
+
+
+def waiting(head: int, *, due_ms: int = 0) -> Marker:
+    return Marker(head, head + 1, Tries(State.WAITING, 1, 1, due_ms))
+
+
+# --- What is in memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_is_read_again_than_there_is_room_for() -> None:
+    some = blocked({A: waiting(0)}, retained=2)
+    assert some.recall_from(0, 100) == 0
+    some.recalled([message(offset, "a") for offset in range(5)], 0, 5, 100)
+    assert some.retained == 2
+    (lane,) = some.due(0, Step(), 100)
+    assert [one.offset for one in lane.ready] == [0, 1]
+    assert lane.known_to == 2, "it is read on from there"
+
+
+@pytest.mark.parametrize(("retained", "kept"), [(1, True), (0, False)])
+def test_what_was_given_out_and_comes_back_is_read_again_only_if_there_was_no_room(retained: int, kept: bool) -> None:
+    some, step = blocked({}, retained=retained), Step()
+    some.hand_out_fresh(message(5, "a"), 1_000, step)
+    assert some.retained == retained
+    back = QueueCell(settled=Settled(6), markers={A: Marker(5, 6, Tries(State.WAITING, 1, 1))})
+    some.adopt(back)
+    assert some.recall_from(0, 6) == (None if kept else 5)
+    assert some.ready(0) == retained
+
+
+def test_with_another_filter_what_the_former_one_left_out_of_a_blocked_group_is_read_again() -> None:
+    some = blocked({A: waiting(3)})
+    assert some.recall_from(0, 20) == 3
+    some.recalled([], 3, 10, 20)
+    assert some.recall_from(0, 20) == 10
+    some.filtered_anew()
+    assert some.recall_from(0, 20) == 3
+
+
+def test_with_another_filter_what_is_given_out_is_not_read_again() -> None:
+    some = blocked({})
+    some.hand_out_fresh(message(5, "a"), 1_000, Step())
+    assert some.pass_by(message(7, "a"))
+    some.filtered_anew()
+    some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(6, 6, Tries(State.WAITING))}))
+    assert some.recall_from(0, 8) == 6
+
+
+# --- Who goes on ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strikes", "given_up"), [(2, False), (3, True), (4, True)])
+def test_a_group_is_given_up_when_its_head_ended_its_process_as_often_as_it_may_fail(strikes: int, given_up: bool) -> None:
+    some = blocked({A: Marker(0, 1, Tries(State.SUSPECT, strikes, strikes, 0, 1))})
+    some.recall_from(0, 10)
+    some.recalled([message(0, "a")], 0, 10, 10)
+    assert [lane.hash for lane in some.hopeless(3)] == ([A] if given_up else [])
+
+
+def test_retention_moves_idle_groups_on_and_no_others() -> None:
+    out = Marker(4, 5, Tries(State.OUT, 1, 0, 1_000))
+    some, step = blocked({A: waiting(3), B: waiting(9), group_hash("c", ""): out, group_hash("d", ""): waiting(6)}), Step()
+    some.recall_from(0, 100)
+    some.recalled([message(6, "d")], 6, 7, 100)
+    some.expired(8, step)
+    assert {key: marker.head for key, marker in step.markers.items() if marker is not None} == {A: 8}
+
+
+def test_a_group_that_has_caught_up_leaves_and_is_due_no_more() -> None:
+    some, step = blocked({A: waiting(3, due_ms=100)}), Step()
+    some.expired(8, step)  # due at once now; the time of before is out of date
+    assert some.due(1, step, 9) == [], "an offset is left that is not known to be another's"
+    assert A in some
+    some.expired(9, step)
+    assert some.due(1, step, 9) == []
+    assert (A in some, step.markers[A], some.next_due_ms()) == (False, None, [])
+
+
+# --- Messages tracked by themselves ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_due_within_a_minute_is_read_before() -> None:
+    tries = {offset: Tries(State.WAITING, 1, 1, due_ms) for offset, due_ms in enumerate((60_000, 60_001))}
+    assert Tracked(QueueCell(tries=tries), retained=10).missing(0) == [0]
+
+
+def ended(schedule: Schedule, runs: Sequence[Run]) -> None:
+    for run in runs:
+        run.done, run.ended = run.size, True
+        schedule.report(run)
+
+
+def test_when_all_is_done_a_long_group_gets_the_turns_of_the_few() -> None:
+    """Message groups that are done count no more among those that wait for their turn."""
+    cell, limits = QueueCell().taken_by("w"), Limits(run_messages=2, few_lanes=3)
+    schedule = Schedule(ORDERLY, cell, limits=limits)
+    schedule.load([message(offset, f"g{offset}") for offset in range(5)], OffsetSet(), 5)
+    step = schedule.plan(0, cell)
+    cell = step.apply(cell)
+    ended(schedule, step.runs)
+    cell = schedule.plan(0, cell).apply(cell)
+    schedule.load([message(offset, "long") for offset in range(5, 15)], OffsetSet(), 15)
+    assert [run.size for run in schedule.plan(0, cell).runs] == [6]
+
+
+@pytest.mark.parametrize("policy", list(DeadLetterPolicy))
+def test_parking_takes_no_room_of_dead_letters(policy: DeadLetterPolicy) -> None:
+    settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, dead_letter_policy=policy, max_attempts=3)
+    marker = Marker(5, 6, Tries(State.SUSPECT, 3, 3, 0, 1))
+    cell = QueueCell(settled=Settled(6), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
+    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    assert schedule.blocked.recall_from(0, 6) == 5
+    schedule.recalled([message(5, "a")], 5, 6)
+    step = schedule.plan(0, cell)
+    parks = policy is DeadLetterPolicy.PARK
+    assert ([one.offset for one in step.parked], step.letters) == ([5] if parks else [], [])
+    assert schedule.wants_solo(0) is False
+
+
+# --- A cell that is full --------------------------------------------------------------------------------------------------------
+
+
+def full_of_failures(spare: int) -> tuple[Schedule, QueueCell, list[Run]]:
+    """A cell in which so many more messages may wait, and four messages that run side by side."""
+    limits = Limits(tracked=8, run_messages=1, waiting=None)
+    tries = {offset: Tries(State.WAITING, 1, 1, 10**9) for offset in range(limits.full - spare)}
+    cell = QueueCell(settled=Settled(100), tries=tries).taken_by("w")
+    schedule = Schedule(CONCURRENT, cell, limits=limits)
+    schedule.load([message(offset, None) for offset in range(100, 104)], OffsetSet(), 104)
+    step = schedule.plan(0, cell)
+    assert len(step.runs) == 4
+    return schedule, step.apply(cell), step.runs
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2])
+def test_a_full_cell_takes_successes_and_as_many_failures_as_there_is_room_for(spare: int) -> None:
+    schedule, cell, (first, second, third, _) = full_of_failures(spare)
+    ended(schedule, [first])
+    for run in (second, third):
+        run.failure, run.ended = Failure("no"), True
+        schedule.report(run)
+    step = schedule.plan(0, cell)
+    assert (step.settled, first in schedule.running) == ([100], False)
+    assert len(step.failed) == min(spare, 2)
+    assert (second in schedule.running, third in schedule.running) == (spare == 0, spare <= 1), "the others stay as if they ran"
+
+
+def test_failures_that_a_full_cell_has_no_room_for_are_left_to_the_next_owner() -> None:
+    schedule, cell, runs = full_of_failures(0)
+    for run in runs:
+        run.failure, run.ended = Failure("no"), True
+        schedule.report(run)
+    step = schedule.plan(0, cell, Mode.DRAIN)
+    assert step.failed == []
+    left = step.apply(cell).released().taken_by("v")
+    assert {offset: left.tries[offset].state for offset in range(100, 104)} == dict.fromkeys(range(100, 104), State.SUSPECT)
+
+
+def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker_when_the_owner_leaves() -> None:
+    settings = GroupSettings(delivery_order=DeliveryOrder.ORDERLY, max_attempts=2)
+    cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
+    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule.blocked.recall_from(0, 6)
+    schedule.recalled([message(5, "a")], 5, 6)
+    step = schedule.plan(0, cell)
+    (run,) = step.runs
+    cell = step.apply(cell)
+    run.failure, run.ended = Failure("no"), True
+    schedule.report(run)
+    step = schedule.plan(0, cell, Mode.DRAIN)
+    assert (step.letters, step.tries) == ([], {})
+    marker = step.apply(cell).markers[A]
+    assert (marker.head, marker.tries.state, marker.tries.attempts, marker.tries.strikes) == (5, State.WAITING, 2, 1)
+
+
+# --- What `receive` gives -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_available_before_all_suspects_are_read() -> None:
+    cell = QueueCell(settled=Settled(4), tries={2: Tries(State.SUSPECT, 1, 5, 0, 1)}).taken_by("w")
+    ready = Ready(GroupSettings(delivery_order=DeliveryOrder.CONCURRENT, max_attempts=None), cell, limits=Limits())
+    ready.load([message(4, None)], OffsetSet(), 5)
+    assert ready.available(0) == 0
+    assert ready.missing(0) == [2]
+    ready.recalled([message(2, None)], 2, 3)
+    assert ready.available(0) == 1
+    step, ((again,),) = ready.plan(0, [Want(1, 1_000)])
+    assert (again.offset, step.letters) == (2, []), "as often as it takes, without a bound"
