@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -37,8 +38,8 @@ async def ordered(stage: Stage, bodies: Sequence[bytes] = BODIES) -> None:
     async def send() -> None:
         await shop.lake.create_topic("orders", TopicSettings(queues=1, message_type=MessageType.FIFO))
         producer = await shop.lake.producer("orders", options=ProducerOptions(linger=timedelta(0)))
-        for body in bodies:
-            await producer.send(Message(body, message_group=body[:1].decode()))
+        # In one entry, so that whoever receives the first of a message group receives all of it.
+        await asyncio.gather(*(producer.send(Message(body, message_group=body[:1].decode())) for body in bodies))
         await producer.close()
 
     await shop.run(send())
