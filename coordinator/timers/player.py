@@ -87,6 +87,8 @@ class Player:
         self._log: Following | None = None
         self._runs: dict[str, OpenRun] = {}
         self._work: asyncio.Task[Gathered | Spilled] | None = None
+        self._work_of: TimerState | None = None
+        """What the cell was when that began."""
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
         self._read_s = lake.runtime.clock.monotonic_s()
@@ -228,9 +230,9 @@ class Player:
                 return
             await self._there(following.load())
 
-    async def _there(self, reading: Awaitable[T]) -> T:
-        """What is read of a run that the cell names, or named when it was read last."""
-        known = self._cell.state
+    async def _there(self, reading: Awaitable[T], known: TimerState | None = None) -> T:
+        """What is read of a run that the cell names, or named when the reading began: it was ``known`` then."""
+        known = known or self._cell.state
         try:
             return await reading
         except ObjectMissing as error:
@@ -336,7 +338,7 @@ class Player:
             if not self._work.done():
                 return False
             work, self._work = self._work, None
-            gathered = await self._there(work)
+            gathered = await self._there(work, self._work_of)
             if not may_name(state, gathered, now_s=self._runtime.clock.monotonic_s()):
                 return False
             await self._cell.write(named(state if state.claim is None else state.with_arrived(), gathered))
@@ -385,7 +387,7 @@ class Player:
         return False
 
     def _begin(self, work: Coroutine[Any, Any, Gathered | Spilled]) -> None:
-        self._work = asyncio.ensure_future(work)
+        self._work, self._work_of = asyncio.ensure_future(work), self._cell.state
         self._work.add_done_callback(lambda _: self._following.news.set())
 
 
