@@ -86,6 +86,15 @@ def put_back_log() -> MemoryStore:
     return store
 
 
+def filled_and_consumed() -> MemoryStore:
+    """Two messages, which the group has done."""
+    store = MemoryStore()
+    with connected(store) as lake:
+        fill(lake, "ab")
+    consumed(store, 2)
+    return store
+
+
 def test_a_log_that_ends_before_what_the_group_has_settled_ends_its_consumers(put_back_log: MemoryStore) -> None:
     with connected(put_back_log) as lake:
         assert refusal(lake) == "the cell knows of offset 2, and the next one to be written is 1"
@@ -136,10 +145,7 @@ def test_cells_that_are_older_than_the_log_are_gone_on_with() -> None:
 
 
 def test_a_record_that_was_lost_and_made_again_is_not_taken_for_the_one_of_the_cells() -> None:
-    store = MemoryStore()
-    with connected(store) as lake:
-        fill(lake, "ab")
-    consumed(store, 2)
+    store = filled_and_consumed()
     put_back(store, {}, only=of_the_record)
     with connected(store) as lake:
         assert refusal(lake) == "the cell was written for another record of the group"
@@ -147,10 +153,7 @@ def test_a_record_that_was_lost_and_made_again_is_not_taken_for_the_one_of_the_c
 
 
 def test_a_record_that_is_older_than_a_reset_is_noticed_and_the_next_reset_counts() -> None:
-    store = MemoryStore()
-    with connected(store) as lake:
-        fill(lake, "ab")
-    consumed(store, 2)
+    store = filled_and_consumed()
     old = backup(store)
     for _ in range(2):
         with connected(store) as lake:
@@ -163,10 +166,7 @@ def test_a_record_that_is_older_than_a_reset_is_noticed_and_the_next_reset_count
 
 
 def test_a_reset_after_an_older_record_was_put_back_gives_no_generation_again() -> None:
-    store = MemoryStore()
-    with connected(store) as lake:
-        fill(lake, "ab")
-    consumed(store, 2)
+    store = filled_and_consumed()
     old = backup(store)
     with connected(store) as lake:
         lake.reset_offsets("orders", "billing", "earliest")

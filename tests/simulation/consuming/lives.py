@@ -29,9 +29,9 @@ from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.records import Line
 from tests.simulation.consuming.witness import Witness
 from tests.simulation.consuming.world import _DLQ_SEQUENCE, _PROMPT, Consuming
-from tests.simulation.faults import Call, Fault, FaultPlan, RandomFaults
+from tests.simulation.faults import Call, Fault, FaultPlan
 from tests.simulation.process import SimProcess
-from tests.simulation.world import Stuck, log_uniform
+from tests.simulation.world import log_uniform
 
 GROUP = "billing"
 _LETTERS = f"%DLQ%{GROUP}"
@@ -139,27 +139,15 @@ class Lives(Consuming):
         done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
             life.result()
-        for task in (striking, breaking):
-            task.cancel()
+        self._calm((striking, breaking))
         self._outage.on = False
-        for plan in self._plans:
-            if isinstance(plan, RandomFaults):
-                plan.active = False
-        self.quiet = True
         await self._within(self.plot.quiet_s, ruling, "the ruler")
         await self._within(self.plot.quiet_s, producing, "the producer")
         await self._within(self.plot.quiet_s, receiving, "the receiver")
         await self.store.settled()
         await self.table.settled()
         await self._as("looker", self._look)
-        began_s = self.now_s
-        while left := self.unsettled():
-            for machine in self.machines:
-                if machine.life is not None and machine.life.done():
-                    machine.life.result()
-            if self.now_s - began_s > self.plot.quiet_s:
-                raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
-            await asyncio.sleep(0.5)
+        await self._all_settled(self.now_s)
         for machine in self.machines:
             await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
         self.store.plan = self.table.plan = None

@@ -22,9 +22,8 @@ from penstock.log.stores.memory import MemoryStore
 from tests.simulation.consuming.plot import TOPIC
 from tests.simulation.consuming.restores import stop
 from tests.simulation.consuming.world import _PROMPT, Consuming
-from tests.simulation.faults import RandomFaults
 from tests.simulation.process import SimProcess
-from tests.simulation.world import Stuck, log_uniform
+from tests.simulation.world import log_uniform
 
 GROUP = "billing"
 _KINDS = ("good", "good", "good", "good", "slow", "fails", "bad")
@@ -67,23 +66,11 @@ class Rewinds(Consuming):
         done, _ = await asyncio.wait([*lives, mending], timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
             life.result()
-        for other in others:
-            other.cancel()
-        for plan in self._plans:
-            if isinstance(plan, RandomFaults):
-                plan.active = False
-        self.quiet = True
+        self._calm(others)
         await self._within(self.plot.quiet_s, producing, "the producer")
         await self.store.settled()
         await self._as("looker", self._look)
-        began_s = self.now_s
-        while left := self.unsettled():
-            for machine in self.machines:
-                if machine.life is not None and machine.life.done():
-                    machine.life.result()
-            if self.now_s - began_s > self.plot.quiet_s:
-                raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
-            await asyncio.sleep(0.5)
+        await self._all_settled(self.now_s)
         for machine in self.machines:
             await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
         mending.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -137,12 +137,7 @@ class Consuming:
         done, _ = await asyncio.wait(lives, timeout=self.plot.faults_end_s, return_when=asyncio.FIRST_EXCEPTION)
         for life in done:
             life.result()
-        for other in others:
-            other.cancel()
-        for plan in self._plans:
-            if isinstance(plan, RandomFaults):
-                plan.active = False
-        self.quiet = True
+        self._calm(others)
         await self._within(self.plot.quiet_s, producing, "the producer")
         await self._within(self.plot.quiet_s, operating, "the operator")
         await self._come_to_rest()
@@ -153,13 +148,7 @@ class Consuming:
         await self.store.settled()
         await self.table.settled()
         await self._as("looker", self._look)
-        while left := self.unsettled():
-            for machine in self.machines:
-                if machine.life is not None and machine.life.done():
-                    machine.life.result()
-            if self.now_s - began_s > self.plot.quiet_s:
-                raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
-            await asyncio.sleep(0.5)
+        await self._all_settled(began_s)
         self.counts["quiet seconds"] += round(self.now_s - began_s)
         for machine in self.machines:
             await self._within(self.plot.quiet_s, asyncio.ensure_future(machine.stop()), machine.name)
@@ -169,6 +158,25 @@ class Consuming:
         await self._as("auditor", self._audit)
         self.counts["simulated seconds"] += round(self.now_s)
         self.counts["cell bytes, at most"] = max(self.counts["cell bytes, at most"], self.witness.cell_bytes_max)
+
+    def _calm(self, troubles: Iterable[asyncio.Future[Any]]) -> None:
+        """No more trouble from now on."""
+        for trouble in troubles:
+            trouble.cancel()
+        for plan in self._plans:
+            if isinstance(plan, RandomFaults):
+                plan.active = False
+        self.quiet = True
+
+    async def _all_settled(self, began_s: float) -> None:
+        """Until nothing is left to do. Raises `Stuck`, and what a consumer ended with."""
+        while left := self.unsettled():
+            for machine in self.machines:
+                if machine.life is not None and machine.life.done():
+                    machine.life.result()
+            if self.now_s - began_s > self.plot.quiet_s:
+                raise Stuck(f"C10 in {self.plot.quiet_s:g} quiet seconds these did not come to an end: {left[:5]}")
+            await asyncio.sleep(0.5)
 
     async def _within(self, seconds: float, task: asyncio.Future[Any], who: str) -> None:
         done, _ = await asyncio.wait([task], timeout=seconds)
