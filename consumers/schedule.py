@@ -147,7 +147,7 @@ class Schedule:
             self.blocked.expired(self._earliest, step)
             self._earliest = 0
         if mode is Mode.DRAIN:
-            self._drain(step, cell)
+            self._drain(step, cell, now_ms)
         elif mode is Mode.QUIET:
             self._held = True
         elif mode is Mode.SOLO:
@@ -428,8 +428,8 @@ class Schedule:
 
     # --- The end
 
-    def _drain(self, step: Step, cell: QueueCell) -> None:
-        """Start nothing more; once nothing runs, give back what is granted and was not started.
+    def _drain(self, step: Step, cell: QueueCell, now_ms: int) -> None:
+        """Start nothing more; once nothing runs, let go of groups that have caught up, and give back what is granted and was not started.
 
         It is fresh again where nothing behind it is settled; else it is left to the next owner as suspects are, without an attempt.
         """
@@ -438,6 +438,7 @@ class Schedule:
             run.cancelled = True
         if self.running:
             return
+        self.blocked.due(now_ms, step, self.next_fresh)
         behind = step.apply(cell).settled.limit
         left = self._lanes.take_all()
         self.tracked.leave(left, behind, step)

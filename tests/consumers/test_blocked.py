@@ -202,6 +202,21 @@ def test_a_last_failure_without_room_for_its_dead_letter_waits_behind_its_marker
     assert (marker.head, marker.tries.state, marker.tries.attempts, marker.tries.strikes) == (5, State.WAITING, 2, 1)
 
 
+@pytest.mark.parametrize("failure", [Failure("no", rejected=True), None])
+def test_a_group_that_has_caught_up_when_its_owner_leaves_keeps_no_marker(failure: Failure | None) -> None:
+    cell = QueueCell(settled=Settled(6), markers={A: waiting(5)}).taken_by("w")
+    schedule = Schedule(ORDERLY, cell, limits=Limits())
+    schedule.blocked.recall_from(0, 6)
+    schedule.recalled([message(5, "a")], 5, 6)
+    step = schedule.plan(0, cell)
+    (run,) = step.runs
+    cell = step.apply(cell)
+    run.failure, run.ended, run.done = failure, True, int(failure is None)
+    schedule.report(run)
+    cell = schedule.plan(0, cell, Mode.DRAIN).apply(cell)
+    assert cell.markers == {}, "else its group has a lag that nobody works off before the queue is taken again"
+
+
 # --- What `receive` gives -------------------------------------------------------------------------------------------------------
 
 
