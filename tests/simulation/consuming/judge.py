@@ -87,7 +87,7 @@ class _Judge:
                 case Skipped():
                     self._skipped(record)
                 case BackedUp():
-                    self._backup = copy.deepcopy((self._queues, self._settings))
+                    self._back_up()
                 case PutBack():
                     self._put_back()
                 case Altered(group=group, settings=settings):
@@ -96,6 +96,16 @@ class _Judge:
                 return self._wrong
         self._wrong += (f"{what}, in the end" for what in judge_end(self._history, self._queues))
         return self._wrong
+
+    def _back_up(self) -> None:
+        """Keep what is known by now. A handler that runs too long may have its strike in the backup, though its end is never told there."""
+        queues = self._queues
+        self._backup = copy.deepcopy((queues, self._settings))
+        self._queues = self._backup[0]
+        for handler in self._running.values():
+            if self._is_overdue(handler):
+                self._count_timeout(handler)
+        self._queues = queues
 
     def _put_back(self) -> None:
         """Nothing has happened since the backup, but for the dead letters that were written."""

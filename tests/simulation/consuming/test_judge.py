@@ -13,11 +13,13 @@ from penstock.coordinator.offsets import OffsetSet
 from tests.simulation.consuming.judge import judge
 from tests.simulation.consuming.records import (
     Answer,
+    BackedUp,
     Died,
     Ended,
     History,
     Letter,
     Positioned,
+    PutBack,
     Record,
     Send,
     Skipped,
@@ -138,6 +140,15 @@ def test_a_batch_that_fails_just_in_time_names_who_failed(seconds: float, strike
     history = forged(*GOOD[:2], both, Ended(0.0, 1, 1, Answer.FAILED), wrote(failed))
     history.records = [one._replace(at_s=one.at_s + seconds * (place > 3)) for place, one in enumerate(history.records)]
     assert any("strikes that nothing told of" in one for one in judge(history)) == (not strikes)
+
+
+@pytest.mark.parametrize("overdue", [True, False])
+def test_the_strike_of_a_handler_that_ran_too_long_comes_back_with_the_backup(overdue: bool) -> None:
+    running = replace(BLOCKED, markers={group_hash("g", ""): Marker(0, 1, Tries(State.RUNNING, 2, 1))})
+    told: list[Record] = [*GOOD[:3], wrote(BLOCKED), BackedUp(0.0), Died(0.0, "m0"), PutBack(0.0), wrote(running)]
+    history = forged(*told)
+    history.records = [one._replace(at_s=one.at_s + 30.0 * (overdue and place > 3)) for place, one in enumerate(history.records)]
+    assert any("strikes that nothing told of" in one for one in judge(history)[1 - overdue :]) == (not overdue)
 
 
 def test_who_is_alone_is_alone() -> None:
