@@ -24,7 +24,7 @@ MUST_HAPPEN = (
     "heartbeat: fenced", "heartbeat: left", "blocked", "waits alone", "parked", "dead letter", "end: failed", "end: unnamed", "end: rejected",
     "end: cut", "end: too late", "pause", "suspend", "crash", "step_clock", "write landed after its caller was gone",
     "spill: left the cell", "spill: came back in part", "spill: merged", "spill: taken over",
-    "the table was put back", "dead letter numbered anew",
+    "the table was put back", "dead letter numbered anew", "the bucket was put back", "the group was reset",
     "order: alter", "left out by a filter", "left out, and read again by a new filter", "error: invalid_argument",
     *(f"outage: {name}" for name in ("store", "table", "dead letters", "log", "cell", "record", "heartbeats")),
 )  # fmt: skip
