@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,14 @@ HOSTS = ("py" + "pi.org", "pythonh" + "osted", "maven" + ".org", "proxy.go" + "l
 REGISTRIES = re.compile("|".join(map(re.escape, HOSTS)), re.IGNORECASE)
 LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
 
+# Folders whose docstrings are checked: each opens with its subject or verb, and its sentences are short.
+PLAIN = ("log/sql", "log/stores")
+SENTENCE_WORDS_MAX = 40
+BARE_WORDS = re.compile(
+    r"(?:After|Again|And|As|At|Before|Behind|By|For|From|In|Not|Of|On|Since|So|Than|That|Those|These|To|Under|Until|Which|While|Who|"
+    r"Whose|With)\b"
+)
+
 
 def texts() -> Iterator[tuple[str, str]]:
     for path in files():
@@ -69,6 +78,48 @@ def test_modules_are_short() -> None:
     long = {path for path, length in lengths.items() if length > LINES_MAX}
     assert not {f"{path} has {lengths[path]} lines: which part is a thing of its own?" for path in long - LONG.keys()}
     assert not {f"{path} is short now: take it off the list" for path in LONG.keys() - long}
+
+
+def test_docstrings_are_plain() -> None:
+    odd = [
+        f"{path}:{line}: {problem}"
+        for path, tree in modules(*{folder.partition("/")[0] for folder in PLAIN})
+        if path.startswith(tuple(f"{folder}/" for folder in PLAIN))
+        for line, text in docstrings(tree)
+        for problem in oddities(text)
+    ]
+    assert not odd
+
+
+def test_odd_docstrings_are_found() -> None:
+    long = " ".join(["word"] * (SENTENCE_WORDS_MAX + 1))
+    assert [*oddities("Of the topic's life.")] == ["opens with Of: name the subject, or say what it does"]
+    assert [*oddities(f"Short.\n\nAlso short. {long}.")] == [f"{SENTENCE_WORDS_MAX + 1} words in a sentence: one thought in each"]
+    assert not [*oddities(f"The name of a topic: of its life.\n\n    {long}\n\n{long[:-5]}. It ends.")]
+    tree = ast.parse('"""Module."""\nclass Some:\n    """Class."""\n    one = 1\n    """Attribute."""\n')
+    assert [*docstrings(tree)] == [(1, "Module."), (3, "Class."), (5, "Attribute.")]
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module, its classes, functions and attributes, with their lines."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for step in body if isinstance(body, list) else ():
+            match step:
+                case ast.Expr(ast.Constant(str(text))):
+                    yield step.lineno, inspect.cleandoc(text)
+
+
+def oddities(docstring: str) -> Iterator[str]:
+    """What makes a docstring hard to read. Indented blocks and tables are not prose."""
+    if bare := BARE_WORDS.match(docstring):
+        yield f"opens with {bare[0]}: name the subject, or say what it does"
+    for paragraph in re.split(r"\n\s*\n", docstring):
+        if re.search(r"^(?: |==)", paragraph, re.MULTILINE):
+            continue
+        for sentence in re.split(r"(?<=[.!?])\s+", paragraph):
+            if (words := len(sentence.split())) > SENTENCE_WORDS_MAX:
+                yield f"{words} words in a sentence: one thought in each"
 
 
 def test_no_error_is_swallowed() -> None:

@@ -1,7 +1,8 @@
 """Conditions evaluated on whole columns, with RocketMQ's rules of NULL and types (docs/0012).
 
-A condition has two columns: its truth (true, false, NULL), and where it *failed*: a comparison of a text that is no number with a number.
-RocketMQ raises there and does not deliver the message, whatever the rest of the expression says, unless AND or OR were decided before.
+A condition has two columns: its truth (true, false, NULL), and where it *failed*, which means that a text that is no number was
+compared with a number. RocketMQ raises an error there and does not deliver the message, whatever the rest of the expression says. The
+exception is an AND or OR that was decided before.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ _ORDERINGS: dict[str, tuple[Callable[..., bool], Callable[..., pa.Array]]] = {
     "=": (operator.eq, pc.equal),
 }
 _COLUMNS = {"TAGS": "tag", "KEYS": "keys"}
-"""Where properties are that are no user's."""
+"""The columns that hold the system properties, by the names that expressions give them."""
 _MATCHERS = {"CONTAINS": pc.match_substring, "STARTSWITH": pc.starts_with, "ENDSWITH": pc.ends_with}
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """Which messages pass: those for which the condition is true, and did not fail on the way."""
+    """Passes the messages for which the condition is true and nothing failed on the way."""
 
     condition: Condition
 
     @classmethod
     def parse(cls, expression: str) -> SqlFilter:
-        """Raises `InvalidArgument`, with the column of what is wrong, and `LimitExceeded`."""
+        """Parse a condition. Raises `InvalidArgument`, which names the column of the mistake, and `LimitExceeded`."""
         return cls(parse(expression))
 
     @property
     def columns(self) -> frozenset[str]:
-        """What it looks at."""
+        """The columns that it reads."""
         return frozenset(_COLUMNS.get(name, "properties") for name in properties_of(self.condition))
 
     def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
@@ -141,7 +142,9 @@ class _Evaluation:
         return _Found(_null_rule(self._is_absent(left), self._is_absent(right), found.truth), found.failed)
 
     def _equal_truths(self, left: Expression, right: Expression) -> _Found:
-        """A text is true if it says so, in capitals or not, else false; a number is no truth value, and equal to none."""
+        """Equality of truth values. A text is true if it says so, in capitals or not, and false otherwise. A number is no truth value
+        and equals none.
+        """
         if any(isinstance(side, Literal) and not isinstance(side.value, bool | str) for side in (left, right)):
             return self._always(False)
         first, second = self._truths(left), self._truths(right)
@@ -237,7 +240,7 @@ def _is_text(of: Property | Literal) -> bool:
 
 
 def _null_rule(no_left: pa.Array, no_right: pa.Array, truth: pa.Array) -> pa.Array:
-    """What equality says of NULL: true of two, NULL if only the left is, false if only the right is."""
+    """What equality says of NULL: true if both sides are NULL, NULL if only the left is, false if only the right is."""
     truth = pc.if_else(pc.and_not(no_right, no_left), pa.scalar(False), truth)
     return pc.if_else(pc.and_(no_left, no_right), pa.scalar(True), truth)
 

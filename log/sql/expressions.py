@@ -14,7 +14,7 @@ Matching: TypeAlias = OneOf["CONTAINS", "STARTSWITH", "ENDSWITH"]
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """TRUE, FALSE and NULL are conditions too."""
+    """A literal value. TRUE, FALSE and NULL are conditions too."""
 
     value: Scalar
 
@@ -28,35 +28,35 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property where a condition is called for: NULL if the message lacks it, else false, as a text is no truth value."""
+    """A property where a condition is expected. NULL if the message lacks it, else false: a text is no truth value."""
 
     of: Property
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """NULL stays NULL."""
+    """A negation. NULL stays NULL."""
 
     of: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """False if one is false, else NULL if one is NULL; those behind a false one are not looked at."""
+    """A conjunction. False if one term is false, else NULL if one is NULL. Terms behind a false one are not evaluated."""
 
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True if one is true, else NULL if one is NULL; those behind a true one are not looked at."""
+    """A disjunction. True if one term is true, else NULL if one is NULL. Terms behind a true one are not evaluated."""
 
     terms: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """NULL if only the left is NULL, false if only the right is, true if both are."""
+    """An equality. NULL if only the left side is NULL, false if only the right side is, true if both are."""
 
     left: Expression
     right: Expression
@@ -64,7 +64,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Of numbers, and of texts that are numbers; NULL if either is."""
+    """A comparison of numbers, or of texts that are numbers. NULL if either side is NULL."""
 
     operator: Ordering
     left: Property | Literal
@@ -73,14 +73,14 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """Never NULL itself."""
+    """A test for NULL; its own result is never NULL."""
 
     of: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """NULL if the message lacks the property."""
+    """A membership test. NULL if the message lacks the property."""
 
     of: Property
     texts: tuple[str, ...]
@@ -89,7 +89,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Whether a text contains another. False, also negated, if there is no text, or if an empty one is looked for."""
+    """Whether a text contains another. False, also when negated, if there is no text or the text to find is empty."""
 
     operator: Matching
     of: Expression
@@ -102,7 +102,7 @@ Expression: TypeAlias = Condition | Property
 
 
 def properties_of(expression: Expression) -> Iterator[str]:
-    """The names of the properties in it, one as often as it is named."""
+    """The names of the properties in an expression, repeated as often as they occur."""
     match expression:
         case Property(name):
             yield name

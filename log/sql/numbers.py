@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 _INTEGER = r"^[+-]?[0-9]+$"
 _DOUBLE = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _SURE_DIGITS = 18
-"""So many always fit 64 bits."""
+"""The number of digits that always fits 64 bits."""
 
 
 def integers(texts: pa.Array) -> pa.Array:
@@ -25,7 +25,7 @@ def doubles(texts: pa.Array) -> pa.Array:
 
 
 def number_of(value: str | float, *, whole: bool) -> int | float | None:
-    """A literal as a number; None if it is none, or not a whole one where that is called for."""
+    """A literal as a number. None if it is no number, or no whole number where ``whole`` asks for one."""
     if not isinstance(value, str):
         return value
     if whole:

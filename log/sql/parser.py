@@ -1,4 +1,4 @@
-"""From tokens to an expression, by RocketMQ's grammar (``filter/…/SelectorParser.jj``), which has it from JMS.
+"""Parses tokens into an expression. The grammar is RocketMQ's (``filter/…/SelectorParser.jj``), which comes from JMS.
 
 Precedence, weakest first: OR, AND, equality (``=``, ``<>``, IS), comparison (``>``, ``>=``, ``<``, ``<=``, BETWEEN, IN, CONTAINS,
 STARTSWITH, ENDSWITH), unary (``+``, ``-``, NOT), literals, properties and parentheses.
@@ -37,7 +37,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def parse(expression: str) -> Condition:
-    """The condition that a text states. Raises `InvalidArgument`, which says at which column and what, and `LimitExceeded`."""
+    """The condition that a text states. Raises `InvalidArgument`, which says what is wrong and at which column, and `LimitExceeded`."""
     if not is_unicode(expression):
         raise InvalidArgument(
             "a condition is a text", operation="filter", expected="a str of Unicode characters", observed=repr(expression)
@@ -261,7 +261,7 @@ class _Parser:
         )
 
     def _not_in_the_language(self) -> str | None:
-        """What other languages have where the expression cannot be read."""
+        """A hint about syntax of other languages at the place where the expression cannot be read."""
         here = self._tokens[self._next :]
         word = here[1] if here[0].text == "NOT" else here[0]
         if word.kind == "word" and word.text.upper() == "LIKE":

@@ -1,4 +1,4 @@
-"""From the text of an expression to its tokens; and how errors say where in it they are."""
+"""Splits the text of an expression into tokens, and shows in errors where in the text they are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OTHERS = {
     "/": "there is no arithmetic",
     "%": "there is no arithmetic",
 }
-"""What other languages write, or what was begun."""
+"""Hints for syntax of other languages, and for texts and comments that are not closed."""
 _OPEN = {"'": "a text is not closed", "/*": "a comment is not closed"}
 
 
@@ -45,11 +45,11 @@ class Token:
     text: str
     """Keywords in capitals; a text as it is written, quotes and all."""
     at: int
-    """Where it begins."""
+    """The index of its first character."""
 
 
 def refusal(message: str, expression: str, at: int, *, expected: str | None = None, hint: str | None = None) -> InvalidArgument:
-    """The error about what stands at a place of an expression."""
+    """The error about the text at a place of an expression."""
     rest = expression[at : at + 40]
     return InvalidArgument(
         message,
@@ -62,7 +62,7 @@ def refusal(message: str, expression: str, at: int, *, expected: str | None = No
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """The tokens, the last one of kind ``end``. Raises `InvalidArgument` at what is none."""
+    """The tokens; the last one has the kind ``end``. Raises `InvalidArgument` at text that is no token."""
     at = 0
     while at < len(expression):
         found = _TOKEN.match(expression, at)

@@ -20,7 +20,7 @@ class VerbStatistics:
     """The requests of one verb."""
 
     requests: int = 0
-    """As a service bills them: a LIST per 1,000 keys, a multipart upload as its parts and two more."""
+    """Requests as a service bills them: one LIST per 1,000 keys, one request per part of a multipart upload and two more."""
     failed: int = 0
     """Calls that raised, a missing object or a refused condition included."""
     bytes: int = 0
@@ -45,7 +45,9 @@ class StoreStatistics:
 
     @property
     def cost_usd(self) -> float:
-        """At S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free; no storage."""
+        """The cost at S3 Standard's prices in us-east-1: PUT and LIST 0.005 USD a thousand, GET 0.0004, DELETE free. Storage is not
+        included.
+        """
         return (self.put.requests + self.list.requests) * 0.005e-3 + self.get.requests * 0.0004e-3
 
     def __sub__(self, earlier: StoreStatistics) -> StoreStatistics:

@@ -1,4 +1,4 @@
-"""A store that misbehaves on purpose: whatever object stores and networks were seen to do, at a chosen call."""
+"""A store that misbehaves on purpose: it reproduces, at a chosen call, what object stores and networks were seen to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FaultKind(Enum):
     REFUSED_AFTER_SUCCESS = "refused_after_success"
     """412, though this very request was carried out, as a retry below would see it. Conditional writes only."""
     SLOW_REQUEST = "slow_request"
-    """Carried out after ``delay_s``, the answer comes at once then."""
+    """Carried out after ``delay_s``; then the answer comes at once."""
     SLOW_ANSWER = "slow_answer"
     """Carried out at once, the answer comes after ``delay_s``."""
     STORAGE_FULL = "storage_full"
@@ -101,7 +101,7 @@ class FaultStore(StoreWrapper):
 
     @property
     def fired(self) -> Mapping[FaultKind, int]:
-        """How often each kind happened, also those that never did."""
+        """The number of times each kind happened, zeros included."""
         return {kind: self._fired[kind] for kind in FaultKind}
 
     async def settle(self) -> None:

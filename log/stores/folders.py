@@ -10,11 +10,11 @@ from .keys import HIDDEN_FOLDER
 from .protocol import ObjectInfo
 
 MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
-"""What the system says of a path that is no file, or no folder, where one was looked for."""
+"""What the system answers for a path that is not the file, or not the folder, that was looked for."""
 
 
 def list_objects(root: str, prefix: str, after: str | None, max_keys: int | None) -> list[ObjectInfo]:
-    """The files below ``root`` as `ObjectStore.list` promises; only those that are returned are looked at."""
+    """The files below ``root`` as `ObjectStore.list` promises; only files that are returned are examined."""
     folder, slash, name_prefix = prefix.rpartition("/")
     found: list[ObjectInfo] = []
     if max_keys is not None and max_keys <= 0:

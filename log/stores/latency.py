@@ -39,7 +39,7 @@ class LatencyProfile:
     list: Latency
     delete: Latency
     throughput_bytes_per_s: float
-    """Of one connection; a body adds its size over this."""
+    """The throughput of one connection; a body adds its size divided by it."""
 
 
 S3_STANDARD = LatencyProfile(
@@ -49,13 +49,13 @@ S3_STANDARD = LatencyProfile(
     delete=Latency(28, 75),
     throughput_bytes_per_s=80e6,
 )
-"""What others measured of S3 Standard from a machine in its region."""
+"""Published measurements of S3 Standard from a machine in its region."""
 
 
 class LatencyStore(StoreWrapper):
     """Adds the latencies of ``profile`` to the calls of another store.
 
-    A call takes effect at the middle of its time, as a request travels there and its answer back; a refusal takes as long. Only
+    A call takes effect at the middle of its time, since the request travels there and the answer back. A refusal takes as long. Only
     ``runtime.random`` and `asyncio.sleep` are used, so seeded runs under a virtual clock repeat.
     """
 

@@ -1,7 +1,7 @@
 """A store in a folder of a file system.
 
-A write becomes visible by one atomic step on the folder (``link`` for a create, ``rename`` for a replace) after its bytes are
-on the disk, so a reader sees all of an object or none, and a crash leaves at most a hidden draft.
+A write becomes visible by one atomic step on the folder (``link`` for a create, ``rename`` for a replace) after its bytes are on the
+disk. So a reader sees all of an object or none, and a crash leaves at most a hidden draft.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ _DRAFT_AGE_MAX_NS = 24 * 3600 * 1_000_000_000
 class LocalStore:
     """Objects are the files under ``root``; the folder is made by the first write.
 
-    Guarantees: an acknowledged put survives a power failure (file and folder are flushed; a delete may be undone by one).
-    Creates are decided by the file system, so threads, processes and machines on a shared POSIX file system with hard links may
-    race. Replaces, conditional replaces and deletes of one key take turns by ``flock`` on a file in the hidden folder
-    ``.penstock``, which also holds unfinished writes; neither ever shows in a list.
+    Guarantees: an acknowledged put survives a power failure (file and folder are flushed; a delete may be undone by one). Creates are
+    decided by the file system, so threads, processes and machines on a shared POSIX file system with hard links may race. Replaces,
+    conditional replaces and deletes of one key take turns by ``flock`` on a file in the hidden folder ``.penstock``. That folder also
+    holds unfinished writes; neither ever shows in a list.
 
-    An object's version is its inode, size and modification time, and each replace moves that time forward: equal bytes written
-    again are another version. Where a file system keeps coarser times than nanoseconds, the inode alone tells them apart.
+    An object's version is its inode, size and modification time, and each replace moves that time forward: equal bytes written again
+    are another version. Where a file system keeps coarser times than nanoseconds, the inode alone tells them apart.
 
-    Calls run in threads of the store's own, started on first use; a forked child starts its own, so a store may be used on
-    both sides.
+    Calls run in threads of the store's own, started on first use; a forked child starts its own, so a store may be used on both sides.
     """
 
     def __init__(self, root: str | Path, *, runtime: Runtime | None = None) -> None:
@@ -119,7 +118,7 @@ class LocalStore:
 
     def _put(self, key: str, data: Buffer | Sequence[Buffer], mode: PutMode) -> Version:
         target = self._path(key)
-        _refuse_if_stale(key, target, mode)  # again below, where it counts; here it saves the flush
+        _refuse_if_stale(key, target, mode)  # checked again below, where it counts; this check saves the flush
         draft, written = self._write_draft(data)
         try:
             if mode is Put.CREATE:
@@ -127,7 +126,7 @@ class LocalStore:
                     self._place(target, lambda: _link(draft, target, key))
                 except FileExistsError:
                     _refuse_if_stale(key, target, mode)
-                    # Gone again: the link was refused all the same, and the caller reads back.
+                    # Deleted again: the link was refused all the same, and the caller reads back.
                     raise Conflict("the object existed", operation="create", object=key) from None
             else:
                 with self._locked(key):
@@ -147,7 +146,7 @@ class LocalStore:
         return _version(written)
 
     def _write_draft(self, data: Buffer | Sequence[Buffer]) -> tuple[str, os.stat_result]:
-        """Write and flush the bytes under a hidden name, nothing left when that fails."""
+        """Write and flush the bytes under a hidden name. Nothing is left when that fails."""
         draft = f"{self._drafts}/{self._runtime.new_id()}"
         handle = self._open_hidden(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
@@ -172,14 +171,14 @@ class LocalStore:
         return draft, written
 
     def _sweep_drafts(self, now_ns: int) -> None:
-        """Remove what writers left that were killed long ago."""
+        """Remove the drafts of writers that were killed long ago."""
         for name in os.listdir(self._drafts):
             with suppress(OSError):
                 if now_ns - os.stat(f"{self._drafts}/{name}").st_mtime_ns > _DRAFT_AGE_MAX_NS:
                     os.unlink(f"{self._drafts}/{name}")
 
     def _place(self, target: str, step: Callable[[], None]) -> None:
-        """Do the visible step, making the folder first; a delete of another process may remove the empty folder at any time."""
+        """Do the visible step, making the folder first: a delete of another process may remove the empty folder at any time."""
         for attempt in range(_ATTEMPTS):
             try:
                 self._make_folder(os.path.dirname(target))
@@ -191,7 +190,7 @@ class LocalStore:
                     raise
 
     def _make_folder(self, folder: str) -> None:
-        """Make a folder and those above it, durably: one that is there may be another writer's, who has not flushed it yet."""
+        """Make a folder and those above it, durably. An existing one may be another writer's, who has not flushed it yet."""
         if folder in self._durable:
             return
         parent = os.path.dirname(folder)

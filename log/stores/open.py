@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opens the store that a URL names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_RETRIES = 6
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """What a scheme takes: option names of ours, each with obstore's; secrets never in a URL."""
+    """The options of a scheme: our names, each with obstore's. Secrets never stand in a URL."""
 
     client: str
     options: Mapping[str, str]
@@ -82,11 +82,11 @@ def open_store(
     ``az://container/prefix``       Azure Blob Storage. Options: ``account``, ``endpoint``, ``anonymous``, ``emulator``
     ==============================  ==========================================================================================
 
-    Options follow a ``?`` (``s3://lake/prod?region=eu-west-1``) or come in ``options``; all three services also take
-    ``timeout_s`` (one request, default 30) and ``connect_timeout_s`` (default 5). Credentials come from the environment (the
-    variables of the service's own tools) or the machine's role, or in ``options`` (S3: ``access_key_id``,
-    ``secret_access_key``, ``session_token``; Google: ``service_account_key``, ``bearer_token``; Azure: ``account_key``,
-    ``sas_key``, ``token``, ``client_id``, ``client_secret``, ``tenant_id``); in a URL they are refused, as URLs get logged.
+    Options follow a ``?`` (``s3://lake/prod?region=eu-west-1``) or come in ``options``. All three services also take ``timeout_s`` (one
+    request, default 30) and ``connect_timeout_s`` (default 5). Credentials come from the environment (the variables of the service's
+    own tools), from the machine's role, or in ``options``. Those options are ``access_key_id``, ``secret_access_key`` and
+    ``session_token`` for S3; ``service_account_key`` and ``bearer_token`` for Google; ``account_key``, ``sas_key``, ``token``,
+    ``client_id``, ``client_secret`` and ``tenant_id`` for Azure. Credentials in a URL are refused, as URLs get logged.
 
     Raises `InvalidArgument` for an unknown scheme, option or value.
     """
@@ -159,7 +159,7 @@ def _open_remote(
     if "endpoint" in both and not both["endpoint"].startswith(("http://", "https://")):
         raise InvalidArgument("the endpoint is no URL", observed=both["endpoint"], expected="http://… or https://…")
     if scheme == "s3":
-        # Not every store that speaks S3 knows the request that deletes many keys.
+        # Some stores that speak S3 do not know the request that deletes many keys.
         config["disable_bulk_delete"] = True
     make: Callable[..., Client] = getattr(clients, service.client)
 

@@ -68,7 +68,7 @@ class ObjectInfo:
     key: str
     size_bytes: int
     last_modified_ms: int
-    """By the store's clock; on S3 cut to the second."""
+    """The time by the store's clock; on S3 cut to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class ObjectStore(Protocol):
     async def get_range(self, key: str, start: int, limit: int) -> bytes:
         """Read bytes ``start`` (inclusive) to ``limit`` (exclusive). A negative ``start`` with limit 0 counts from the end.
 
-        Shorter than asked for where the object ends. Raises `ObjectMissing`.
+        The result is shorter than asked for where the object ends. Raises `ObjectMissing`.
         """
         ...
 

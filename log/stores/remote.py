@@ -32,10 +32,10 @@ _LIST_CHUNK = 1000
 class RemoteStore:
     """Objects under a prefix of a bucket. Make one with `open_store`.
 
-    ``reader`` and ``writer`` reach the same place; the reader retries passing faults, the writer tries once, as a hidden second
-    try could meet its own first one and report a conflict. A big conditional write that loses may find its connection broken
-    instead of refused: that is `StoreUnavailable`, outcome unknown. Multipart uploads of `put_large` retry their parts, which is
-    harmless under a fresh key; an interrupted one may leave hidden parts, which a lifecycle rule of the bucket removes.
+    ``reader`` and ``writer`` reach the same place. The reader retries passing faults. The writer tries once, as a hidden second try
+    could meet its own first one and report a conflict. A big conditional write that loses may find its connection broken instead of
+    refused: that is `StoreUnavailable`, outcome unknown. Multipart uploads of `put_large` retry their parts, which is harmless under a
+    fresh key; an interrupted one may leave hidden parts, which a lifecycle rule of the bucket removes.
 
     Times are the store's, cut to the second. Network threads do not survive a fork: in a child every call raises `ForkedError`.
     """
@@ -92,7 +92,7 @@ class RemoteStore:
                 await obstore.head_async(self._reader, key)
             except obstore.exceptions.GenericError as error:
                 if "non-partial response" in str(error):
-                    # So some stores answer for an empty object, which has no last bytes.
+                    # Some stores answer this for an empty object, which has no last bytes.
                     data = (await (await obstore.get_async(self._reader, key)).bytes_async()).to_bytes()
                     return data[start:] if start < 0 else data[start:limit]
                 if "status code: 416" not in str(error):  # the range lies beyond the end
@@ -121,7 +121,7 @@ class RemoteStore:
                     sorted_so_far, last = sorted_so_far and key > last, key
                     if key.startswith(prefix) and (after is None or key > after):
                         found.append(ObjectInfo(key, meta["size"], _milliseconds(meta["last_modified"])))
-                # Some stores list in no order; then only the end of the list tells that nothing is missing.
+                # Some stores list in no order. Then only the end of the list tells that nothing is missing.
                 enough = max_keys is not None and len(found) >= max_keys
                 if sorted_so_far and (enough or (last > prefix and not last.startswith(prefix))):
                     break
@@ -136,7 +136,7 @@ class RemoteStore:
     async def clock_ms(self) -> int:
         """The store's clock, from the Last-Modified of an object written now.
 
-        Stores tell it cut to the second, so the middle of that second is returned: right to half a second, and the time of the
+        Stores cut it to the second, so the middle of that second is returned. It is right to half a second, plus the time of the
         requests. Ages computed as ``clock_ms() - last_modified_ms`` are between half a second too small and 1.5 s too large.
         """
         key = f".clock/{self._runtime.new_id()}"
@@ -154,7 +154,7 @@ class RemoteStore:
 
     @contextmanager
     def _request(self, operation: str, key: str, *, conditional: bool = False) -> Iterator[None]:
-        """Around one request: refuse what cannot be made, translate what went wrong."""
+        """Surround one request: refuse what cannot be made, and translate what went wrong."""
         if self._closed:
             raise ClosedError("the store is closed", operation=operation, object=key)
         if os.getpid() != self._pid:
@@ -195,7 +195,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _just_below(prefix: str, folder: str) -> str | None:
-    """A name below all keys that start with ``prefix`` and, but for rare ones that are filtered, above those that sort before."""
+    """A name below all keys that start with ``prefix``. It is above those that sort before, but for rare ones that are filtered."""
     if len(prefix) <= len(folder) + 1 or not "!" < prefix[-1] < "\x7f":
         return None
     return prefix[:-1] + chr(ord(prefix[-1]) - 1) + "~"

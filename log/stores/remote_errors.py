@@ -1,4 +1,4 @@
-"""What obstore's errors mean: its types say too little, so the store's answer is read from their text."""
+"""Translates obstore's errors. Their types say too little, so the store's answer is read from their text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CREDENTIALS_HINT = (
     "`aws configure export-credentials --format env` prints one's"
 )
 REFUSED_HINT = "Check what they may do there"
-"""Of whoever has credentials that the store knows, or not."""
+"""The hint for credentials that the store refused, whether it knows them or not."""
 
 
 _Meaning: TypeAlias = tuple[type[PenstockError], str, str | None]

@@ -1,4 +1,4 @@
-"""What the wrappers share: every call of a store passes one point, described by what it is."""
+"""The base of stores that wrap another: every call passes one point, described as a `Call`."""
 
 from __future__ import annotations
 
