@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from ...log.errors import DataDamaged, LimitExceeded, NewerFormatError
 from ...log.runtime import Runtime
-from ..cells import CellChanged, Cells
+from ..cells import CellChanged, Cells, Stored
 from ..keys import PRODUCER_GROUPS, producers_key
 from ..limits import CELL_BYTES_MAX
 from ..varints import VarintReader, append_bytes, append_varint
@@ -24,41 +25,73 @@ class ProducerGroups:
         self._clock = runtime.clock
 
     async def groups(self) -> frozenset[str]:
-        """All that ever had a transaction."""
-        return await self._read(PRODUCER_GROUPS)
+        """All that may have a transaction."""
+        return (await self._read(PRODUCER_GROUPS))[0]
 
     async def members(self, group: str) -> frozenset[str]:
         """Those that may have transactions."""
-        return await self._read(producers_key(group))
+        return (await self._read(producers_key(group)))[0]
 
     async def join(self, group: str, member: str) -> None:
         """Name a member, and its group: before its first transaction is durable."""
-        if group not in await self.groups():
-            await self._change(PRODUCER_GROUPS, lambda names: names | {group})
-        await self._change(producers_key(group), lambda names: names | {member})
+        key = producers_key(group)
+        deadline_s = self._clock.monotonic_s() + WRITE_S
+        members, listed = await self._read(key)
+        while member not in members:
+            if not members:
+                # Also where it is named, as somebody may be about to forget it: this write keeps what was decided before from being written.
+                await self._change(PRODUCER_GROUPS, lambda groups: groups | {group}, anew=True)
+            try:
+                await self._cells.write(key, encode_names(members | {member}, where=key), on=listed, deadline_s=deadline_s)
+            except CellChanged as changed:
+                members, listed = _decoded(changed.stored, key)
+            else:
+                return
 
     async def leave(self, group: str, member: str) -> None:
         """Take a member off the list; its cell says before that nothing begins in it any more."""
-        await self._change(producers_key(group), lambda names: names - {member})
+        await self._change(producers_key(group), lambda members: members - {member})
 
-    async def _read(self, key: str) -> frozenset[str]:
-        stored = await self._cells.read(key)
-        return frozenset() if stored is None else decode_names(stored.data, where=key)
+    async def forget(self, group: str) -> None:
+        """Take a group without members off the list. Nothing is done where somebody else comes meanwhile.
 
-    async def _change(self, key: str, change: Callable[[frozenset[str]], frozenset[str]]) -> None:
+        Its empty list is written anew between reading all groups and writing them. So whoever joins either wrote it before, which this write
+        meets; or reads it after, and then names the group behind that reading, which the last write meets.
+        """
+        key = producers_key(group)
         deadline_s = self._clock.monotonic_s() + WRITE_S
-        stored = await self._cells.read(key)
+        members, listed = await self._read(key)
+        if members:
+            return
+        groups, stored = await self._read(PRODUCER_GROUPS)
+        if group not in groups:
+            return
+        with suppress(CellChanged):
+            await self._cells.write(key, encode_names(members, where=key), on=listed, deadline_s=deadline_s)
+            without = encode_names(groups - {group}, where=PRODUCER_GROUPS)
+            await self._cells.write(PRODUCER_GROUPS, without, on=stored, deadline_s=deadline_s)
+
+    async def _read(self, key: str) -> tuple[frozenset[str], Stored | None]:
+        return _decoded(await self._cells.read(key), key)
+
+    async def _change(self, key: str, change: Callable[[frozenset[str]], frozenset[str]], *, anew: bool = False) -> None:
+        """``anew``: write it also as it is."""
+        deadline_s = self._clock.monotonic_s() + WRITE_S
+        before, stored = await self._read(key)
         while True:
-            before = frozenset[str]() if stored is None else decode_names(stored.data, where=key)
             after = change(before)
-            if after == before:
+            if after == before and not anew:
                 return
             try:
                 await self._cells.write(key, encode_names(after, where=key), on=stored, deadline_s=deadline_s)
             except CellChanged as changed:
-                stored = changed.stored
+                before, stored = _decoded(changed.stored, key)
             else:
                 return
+
+
+def _decoded(stored: Stored | None, key: str) -> tuple[frozenset[str], Stored | None]:
+    return frozenset() if stored is None else decode_names(stored.data, where=key), stored
 
 
 def encode_names(names: frozenset[str], *, where: str) -> bytes:
@@ -74,7 +107,7 @@ def encode_names(names: frozenset[str], *, where: str) -> bytes:
             object=where,
             expected=f"names of at most {CELL_BYTES_MAX} bytes together",
             observed=f"{len(names)} names",
-            hint="members that have gone leave when somebody maintains the lake: run penstock maintain",
+            hint="members that have gone leave when somebody maintains the lake, and groups that have none: run penstock maintain",
         )
     return bytes(data)
 

@@ -241,18 +241,25 @@ class Transactions:
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 
     async def tidy(self, group: str) -> None:
-        """Forget what was finished long ago, and take members off the list that have been idle for a day. Raises what the table raises."""
+        """Forget what was finished long ago, take members off the list that have been idle for a day, and the group once it has none.
+        Raises what the table raises.
+        """
         await self.keep_time()
         clock = self.lake.runtime.clock
-        for member in sorted(await self.groups.members(group)):
+        members = await self.groups.members(group)
+        staying = set(members)
+        for member in sorted(members):
             cell = await self.cells.read(member)
             if cell is not None and cell.is_idle(clock.wall_ms()):
                 with suppress(PenstockError):  # it began something just now
                     await retire(self.cells, self.groups, group, member)
+                    staying.discard(member)
             else:
                 await self.cells.change(
                     member, lambda cell: cell.without_old(clock.wall_ms()).as_seen(clock.wall_ms()), group=group
                 )
+        if not staying:
+            await self.groups.forget(group)
 
     async def close(self) -> None:
         """Write what is left to be noted, and leave the producer groups. Open transactions are left to be checked."""

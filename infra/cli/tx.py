@@ -178,7 +178,7 @@ async def _rows(lake: Lake, groups: Sequence[str]) -> list[Found]:
     for group in groups:
         if group not in known:
             raise InvalidArgument(
-                "no transaction was ever begun in this producer group",
+                "no transaction of this producer group is known",
                 operation="tx list",
                 object=group,
                 hint="`penstock tx list` lists those of all producer groups; a topic is not one",

@@ -190,7 +190,7 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues. Where a transaction
             # settles messages of a queue that nobody owns any more, who finishes it ends the deliveries in the queue's cell.
             roles = (ROLES + ANY, PLAYERS + ANY)
-            written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, *_TRANSACTION_CELLS)
+            written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             return read | Access(put=written, delete=(*_WORKER_CELLS, TRANSACTIONS + ANY))
 

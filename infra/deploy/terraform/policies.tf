@@ -1105,6 +1105,7 @@ data "aws_iam_policy_document" "maintenance" {
         "${local.lake}coordination/queues/*/*",
         "${local.lake}coordination/roles/*",
         "${local.lake}coordination/players/*",
+        "${local.lake}coordination/producer-groups",
         "${local.lake}coordination/producers/*",
         "${local.lake}coordination/transactions/*",
       ]
@@ -1191,6 +1192,7 @@ data "aws_iam_policy_document" "maintenance" {
           "${local.cells}queues/*/*",
           "${local.cells}roles/*",
           "${local.cells}players/*",
+          "${local.cells}producer-groups",
           "${local.cells}producers/*",
           "${local.cells}transactions/*",
         ]

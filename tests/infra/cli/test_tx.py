@@ -147,7 +147,9 @@ def test_a_dry_run_refuses_what_the_command_would(paying: Penstock, lake: Path) 
 def test_what_is_not_there_is_told(paying: Penstock) -> None:
     assert "not a transaction's id" in paying("tx", "describe", "nonsense", code=2).err
     assert "no transaction of this id is known" in paying("tx", "commit", "0" * 32, "--yes", code=2).err
-    assert re.search("(?s)no transaction was ever begun.*object: +nobody", paying("tx", "list", "nobody", code=2).err)
+    assert re.search(
+        "(?s)no transaction of this producer group is known.*object: +nobody", paying("tx", "list", "nobody", code=2).err
+    )
     assert json.loads(paying("tx", "list", "nobody", "--json", code=2).err)["error"] == "invalid_argument"
     assert "bad producer group name" in paying("tx", "list", "no such", code=2).err
 

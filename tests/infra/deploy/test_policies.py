@@ -149,7 +149,7 @@ FORBIDDEN = {
                     ("DeleteObject", "coordination/groups/billing"), ("DeleteObject", f"topics/dlq.billing/{ENTRY}"),
                     ("PutObject", "topics/dlq.billing/log/floor"), ("PutObject", "topics/orders/table/_delta_log/0.json")],
     Role.MAINTENANCE: [("DeleteObject", "topics/orders/topic.json"), ("DeleteObject", "coordination/groups/billing"),
-                       ("PutObject", "captures/orders/penstock.json"), ("PutObject", "coordination/producer-groups"),
+                       ("PutObject", "captures/orders/penstock.json"), ("DeleteObject", "coordination/producer-groups"),
                        ("DeleteObject", "coordination/queues/billing/orders/0"), ("PutObject", "coordination/members/billing/orders/m")],
 }  # fmt: skip
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from penstock.coordinator.cell import QueueCell
 from penstock.coordinator.cell_codec import decode_cell
-from penstock.coordinator.keys import QUEUES, TRANSACTIONS
+from penstock.coordinator.keys import PRODUCER_GROUPS, PRODUCERS, QUEUES, TRANSACTIONS, producers_key
 from penstock.coordinator.tables import CellVersion
 from penstock.coordinator.tables.memory import MemoryTable
 from penstock.coordinator.transactions.codec import decode_member
+from penstock.coordinator.transactions.names import decode_names
 from penstock.coordinator.transactions.state import Decision, MemberCell, TransactionRow
 from tests.simulation.loop import SimLoop
 from tests.simulation.transactions.plot import SOURCE
@@ -32,6 +33,8 @@ class Ledger(MemoryTable):
         self.members: dict[str, MemberCell] = {}
         """As they stand, by key."""
         self.queues: dict[str, QueueCell] = {}
+        self.names: dict[str, frozenset[str]] = {}
+        """The list of producer groups, and of the members of each, by key."""
         self._first_s: dict[str, float] = {}
         self._gone: set[str] = set()
         """Transactions whose rows were taken out."""
@@ -46,6 +49,8 @@ class Ledger(MemoryTable):
             self._saw_member(key, decode_member(body, where=key))
         elif key.startswith(QUEUES):
             self._saw_queue(key, decode_cell(body, where=key))
+        elif key == PRODUCER_GROUPS or key.startswith(PRODUCERS):
+            self._saw_names(key, decode_names(body, where=key))
         return version
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
@@ -101,6 +106,14 @@ class Ledger(MemoryTable):
         for transaction in sorted(before.transactions - cell.transactions):
             if self._history.changes[transaction][-1].fate is not Fate.COMMITTED or transaction not in self._noted:
                 self.blame("T8", f"{key} forgot {transaction} before its own row said that it is committed")
+
+    def _saw_names(self, key: str, names: frozenset[str]) -> None:
+        if gone := self.names.get(key, names) - names:
+            self._history.counts["producer group forgotten" if key == PRODUCER_GROUPS else "member retired"] += len(gone)
+        self.names[key] = names
+        listed = {producers_key(group) for group in self.names.get(PRODUCER_GROUPS, ())}
+        for lost in sorted(one for one, members in self.names.items() if members and one not in {PRODUCER_GROUPS, *listed}):
+            self.blame("T10", f"{lost} has members, and its group is not on the list of which finishers know")
 
     @property
     def _noted(self) -> set[str]:

@@ -7,6 +7,7 @@ from penstock.coordinator.cells import Cells
 from penstock.coordinator.keys import TRANSACTIONS
 from penstock.coordinator.transactions import acks, guard, linking, own, service, state, transaction
 from penstock.coordinator.transactions.finisher import Finisher
+from penstock.coordinator.transactions.names import ProducerGroups
 from penstock.coordinator.transactions.own import OwnMembers
 from penstock.coordinator.transactions.sending import Sending
 from penstock.coordinator.transactions.transaction import Transaction
@@ -80,6 +81,18 @@ MUTANTS: dict[str, Mutant] = {
         rule="T10",
         patch=attribute(OwnMembers, "joined", patches.at_once),
         scenario="unlisted",
+    ),
+    "named-anew": Mutant(
+        guard="who joins a group without members writes the list of groups, also where it is on it",
+        rule="T10",
+        patch=attribute(ProducerGroups, "_change", patches.known),
+        scenario="named amid",
+    ),
+    "empty-anew": Mutant(
+        guard="who forgets a group writes its empty list of members first",
+        rule="T10",
+        patch=attribute(ProducerGroups, "forget", patches.unmet),
+        scenario="forgotten amid",
     ),
     "idle-member": Mutant(
         guard="a process that was idle for long begins in a fresh member's cell",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from penstock.consumers.simple import SimpleConsumer
+from penstock.coordinator.cells import CellChanged
 from penstock.coordinator.handing import acknowledged
 from penstock.coordinator.handles import ReceiptHandle, ReceiptRefused
+from penstock.coordinator.keys import PRODUCER_GROUPS, producers_key
 from penstock.coordinator.transactions.acks import Acked, Acks, Verdict
 from penstock.coordinator.transactions.finisher import Finisher
+from penstock.coordinator.transactions.names import WRITE_S, ProducerGroups, encode_names
 from penstock.coordinator.transactions.state import Decision, TransactionRow
 from penstock.coordinator.transactions.transaction import Transaction
 
@@ -39,6 +43,27 @@ def at_once(original: Any) -> Any:
         """Does not wait until the member is on the list."""
 
     return joined
+
+
+def known(original: Any) -> Any:
+    async def change(self: ProducerGroups, key: str, change: Any, *, anew: bool = False) -> None:
+        """Writes nothing where nothing is new."""
+        await original(self, key, change)
+
+    return change
+
+
+def unmet(_: Any) -> Any:
+    async def forget(self: ProducerGroups, group: str) -> None:
+        """Leaves the list of members as it is."""
+        members, _ = await self._read(producers_key(group))
+        groups, stored = await self._read(PRODUCER_GROUPS)
+        if not members and group in groups:
+            with suppress(CellChanged):
+                data = encode_names(groups - {group}, where=PRODUCER_GROUPS)
+                await self._cells.write(PRODUCER_GROUPS, data, on=stored, deadline_s=self._clock.monotonic_s() + WRITE_S)
+
+    return forget
 
 
 def unwritten(original: Any) -> Any:

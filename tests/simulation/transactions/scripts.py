@@ -12,6 +12,7 @@ from typing import Any
 from penstock.consumers.membership import Subscription
 from penstock.consumers.simple import SimpleConsumer
 from penstock.coordinator.groups import DeliveryOrder
+from penstock.coordinator.keys import PRODUCER_GROUPS, producers_key
 from penstock.coordinator.transactions.errors import TransactionNotFound
 from penstock.coordinator.transactions.state import By, Decision
 from penstock.coordinator.transactions.transaction import Transaction
@@ -194,6 +195,54 @@ async def idle(world: Scripted) -> None:
     life.process.crash()
 
 
+async def emptied(world: Scripted) -> None:
+    """A producer group is named that has no members any more."""
+    first = await world.committed_unlinked()
+    finisher = world.life("finisher")
+    world.table.plan = world.dies(finisher.process, PRODUCER_GROUPS)
+    with suppress(Crashed):
+        await finisher.process.run(_tidied(finisher, hours=60.0))
+    world.table.plan = None
+    assert first.id not in world.ledger.rows()
+    assert GROUP in world.ledger.names[PRODUCER_GROUPS]
+    assert not world.ledger.names[producers_key(GROUP)]
+
+
+async def _tidied(life: Life, *, hours: float) -> None:
+    for _ in range(int(hours // 6)):
+        await upkeep.finish_once(life, upkeep.finisher_of(life))
+        await asyncio.sleep(6 * HOUR_S)
+
+
+async def named_amid(world: Scripted) -> None:
+    """Whoever forgets a group stands still before that write, while a process of the group begins again and dies."""
+    await emptied(world)
+    life, finisher = world.life("sender"), world.life("forgetter")
+    gate = world.hold(finisher.process, "put", PRODUCER_GROUPS, table=True)
+    forgetting = asyncio.ensure_future(finisher.process.run(finisher.transactions.groups.forget(GROUP)))
+    await gate.reached()
+    await world.sent(life)
+    life.process.crash()
+    gate.release()
+    await forgetting
+
+
+async def forgotten_amid(world: Scripted) -> None:
+    """A process of a group begins again, and stands still before its member is named; the group is forgotten meanwhile, twice."""
+    await emptied(world)
+    life = world.life("sender")
+    gate = world.hold(life.process, "put", producers_key(GROUP), table=True)
+    told = world.order(life)
+    sending = asyncio.ensure_future(life.process.run(send(world, told, told.handle, world.topic, world.rng)))
+    await gate.reached()
+    for _ in range(2):
+        await world.apart("forgetter", lambda other: other.transactions.groups.forget(GROUP))
+    assert GROUP not in world.ledger.names[PRODUCER_GROUPS]
+    gate.release()
+    await sending
+    life.process.crash()
+
+
 async def doubts(world: Scripted) -> None:
     """A first send of which nobody knows is rolled back by its sender; then its write lands, and an operator commits what is there."""
     life, plan = world.life("sender"), Doubtful()
@@ -354,6 +403,8 @@ SCRIPTS: Mapping[str, Script] = {
     "late finisher": late_finisher,
     "linked twice": linked_twice,
     "idle": idle,
+    "named amid": named_amid,
+    "forgotten amid": forgotten_amid,
     "doubts": doubts,
     "rolled back amid": rolled_back_amid,
     "half a send": half_a_send,

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from penstock.coordinator.transactions.state import Decision
+from penstock.log.errors import PenstockError
 from tests.simulation.faults import Call, FaultPlan
 from tests.simulation.network import Network
 from tests.simulation.plans import HOUR_S
@@ -18,10 +19,11 @@ from tests.simulation.process import Crashed
 from tests.simulation.singles import Story
 from tests.simulation.sweeping import Played
 from tests.simulation.table import CALM_NETWORK
+from tests.simulation.transactions.applications import EXPECTED, commit, send
 from tests.simulation.transactions.machine import Life
-from tests.simulation.transactions.plot import Plot
+from tests.simulation.transactions.plot import GROUP, Plot
 from tests.simulation.transactions.records import Book
-from tests.simulation.transactions.scripts import Script, Scripted, settled_unnoted
+from tests.simulation.transactions.scripts import Script, Scripted, emptied, settled_unnoted
 from tests.simulation.transactions.world import Transacting
 
 _STORE = Network(very_slow=0.0, time_out_s=8.0, slow_s=(2.0, 8.0), late_s=(1.0, 60.0), pause_s=(30.0, 90.0))
@@ -110,6 +112,31 @@ async def _ordered(world: Scripted) -> None:
         await world.operator(told, Decision.COMMITTED)
 
 
+async def _begun_again(world: Scripted) -> None:
+    """A producer group without members is forgotten while its next transaction begins."""
+    await emptied(world)
+    assert isinstance(world, _After)
+    sender, forgetter = world.life("again"), world.life("forgetter")
+    told = world.order(sender)
+
+    async def pay(life: Life) -> None:
+        with suppress(*EXPECTED, PenstockError):
+            await send(world, told, told.handle, world.topic, world.rng)
+            world.history.books[told.name] = Book.PAID
+            await commit(world, told, told.handle, world.rng)
+
+    async def forget(life: Life) -> None:
+        for _ in range(2):
+            with suppress(PenstockError):
+                await life.transactions.groups.forget(GROUP)
+
+    world.befall_from_now()
+    work = [life.process.run(step(life)) for life, step in ((sender, pay), (forgetter, forget))]
+    for ended in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(ended, BaseException) and not isinstance(ended, Crashed):
+            raise ended
+
+
 def _decided(world: Played, service: str, call: Call) -> bool:
     """Until everything is decided and finished: then only days pass."""
     assert isinstance(world, Transacting)
@@ -129,6 +156,11 @@ def _last_check(world: Played, service: str, call: Call) -> bool:
     """Those before it are as the one of the story of a checker that knows."""
     assert isinstance(world, Transacting)
     return _of("s")(world, service, call) and call.number > world.calls_decided[service] - 15
+
+
+def _naming(world: Played, service: str, call: Call) -> bool:
+    """What comes behind the two lists is as in the first story."""
+    return re.match("producer", call.key) is not None and _of("again", "forgetter")(world, service, call)
 
 
 def _of_transactions(world: Played, service: str, call: Call) -> bool:
@@ -168,6 +200,9 @@ STORIES: Mapping[str, Story] = {
     ),
     "an operator commits what a dead sender left": Story(
         make=partial(_After, _ordered, 1), meets=(COMMITTED,), befallen=_of("operator")
+    ),
+    "its group is forgotten while it begins": Story(
+        make=partial(_After, _begun_again, 1), meets=("producer group forgotten", COMMITTED), befallen=_naming
     ),
     "consume, process, produce": Story(
         make=partial(_transacting, 1, topics=1, senders=0, consumers=1, messages=1, invisible_s=(20.0, 30.0)),
