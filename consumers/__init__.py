@@ -1,6 +1,6 @@
 """Consumers: push, simple, pull and broadcast, with retries, dead letters and filters.
 
-Made by ``lake.push_consumer``, ``simple_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect`, or of
+``lake.push_consumer``, ``simple_consumer``, ``pull_consumer`` and ``broadcast_consumer`` of `penstock.connect` make them, or of
 `penstock.aio.connect` for asynchronous callers.
 """
 

@@ -8,7 +8,9 @@ from .lanes import Failure
 
 
 def after_failure(before: Tries, failure: Failure, settings: GroupSettings, *, chance: float, now_ms: int) -> tuple[Tries, bool]:
-    """The history of the message that failed, with this attempt; and whether it is given up. ``chance`` is of the jitter of its retry."""
+    """The history of the failed message including this attempt, and whether the message is given up. ``chance`` decides the jitter of its
+    retry.
+    """
     if not failure.blamed:
         return Tries(State.WAITING, before.attempts, before.strikes), False
     strikes, most = before.strikes + 1, settings.max_attempts

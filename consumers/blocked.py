@@ -1,7 +1,8 @@
-"""Message groups that failed, ran long or were in flight in an owner that died: each behind its marker until it has caught up.
+"""Message groups that failed, ran long or were in flight in an owner that died. Each waits behind its marker until it has caught up.
 
-While a group is blocked, its fresh messages are passed by: listed in the cell, and kept in memory as long as there is room. What was not
-kept is read again, in one scan for all groups that may go on, from ``known_to`` of the one that is furthest behind.
+Fresh messages of a blocked group are passed by: they are listed in the cell, and kept in memory as long as there is room. Messages that
+were not kept are read again, in one scan for all groups that may go on. The scan starts at ``known_to`` of the group that is furthest
+behind.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class Blocked:
         batches = limits.batch_of is not None
         self._lanes = {key: Lane(key, batches=batches, marker=marker) for key, marker in cell.markers.items()}
         self._due: list[tuple[int, int]] = []
-        """(when, group) of those that wait; some are out of date."""
+        """(when, group) of the groups that wait; some entries are out of date."""
         self.fell_due = False
-        """Whether something was due when it was asked last what is to be read, that was not when the last step was planned."""
+        """Whether a group that was not yet due when the last step was planned had fallen due by the last call of `recall_from`."""
         self._active: dict[Lane, None] = {}
-        """Those that may go on, as far as their time is concerned."""
+        """Groups that may go on, as far as their time is concerned."""
         self._reading: list[Lane] = []
-        """Those for which the queue is being read again; they may run meanwhile."""
+        """Groups for which the queue is being read again; they may run meanwhile."""
         self._retained = 0
-        """Messages in memory."""
+        """The number of messages in memory."""
         self._has_out = any(marker.tries.state is State.OUT for marker in cell.markers.values())
         for lane in self._lanes.values():
             self._changed(lane)
@@ -46,11 +47,11 @@ class Blocked:
 
     @property
     def retained(self) -> int:
-        """How many of their messages are in memory."""
+        """The number of the groups' messages in memory."""
         return self._retained
 
     def markers(self) -> Iterator[Marker]:
-        """As they are to stand in the cell."""
+        """The markers as they are to stand in the cell."""
         for lane in self._lanes.values():
             assert lane.marker is not None, "every blocked group has one"
             yield lane.marker
@@ -58,13 +59,13 @@ class Blocked:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> list[int]:
-        """When the next of them is due; empty when none waits."""
+        """When the next group is due; empty when none waits."""
         while self._due and not self._is_waiting(*self._due[0]):
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
     def recall_from(self, now_ms: int, next_fresh: int) -> int | None:
-        """From where the queue is to be read again, for the groups that may go on; None: nothing is wanted."""
+        """The offset from which the queue is to be read again for the groups that may go on. None: nothing is wanted."""
         self.fell_due = self._activate(now_ms)
         self._reading = [lane for lane in self._active if self._wants_more(lane, now_ms, next_fresh)]
         return min((lane.known_to or 0 for lane in self._reading), default=None)
@@ -74,7 +75,7 @@ class Blocked:
         return any(lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready for lane in self._active)
 
     def hopeless(self, most: int) -> list[Lane]:
-        """Groups whose head ended its process, alone, as often as a message may fail; their heads are in memory."""
+        """Groups whose head ended its process as often as a message may fail, each time alone. Their heads are in memory."""
         return [
             lane
             for lane in self._active
@@ -91,7 +92,7 @@ class Blocked:
         return key in self._lanes
 
     def pass_by(self, message: MessageView) -> bool:
-        """Whether a fresh message is of a blocked group; then it is kept, if all before it are and there is room."""
+        """Whether a fresh message belongs to a blocked group. If so, it is kept when all messages before it are kept and there is room."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             return False
@@ -104,7 +105,7 @@ class Blocked:
         return True
 
     def recalled(self, messages: Sequence[MessageView], start: int, limit: int, next_fresh: int) -> None:
-        """Take what was read again, all of the queue from ``start`` up to ``limit``."""
+        """Take the rows that were read again: all of the queue from ``start`` up to ``limit``."""
         lanes = {
             lane.hash: lane
             for lane in (*self._reading, *self._active)
@@ -126,7 +127,7 @@ class Blocked:
                 lane.known_to = limit if limit < next_fresh else None
 
     def add(self, lane: Lane, marker: Marker, *, running: Sequence[MessageView] = (), step: Step | None = None) -> None:
-        """Take a lane whose messages in memory, those that are ``running`` among them, are all there are."""
+        """Add a lane whose messages in memory are all there are, the ``running`` ones included."""
         if lane.hash in self._lanes:
             raise InternalError("a message group is blocked already", operation="block a message group", observed=marker)
         lane.known_to = None
@@ -137,8 +138,8 @@ class Blocked:
             self._set(lane, marker, step)
 
     def filtered_anew(self) -> None:
-        """Read all again that is not running or handed out: the group's filter is another, and what of a blocked group comes next is what that
-        lets pass, as it is for the next owner.
+        """Read again every message that is not running or handed out, because the group's filter changed. The next messages of a blocked
+        group are those that the new filter lets pass, as they are for the next owner.
         """
         for lane in self._lanes.values():
             marker = lane.marker
@@ -150,7 +151,7 @@ class Blocked:
             lane.known_to = max(run_to, out_to)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take the markers that others may have changed: of groups that were parked, or handed out by handle."""
+        """Take over markers that others may have changed: those of parked groups and of groups handed out by handle."""
         for lane in list(self._lanes.values()):
             before, marker = lane.marker, cell.markers.get(lane.hash)
             if before is None or before == marker or before.tries.state not in (State.PARKED, State.OUT):
@@ -166,7 +167,7 @@ class Blocked:
             self._changed(lane)
 
     def _take_back(self, lane: Lane, marker: Marker) -> None:
-        """Know again what was given out, and is not any more, as far as it was kept."""
+        """Put messages that were given out, and no longer are, back in memory as far as they were kept."""
         back = [message for message in lane.given if message.offset >= marker.head]
         known_from = back[0].offset if back and back[0].offset == marker.head else lane.known_from
         if known_from is None or marker.head < known_from or marker.tries.state is State.PARKED:
@@ -182,7 +183,9 @@ class Blocked:
         return [marker.tries.due_ms for marker in self.markers() if marker.tries.state is State.OUT] if self._has_out else []
 
     def is_behind(self, message: MessageView) -> bool:
-        """Whether a suspect is left to the marker of its group: also one from before the head, which goes back to it, but not from under a run."""
+        """Whether a suspect is left to the marker of its group. A suspect before the head is, too: the marker goes back to it, unless a run
+        is under way.
+        """
         lane = self._lanes.get(self._hashes.of(message.message_group))
         return lane is not None and lane.marker is not None and (message.offset >= lane.marker.head or lane.run is None)
 
@@ -209,7 +212,7 @@ class Blocked:
     # --- What becomes of a run --------------------------------------------------------------------------------------------------
 
     def moved(self, lane: Lane, run: Run, count: int, ended: bool, step: Step) -> None:
-        """Note ``count`` more successes; and, when the run ended without a failure, that the group may go on."""
+        """Note ``count`` more successes. When the run ended without a failure, note that the group may go on."""
         self._retained -= count
         rest = run.messages[run.taken :]
         head = rest[0].offset if rest else run.messages[-1].offset + 1
@@ -221,7 +224,7 @@ class Blocked:
             self._move_head(lane, head, step, running=True)
 
     def wait(self, lane: Lane, tries: Tries, limit: int, step: Step) -> None:
-        """Let a group wait until its head is due; what is below ``limit`` was delivered as often as the head."""
+        """Let a group wait until its head is due. Messages below ``limit`` were delivered as often as the head."""
         assert lane.marker is not None, "a blocked group has a marker"
         attempts = max(tries.attempts, lane.marker.tries.attempts)
         waiting = Tries(State.WAITING, attempts, tries.strikes, tries.due_ms)
@@ -244,7 +247,7 @@ class Blocked:
         self._move_head(lane, head.offset + 1, step, running=False)
 
     def expired(self, earliest: int, step: Step) -> None:
-        """Go on behind messages that retention took."""
+        """Go on behind messages that retention removed."""
         for lane in self._lanes.values():
             marker = lane.marker
             if marker is None or marker.head >= earliest or marker.tries.state is State.OUT or lane.run is not None or lane.ready:
@@ -255,13 +258,13 @@ class Blocked:
     # --- What may run -----------------------------------------------------------------------------------------------------------
 
     def run_due(self, now_ms: int, step: Step, next_fresh: int) -> None:
-        """Start what is due, and let go of groups that have caught up."""
+        """Start what is due, and drop groups that have caught up."""
         for lane in self.due(now_ms, step, next_fresh):
             if _company(lane) != 1:
                 self._run_head(lane, step)
 
     def due(self, now_ms: int, step: Step, next_fresh: int) -> list[Lane]:
-        """Those that may go on, with messages in memory; groups that have caught up are let go of."""
+        """Groups that may go on and have messages in memory. Groups that have caught up are dropped."""
         self._activate(now_ms)
         found = []
         for lane in list(self._active):
@@ -276,7 +279,7 @@ class Blocked:
         return found
 
     def hand_out(self, lane: Lane, most: int, due_ms: int, step: Step) -> list[MessageView]:
-        """Give out the first messages of a lane by receipt handle, until then."""
+        """Give out the first messages of a lane by receipt handle, until ``due_ms``."""
         strikes = _strikes(lane)
         messages, attempts = self._take_head(lane, most)
         marker = lane.marker
@@ -291,7 +294,7 @@ class Blocked:
         return messages
 
     def hand_out_fresh(self, message: MessageView, due_ms: int, step: Step) -> None:
-        """Give out a fresh message of a group that is not blocked, or is by nothing but messages given out just before."""
+        """Give out a fresh message. Its group is not blocked, or is blocked only by messages given out just before."""
         lane = self._lanes.get(self._hashes.of(message.message_group))
         if lane is None:
             lane = Lane(self._hashes.of(message.message_group))
@@ -304,7 +307,7 @@ class Blocked:
         step.behind.append(message.offset)
 
     def _keep(self, lane: Lane, messages: list[MessageView]) -> None:
-        """All that is out from some message on, as long as there is room."""
+        """Keep the messages that are out, as long as there is room for all of them."""
         if self._retained + len(messages) <= self._limits.retained:
             lane.given += messages
             self._retained += len(messages)
@@ -313,27 +316,27 @@ class Blocked:
             lane.given = []
 
     def goes_on(self, key: int) -> bool:
-        """Whether a group's next fresh message may be given out with those that just were: none is between, and none was before."""
+        """Whether a group's next fresh message may be given out with those that just were: none lies between, and none was delivered before."""
         lane = self._lanes[key]
         return not lane.ready and lane.known_to is None and lane.marker is not None and lane.marker.tries.attempts == 1
 
     def ready(self, now_ms: int) -> int:
-        """How many messages of groups that may go on are in memory."""
+        """The number of messages in memory whose groups may go on."""
         self._activate(now_ms)
         return sum(len(lane.ready) for lane in self._active if lane.may_go_on(now_ms))
 
     def holds_back(self, next_fresh: int) -> bool:
-        """Whether a group of which messages are out has more."""
+        """Whether a group with messages out has more messages."""
         lanes = (lane for lane in self._lanes.values() if lane.marker is not None and lane.marker.tries.state is State.OUT)
         return self._has_out and any(lane.ready or not _has_caught_up(lane, next_fresh) for lane in lanes)
 
     def has_caught_up(self, key: int, next_fresh: int) -> bool:
-        """Whether a group has no messages but those that are given out."""
+        """Whether all remaining messages of a group are given out."""
         lane = self._lanes.get(key)
         return lane is not None and not lane.ready and _has_caught_up(lane, next_fresh)
 
     def run_solo(self, now_ms: int, step: Step) -> None:
-        """Start one suspect that must be alone."""
+        """Start one suspect that must run alone."""
         for lane in self._active:
             if lane.may_go_on(now_ms) and _company(lane) == 1 and lane.ready:
                 self._run_head(lane, step)
@@ -356,7 +359,7 @@ class Blocked:
         step.runs.append(lane.run)
 
     def _take_head(self, lane: Lane, most: int) -> tuple[list[MessageView], int]:
-        """The first messages of a lane that were delivered equally often, and how often that is with this time."""
+        """The first messages of a lane that were delivered equally often, and the number of their deliveries including this one."""
         marker = lane.marker
         assert marker is not None, "a blocked group has a marker"
         head = lane.ready[0].offset
@@ -370,7 +373,7 @@ class Blocked:
     # --- Books
 
     def _move_head(self, lane: Lane, head: int, step: Step, *, running: bool) -> None:
-        """Note that all of the group below ``head`` is done."""
+        """Note that all messages of the group below ``head`` are done."""
         before = lane.marker
         assert before is not None, "a blocked group has a marker"
         limit = max(head, before.limit if running else lane.delivered_to)
@@ -391,7 +394,7 @@ class Blocked:
             heapq.heappush(self._due, (tries.due_ms, lane.hash))
 
     def _activate(self, now_ms: int) -> bool:
-        """Whether something has fallen due."""
+        """Move groups that have fallen due to the active ones. Returns whether there were any."""
         found = False
         while self._due and self._due[0][0] <= now_ms:
             due_ms, key = heapq.heappop(self._due)
@@ -412,17 +415,17 @@ class Blocked:
 
 
 def _strikes(lane: Lane) -> int:
-    """Of the first message in memory: the marker's are its head's, which a filter may leave out by now."""
+    """The strikes of the first message in memory. The marker counts those of its head, which a filter may leave out by now."""
     marker = lane.marker
     return marker.tries.strikes if marker is not None and lane.ready[0].offset == marker.head else 0
 
 
 def _company(lane: Lane) -> int:
-    """How many of a suspect's messages may run together; 0: as many as there are."""
+    """How many of a suspect's messages may run together. 0: no limit."""
     tries = lane.marker.tries if lane.marker is not None else None
     return tries.company if tries is not None and tries.state is State.SUSPECT else 0
 
 
 def _has_caught_up(lane: Lane, next_fresh: int) -> bool:
-    """Whether all the group's listed messages are in memory, or were given out."""
+    """Whether all listed messages of the group are in memory or were given out."""
     return lane.known_to is None or lane.known_to >= next_fresh

@@ -40,7 +40,7 @@ log = logging.getLogger("penstock.consumers")
 
 SAVE_EVERY = timedelta(seconds=1)
 HANDLERS_MAX = 256
-"""At once: one of each queue, while there are not more queues."""
+"""The most handlers at once. With fewer queues there is one handler for each queue."""
 _MEMBER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _FETCH_ROWS_MAX = 500
 _FETCH_BYTES_MAX = 4 * 1024 * 1024
@@ -51,12 +51,12 @@ class _Turn:
     """One message in its handler."""
 
     until_s = math.inf
-    """No lease is asked: every member has all queues."""
+    """No lease is checked: every member has all queues."""
 
     def __init__(self, message: MessageView) -> None:
         self.run = Run(Lane(0), (message,))
         self.over = asyncio.Event()
-        """It has ended, or was given up."""
+        """Set when the run has ended or was given up."""
 
     def moved(self, run: Run) -> None:
         if run.ended:
@@ -66,10 +66,11 @@ class _Turn:
 class BroadcastConsumer(Consumer):
     """One named member of a broadcasting group. Made by ``lake.broadcast_consumer``.
 
-    It gets all messages of its topics, those of a queue one after the other; different queues side by side. A listener that fails, raises
-    or runs longer than ``consume_timeout`` is logged, and the message counts as done. Progress is saved every second and when it closes, so
-    that after a crash the last second comes again; what still runs when it waits no longer for its end comes again, too. Whoever opens the
-    name next fences this one: it ends with `FencedError` when it next has progress to save.
+    It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
+    raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on
+    close, so after a crash the messages of the last second come again. Messages whose handlers still run when it stops waiting for them
+    come again, too. A later consumer that opens the same name fences this one: it ends with `FencedError` when it next has progress to
+    save.
     """
 
     _OPERATION: ClassVar[str] = "broadcast"
@@ -111,7 +112,7 @@ class BroadcastConsumer(Consumer):
     async def _begin(self) -> None:
         """Take over the member's name."""
         topics = {name: await self._lake.topic(name) for name in self._subscriptions}
-        await self._lake.keep_time()  # when the next entry is expected goes by it
+        await self._lake.keep_time()  # the expected time of the next entry goes by it
         for name, topic in topics.items():
             offsets = await Reader(topic).resolve(self._subscriptions[name].start)
             progress = await open_progress(
@@ -129,7 +130,7 @@ class BroadcastConsumer(Consumer):
         self._feeds = {name: Feed(topic) for name, topic in topics.items()}
 
     async def _check_end(self, topic: Topic, offsets: Sequence[int]) -> None:
-        """Raise `InconsistentRestore` when the log ends before what the member has had."""
+        """Raise `InconsistentRestore` when the log ends before the member's progress."""
         for queue, offset in enumerate(offsets):
             if offset > topic.tail.state.next_offsets[queue]:
                 await topic.tail.catch_up()
@@ -234,7 +235,7 @@ class BroadcastConsumer(Consumer):
             raise ClosedError("too many handlers hang", operation="broadcast", object=self.group, observed=executor.hung)
 
     async def _time_out(self, executor: Executor) -> None:
-        """Give up handlers that run too long: their queues go on."""
+        """Give up handlers that run too long, so that their queues go on."""
         while True:
             await asyncio.sleep(min(1.0, self._timeout_s / ROUNDS_PER_TIMEOUT))
             before_s = self._lake.runtime.clock.monotonic_s() - self._timeout_s
@@ -272,7 +273,7 @@ class BroadcastConsumer(Consumer):
 
 
 def check_member_name(member: object) -> None:
-    """Raise `InvalidArgument` for what cannot be a member's name."""
+    """Raise `InvalidArgument` for an invalid member name."""
     if not isinstance(member, str) or not _MEMBER.fullmatch(member):
         raise InvalidArgument(
             "bad member name",

@@ -23,7 +23,7 @@ log = logging.getLogger("penstock.consumers")
 
 _PAUSE_S = 0.2
 _TOGETHER = 100
-"""So many are written before the cell hears of it: a long line of them gets shorter also where no owner lives long."""
+"""The most letters that are written before the cell is told. A long backlog shrinks even where no owner lives long."""
 _NOT_ACKNOWLEDGED = "it was received, and not acknowledged in time"
 _SKIPPED = "an operator skipped it"
 _FORMER = (0, "it was given up in a former life of the topic or the group")
@@ -36,31 +36,35 @@ class Burial:
     def __init__(
         self, writer: DeadLetterWriter, counters: TopicCounters, *, topic: str, queue: int, moved: Callable[[], None]
     ) -> None:
-        """``moved`` hears whenever some were written: there may be room for more."""
+        """``moved`` is called whenever some letters were written: there may be room for more."""
         self._moved = moved
         self._writer = writer
         self._counters = counters
         self._topic, self._queue = topic, queue
         self._letters: dict[int, Letter] = {}
         self._known: dict[int, tuple[int, str]] = {}
-        """Of messages that were given up and are not in memory: attempts and reason."""
+        """Attempts and reason of messages that were given up and are not in memory, by offset."""
         self._woken = asyncio.Event()
         self._empty = asyncio.Event()
 
     def give_up(self, letters: Iterable[Letter]) -> None:
-        """Take messages that the next write gives up: before it, as they may be written as soon as it stands. `wake` comes after it."""
+        """Take messages that the next write gives up. Call this before the write, because they may be written as soon as it stands; call
+        `wake` after it.
+        """
         for letter in letters:
             self._letters[letter.message.offset] = letter
 
     def foresee(self, expiry: Expiry) -> Expiry:
-        """Know of what the next write gives up since nobody acknowledged it, and that is to be read again; returns the same."""
+        """Note the messages that the next write gives up because nobody acknowledged them, and that are to be read again. Returns
+        ``expiry``.
+        """
         for lapse in expiry.lapses:
             if lapse.given_up:
                 self._known[lapse.offset] = (lapse.attempts, _NOT_ACKNOWLEDGED)
         return expiry
 
     def skip(self, before: QueueCell, after: QueueCell) -> None:
-        """Know of the heads of parked message groups that an operator gives up, in a write that is to come."""
+        """Note the heads of parked message groups that an operator gives up in a write that is to come."""
         given_up = set(after.dead_letters.own) - set(before.dead_letters.own)
         for marker in before.markers.values():
             if marker.head in given_up:
@@ -72,16 +76,16 @@ class Burial:
         self._woken.set()
 
     async def finish(self, timeout_s: float) -> None:
-        """Wait until all that is assigned is written, at most so long: what is left the next owner writes."""
+        """Wait until all assigned letters are written, at most ``timeout_s``. The next owner writes the rest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()
 
     async def run(self, keeper: QueueKeeper, feed: Feed, since: Callable[[], int]) -> None:
-        """Write what is assigned, as long as the queue is owned. Raises `OwnershipLost`, and what cannot be mended by trying again.
+        """Write the assigned letters as long as the queue is owned. Raises `OwnershipLost`, and errors that trying again cannot mend.
 
-        ``since`` is the first generation in this life of topic and group: a cell of an earlier one does not speak of this feed's messages, and
-        is caught up first; `wake` comes after that.
+        ``since`` returns the first generation in this life of topic and group. A cell of an earlier generation does not speak of this
+        feed's messages. It is caught up first, and `wake` follows.
         """
         pause = Backoff(_PAUSE_S)
         while True:
@@ -124,11 +128,11 @@ class Burial:
                 self._tell(offset, written=sequence not in unwritten, former=place < len(former))
 
     async def close(self) -> None:
-        """Let go of the dead-letter queue's name."""
+        """Release the dead-letter queue's name."""
         await self._writer.close()
 
     async def _letters_of(self, assigned: list[tuple[int, int]], feed: Feed) -> tuple[list[DeadLetter], list[tuple[int, int]]]:
-        """What is to be written, and those (offset, sequence) whose messages retention took before."""
+        """The letters to write, and the (offset, sequence) pairs whose messages retention removed before."""
         missing = [offset for offset, _ in assigned if offset not in self._letters]
         lost: set[int] = set()
         if missing:
@@ -148,7 +152,7 @@ class Burial:
         return letters, [one for one in assigned if one[0] in lost]
 
     def part(self, cell: QueueCell) -> None:
-        """Tell what is assigned, and stays so, as the topic or the group was deleted."""
+        """Log the letters that stay assigned because the topic or the group was deleted."""
         if cell.dead_letters.assigned:
             log.error(
                 "group %s, %s queue %d: topic or group was deleted while messages that were given up had no dead letter yet; they are lost to "

@@ -1,4 +1,4 @@
-"""What all consumers have in common: they begin once, end by themselves or are closed, and all who close them wait for the same end."""
+"""What all consumers have in common: they begin once, and end by themselves or by `close`. All callers of `close` wait for the same end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger("penstock.consumers")
 
 
 class Consumer:
-    """A life: what it begins with, what it works at, and what it leaves are `_begin`, `_work` and `_end`."""
+    """The life of a consumer. `_begin`, `_work` and `_end` say what it begins with, what it works at and what it leaves."""
 
     _OPERATION: ClassVar[str] = "consume"
-    """What it does, in errors."""
+    """The operation named in errors."""
     _CLOSE_HINT: ClassVar[str] = "tell another thread or task to close it"
 
     def __init__(self, group: str, *, name: str) -> None:
@@ -30,7 +30,7 @@ class Consumer:
         self._loop: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.error: PenstockError | None = None
-        """Why it ended by itself."""
+        """Why the consumer ended by itself."""
 
     async def start(self) -> None:
         """Begin. Raises before anything is consumed when topic, group or settings do not fit."""
@@ -44,9 +44,10 @@ class Consumer:
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self, *, timeout: timedelta | None = None) -> None:
-        """Take nothing more, and leave, in good order: handlers that run come to their end (at most ``timeout``), and queues are handed over.
+        """Stop taking messages and leave in good order. Running handlers come to their end (within ``timeout``), and queues are handed
+        over.
 
-        Closing again waits for the same end, at most as long as it says itself. Raises what ended the consumer by itself before, and
+        A second call waits for the same end, at most for its own ``timeout``. Raises the error that ended the consumer before, and
         `InvalidArgument` inside one of its handlers.
         """
         self.check_outside()
@@ -62,16 +63,16 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether somebody closes it, or did."""
+        """Whether `close` was called."""
         return self._closing is not None
 
     @property
     def done(self) -> bool:
-        """Whether it was closed, to the end."""
+        """Whether it was closed to the end."""
         return self._closing is not None and self._closing.done()
 
     async def ended(self) -> None:
-        """Wait until it was closed, or ended by itself. Raises why."""
+        """Wait until the consumer was closed or ended by itself. Raises the error that ended it."""
         assert self._loop is not None, "it was started"
         await asyncio.wait((self._loop,))
         if self.error is not None:
@@ -101,11 +102,11 @@ class Consumer:
     # --- What each kind does ----------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Join. Raises what does not fit."""
+        """Join. Raises when the settings do not fit."""
         raise NotImplementedError
 
     async def _work(self) -> None:
-        """Until it is told to end. Raises what makes going on impossible."""
+        """Work until told to end. Raises errors that make going on impossible."""
         raise NotImplementedError
 
     async def _give_up(self) -> None:
@@ -113,16 +114,16 @@ class Consumer:
         raise NotImplementedError
 
     async def _end(self) -> None:
-        """Let go of everything, however far it came."""
+        """Release everything, however far the consumer came."""
         raise NotImplementedError
 
     def _break_off(self) -> None:
-        """Wait no longer for `_work`."""
+        """Stop waiting for `_work`."""
         if self._loop is not None:
             self._loop.cancel()
 
     def _handles_here(self) -> bool:
-        """Whether this is asked inside one of its handlers."""
+        """Whether the caller runs inside one of this consumer's handlers."""
         return False
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class Consumer:
         finally:
             try:
                 await self._end()
-            except ClosedError as error:  # the process ends; others find out that it is gone
+            except ClosedError as error:  # the process ends; others find out that the consumer is gone
                 self.error = self.error or error
 
     async def _close(self) -> None:
@@ -155,7 +156,7 @@ class Consumer:
             raise ClosedError("the consumer was closed before it had begun", operation=self._OPERATION, object=self.group)
 
     def _check_open(self, operation: str) -> None:
-        """Raise what ended it by itself, and `ClosedError`."""
+        """Raise the error that ended the consumer by itself, or `ClosedError` when it is closed."""
         if self.error is not None:
             raise self.error
         if self._closing is not None or self._loop is None:

@@ -1,8 +1,8 @@
-"""Messages on their way from one topic to another, where they stay what they were: each once, and in order, however often it is tried.
+"""Copying messages from one topic to another without changing them: each once and in order, however often a copy is tried.
 
-Every copy has a sequence that was its own before anything was written, and goes by one name. So who does not know what became of a
-write opens the name again and sees: what is not above the last accepted sequence is there. Only a name that was not used for 30 days has
-left the state of its topic; what may have been written under it before that is looked for, by message id and a property that marks it.
+Every copy has its sequence before anything is written, and is written under one producer name. A writer that does not know the outcome of a
+write opens the name again: what is not above the last accepted sequence is there. Only a name that was unused for 30 days has left the
+state of its topic. Copies that may have been written under it before are looked for by message id and by a property that marks them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from ..log.limits import MIB, NAMED_ROW_MS, PRODUCER_NAME_BYTES_MAX
 from ..log.messages import COPY_SCHEMA, from_ms
 
 ATTEMPTS_MAX = 5
-"""So often a write is tried without any progress before it ends with the error of the last try."""
+"""The number of tries of a write without any progress before it ends with the error of the last try."""
 _AGAIN_S = 0.1
 _BATCH_BYTES = 4 * MIB
 _BATCH_COPIES = 1000
 _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(seconds=30))
 _CLOCKS_DIFFER = timedelta(days=5)
-"""By at most so much the store times of two topics are taken to differ: each moves by a day at most with every entry of a wrong clock."""
+"""The most that the store times of two topics are taken to differ. Each moves by a day at most with every entry of a wrong clock."""
 _NAME_KEPT = timedelta(milliseconds=NAMED_ROW_MS) - _CLOCKS_DIFFER
 
 
@@ -53,34 +53,34 @@ class Copy(NamedTuple):
 
     sequence: int
     message: MessageView
-    """Id, message group, tag, keys, body and birth time are kept as they are; topic, queue, offset and store time say where it comes from."""
+    """Id, message group, tag, keys, body and birth time are kept as they are. Topic, queue, offset and store time say where it comes from."""
     properties: dict[str, str]
-    """In place of the message's own; one of them, the same of all copies of a writer, tells those of one message apart."""
+    """Properties that replace the message's own. One of them, the same for all copies of a writer, tells copies of one message apart."""
 
 
 class Written(NamedTuple):
     """All copies of a call are durable."""
 
     duplicates: int
-    """That were so before it."""
+    """The number of copies that were durable before the call."""
     last_sequence: int
-    """Under the name, as far as is known."""
+    """The last sequence under the name, as far as is known."""
 
 
 class SequencesTaken(CallError):
-    """Under sequences of these copies other messages stand; nothing more was written. Whoever gave the sequences has forgotten that it gave
-    them before: it was lost, or put back from a backup.
+    """Other messages stand under sequences of these copies; nothing more was written. The party that gave the sequences has forgotten that
+    it gave them before: its record was lost, or put back from a backup.
     """
 
     kind = "sequences_taken"
     last_sequence: int = -1
-    """Under the name: what goes on behind it meets nothing."""
+    """The last sequence under the name. Sequences behind it are free."""
     written: frozenset[int] = frozenset()
-    """Of the sequences asked for, those under which the very messages stand."""
+    """The requested sequences under which these very messages stand."""
 
 
 def name_of(*parts: object) -> str:
-    """A producer's name made of parts; where it would be too long, a hash stands for what is behind the first."""
+    """A producer's name made of parts. Where it would be too long, a hash replaces all parts after the first."""
     name = "/".join(map(str, parts))
     return (
         name
@@ -90,10 +90,10 @@ def name_of(*parts: object) -> str:
 
 
 class CopyWriter:
-    """Writes copies to one topic under one name. Whoever else does so under that name is fenced, and sees in its turn what was written.
+    """Writes copies to one topic under one name. Another writer under that name is fenced, and later sees what was written.
 
-    ``mark`` names the property that, with the message id, is of one copy only. ``prepare`` is called before the name is opened; ``may_write``
-    before every request, and once it says no nothing more is tried.
+    ``mark`` names the property that, with the message id, identifies one copy. ``prepare`` is called before the name is opened.
+    ``may_write`` is asked before every request; once it says no, nothing more is tried.
     """
 
     def __init__(
@@ -117,13 +117,13 @@ class CopyWriter:
         self._producer: Producer | None = None
         self._dropped: Producer | None = None
         self._wrote: set[int] = set()
-        """The sequences of the last call that were accepted here: of these nothing is to be looked at."""
+        """The sequences of the last call that were accepted here. These need no lookup."""
         self._turn = asyncio.Lock()
 
     async def last_sequence(self, known: int = -1) -> int:
-        """Of what was written under the name, -1 for nothing; fences whoever else has it open.
+        """The last sequence written under the name, -1 for nothing. Fences any other writer that has the name open.
 
-        ``known`` is one that the caller knows to be written, or not to be needed any more.
+        ``known`` is a sequence that the caller knows to be written or no longer needed.
         """
         await self._close_dropped()
         if self._producer is None:
@@ -136,10 +136,11 @@ class CopyWriter:
         return self._producer.last_sequence
 
     async def write(self, copies: Sequence[Copy]) -> Written:
-        """Return when all of them, one at least, are durable. Their sequences rise; all below the first are written or not needed.
+        """Return when all copies, at least one, are durable. Their sequences rise; all below the first are written or not needed.
 
-        What fails for a moment, or with an unknown outcome, is looked at and tried again. Raises `OwnershipLost` once ``may_write`` says no,
-        `SequencesTaken`, the error of the last of five tries without progress, or at once what trying again does not help.
+        A write that fails for a moment, or with an unknown outcome, is looked up and tried again. Raises `OwnershipLost` once ``may_write``
+        says no, `SequencesTaken`, or the error of the last of five tries without progress. An error that trying again does not help is
+        raised at once.
         """
         async with self._turn:
             left, duplicates = list(copies), None
@@ -165,17 +166,17 @@ class CopyWriter:
                 await asyncio.sleep(backoff.next_s())
 
     async def close(self) -> None:
-        """Let go of the name; what is on its way comes to its end first."""
+        """Release the name; writes on their way come to their end first."""
         async with self._turn:
             self._drop()
             await self._close_dropped()
 
     def _helps_again(self, error: BaseException) -> bool:
-        """Whether trying again may go better after this."""
+        """Whether trying again may succeed after this error."""
         if isinstance(error, ClosedError | ForkedError | OwnershipLost):
             return False
         if isinstance(error, TopicNotFound):
-            return self._prepare is not None  # which makes it
+            return self._prepare is not None  # `prepare` makes it
         return isinstance(error, RetryError | ReopenError | TopicDeleted)
 
     async def _send(self, batch: Sequence[Copy]) -> int:
@@ -203,10 +204,10 @@ class CopyWriter:
         return pa.Table.from_pylist(rows, COPY_SCHEMA)
 
     async def _unwritten(self, copies: list[Copy]) -> list[Copy]:
-        """Without those that were written under this name before it left the state.
+        """The copies without those that were written under this name before it left the state.
 
-        The name is open, so nobody adds to them. What was written less than 30 days ago, the name's last sequence tells; and a copy is younger
-        than its message.
+        The name is open, so nobody adds to it. Copies written less than 30 days ago are covered by the name's last sequence. A copy is
+        younger than its message.
         """
         topic = await self._lake.topic(self._topic)
         forgotten_until = from_ms(topic.tail.state.store_time_ms) - _NAME_KEPT
@@ -219,12 +220,12 @@ class CopyWriter:
     async def _check_not_taken(self, copies: Sequence[Copy], last: int) -> None:
         """Raise `SequencesTaken` unless each of these up to the ``last`` sequence stands under the name.
 
-        Hardly ever is there one that was not written here: then its writer died before it was noted, and the messages are looked at.
+        A copy that was not written here is rare: its writer died before the write was noted. Then the messages are looked at.
         """
         believed = {
             self._mark_of(copy): copy.sequence for copy in copies if copy.sequence <= last and copy.sequence not in self._wrote
         }
-        # A topic's store times may lag by more than messages differ, so what is not found is looked for in all there is.
+        # A topic's store times may lag by more than messages differ, so copies that are not found are looked for in the whole topic.
         for start in (_not_before(copies), "earliest"):
             if believed:
                 async for stands in self.standing(start):
@@ -245,10 +246,10 @@ class CopyWriter:
         raise error
 
     async def standing(self, start: Position = "earliest", end: Position = "latest") -> AsyncIterator[tuple[str, dict[str, str]]]:
-        """Of what stands under the name: message id and properties."""
+        """Message id and properties of every message that stands under the name."""
         reader = await self._lake.reader(self._topic)
         columns = ["message_id", "producer", "properties"]
-        # A row that cannot be read any more is lost, so it is written again: it is no reason to stop.
+        # A row that cannot be read any more is lost and is written again, so damage does not stop the search.
         async for batch in reader.read(start=start, end=end, columns=columns, damaged="skip"):
             mine = batch.filter(pc.equal(batch["producer"], self._name))
             for message_id, pairs in zip(mine["message_id"].to_pylist(), mine["properties"].to_pylist(), strict=True):
@@ -272,18 +273,18 @@ class CopyWriter:
 
     async def _close_dropped(self) -> None:
         if self._dropped is not None:
-            with suppress(PenstockError):  # what became of its sends is seen from the name
+            with suppress(PenstockError):  # the outcome of its sends is seen from the name
                 await self._dropped.close()
             self._dropped = None
 
 
 def _not_before(copies: Sequence[Copy]) -> datetime:
-    """By the store times of another topic: a copy is younger than its message."""
+    """The earliest time at which a copy can stand, by the store times of another topic: a copy is younger than its message."""
     return min(copy.message.store_timestamp for copy in copies) - _CLOCKS_DIFFER
 
 
 def _batches(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
-    """In runs that are neither long nor large."""
+    """The copies in runs that are neither long nor large."""
     first, size_bytes = 0, 0
     for place, copy in enumerate(copies):
         size_bytes += len(copy.message.body)

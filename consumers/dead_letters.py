@@ -1,7 +1,7 @@
-"""Dead letters: messages that a consumer group gave up, as messages of the topic ``%DLQ%<group>``.
+"""Dead letters: messages that a consumer group gave up, kept as messages of the topic ``%DLQ%<group>``.
 
-The cell of a queue gives every dead letter a sequence, never twice, before anything is written for it; here it is written under the name
-of that queue with that sequence. So whoever owns the queue writes only what is not there, and who owned it before adds nothing.
+The cell of a queue gives every dead letter a sequence, never twice, before anything is written for it. The letter is written here under the
+name of that queue with that sequence. So the queue's owner writes only what is not there yet, and a former owner adds nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PREFIX = "DLQ_"
 
 REASON_CHARS_MAX = 256
 QUEUE = 0
-"""All dead letters lie in this queue of their topic, also where somebody made it with more."""
+"""All dead letters lie in this queue of their topic, even if the topic was created with more queues."""
 _MORE_PROPERTIES_BYTES = 4 * KIB
 
 
@@ -40,7 +40,7 @@ class DeadLetter(NamedTuple):
     """A message that was given up."""
 
     sequence: int
-    """The cell's."""
+    """The sequence that the cell gave."""
     message: MessageView
     attempts: int
     """Deliveries, the last one included; 0 for a message that was skipped."""
@@ -59,10 +59,10 @@ class Origin(NamedTuple):
 
 
 class DeadLetterWriter:
-    """Writes the dead letters of one queue of a topic, for the group that gave them up. Made by whoever owns the queue.
+    """Writes the dead letters of one queue of a topic for the group that gave them up. The queue's owner makes it.
 
-    The topic ``%DLQ%<group>`` is made by the first dead letter: NORMAL, one queue, kept for three days, with limits that what the origin took
-    fits in. ``may_write`` is asked before every request; it only saves work, as nothing is doubled by who is not the owner any more.
+    The first dead letter makes the topic ``%DLQ%<group>``: NORMAL, one queue, kept for three days, with limits that fit every message of
+    the origin. ``may_write`` is asked before every request. It only saves work: a writer that is no longer the owner doubles nothing.
     """
 
     def __init__(self, lake: Lake, group: str, topic: str, queue: int, *, may_write: Callable[[], bool] = lambda: True) -> None:
@@ -86,11 +86,13 @@ class DeadLetterWriter:
     ) -> list[int]:
         """Return when all are durable, each once, whatever became of earlier calls, here or in other processes.
 
-        ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages are
-        ``lost``: of these only (offset, sequence) is left, and returned are the sequences no dead letter of which is known to be there.
-        ``given`` is the last sequence that the cell has assigned; None: that of the last of these. Raises `OwnershipLost` once ``may_write``
-        says no; `SequencesTaken` when other messages stand there, so the cell was lost or put back (`renumbered`), or another owner has gone
-        on; or a retry error or an unknown outcome after five tries: then the same call may be made again.
+        ``letters`` are the first of all that the cell has assigned and does not know to be durable, by sequence, but those whose messages
+        are ``lost``. Of ``lost`` ones only (offset, sequence) is left. Returns the sequences for which no dead letter is known to be there.
+        ``given`` is the last sequence that the cell has assigned; None: that of the last of these.
+
+        Raises `OwnershipLost` once ``may_write`` says no. Raises `SequencesTaken` when other messages stand there: the cell was lost or put
+        back (`renumbered`), or another owner has gone on. Raises a retry error or an unknown outcome after five tries; then the same call
+        may be made again.
         """
         assigned = sorted([*(letter.sequence for letter in letters), *(sequence for _, sequence in lost)])
         if not assigned:
@@ -118,7 +120,7 @@ class DeadLetterWriter:
         return [sequence for _, sequence in lost if sequence not in there]
 
     async def _written_of(self, lost: Sequence[tuple[int, int]]) -> set[int]:
-        """The sequences of those (offset, sequence) that stand there; which message it was nobody knows any more."""
+        """The sequences of those (offset, sequence) pairs that stand there. Nobody knows any more which messages they were."""
         if not lost:
             return set()
         wanted = {(str(offset), str(sequence)): sequence for offset, sequence in lost}
@@ -129,7 +131,7 @@ class DeadLetterWriter:
         }
 
     async def close(self) -> None:
-        """Let go of the name."""
+        """Release the name."""
         await self._copies.close()
 
     async def _make_topic(self) -> None:
@@ -139,7 +141,7 @@ class DeadLetterWriter:
             limits = TopicLimits()
             with suppress(TopicNotFound):
                 limits = (await self._lake.topic(self._origin)).settings.limits
-            with suppress(TopicExists):  # another has made it a moment ago, for a topic with other limits
+            with suppress(TopicExists):  # another writer made it a moment ago, for a topic with other limits
                 await self._lake.create_topic(self.topic, dead_letter_settings(limits))
 
 
@@ -150,7 +152,7 @@ def dead_letter_topic(group: str) -> str:
 
 
 def no_dead_letters(group: str) -> TopicNotFound:
-    """The error of whoever looks for dead letters where none ever was."""
+    """The error for a group that never had dead letters."""
     return TopicNotFound(
         "the consumer group has no dead-letter queue",
         object=dead_letter_topic(group),
@@ -159,7 +161,7 @@ def no_dead_letters(group: str) -> TopicNotFound:
 
 
 def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
-    """Of a topic for dead letters that may be as large as ``origin`` allows."""
+    """The settings of a topic for dead letters that may be as large as ``origin`` allows."""
     limits = TopicLimits(
         body_bytes=origin.body_bytes,
         properties_bytes=origin.properties_bytes + _MORE_PROPERTIES_BYTES,
@@ -170,10 +172,12 @@ def dead_letter_settings(origin: TopicLimits) -> TopicSettings:
 
 
 def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> QueueCell:
-    """With all that it has assigned numbered anew, behind what the dead-letter queue holds, but for what stands there as it was assigned.
+    """The cell with all its assigned letters numbered anew, behind what the dead-letter queue holds. Letters that stand there as assigned
+    are dropped.
 
-    ``seen`` is what was assigned, (offset, sequence), when the writer met the error. What was assigned since goes on behind it: it was not
-    compared, and its sequences may be taken too. The same cell if nothing of what was seen is assigned any more: then others went on.
+    ``seen`` holds the (offset, sequence) pairs that were assigned when the writer met the error. Letters assigned since then are numbered
+    behind them: they were not compared, and their sequences may be taken too. Returns the same cell if no seen pair is assigned any more:
+    then others went on.
     """
     letters = cell.dead_letters
     assigned = letters.sequences()
@@ -189,7 +193,8 @@ def renumbered(cell: QueueCell, taken: SequencesTaken, seen: Sequence[tuple[int,
 def buried(letter: DeadLetter) -> dict[str, str]:
     """The properties of a dead letter: the message's, then its origin and history.
 
-    Names of the message's own that begin with ``DLQ_`` get that in front once more, so that a dead letter that dies in turn is lossless too.
+    The message's own property names that begin with ``DLQ_`` get that prefix once more, so that a dead letter that dies in turn is lossless
+    too.
     """
     message = letter.message
     return {
@@ -214,7 +219,7 @@ def unburied(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def origin_of(properties: Mapping[str, str]) -> Origin | None:
-    """Where a dead letter comes from; None when it is none: anybody may send to the topic."""
+    """Where a dead letter comes from. None when it is no dead letter: anybody may send to the topic."""
     queue, offset, times = (whole_number(properties.get(name, "")) for name in (ORIGIN_QUEUE, ORIGIN_OFFSET, RECONSUME_TIMES))
     topic, reason = properties.get(ORIGIN_TOPIC), properties.get(REASON)
     if queue is None or offset is None or times is None or topic is None or reason is None:
@@ -227,5 +232,5 @@ def _kept(name: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """On one line, and without what no property may hold."""
+    """The text on one line, without characters that a property may not hold."""
     return "".join(char if char.isprintable() else "·" for char in " ".join(text.split()))

@@ -20,15 +20,15 @@ from .step import Step
 log = logging.getLogger("penstock.consumers")
 
 _ALONE_S = 5.0
-"""So long what is in flight in the process may take to end, when a suspect is to run alone; each time that it does not, twice as long."""
+"""How long messages in flight in the process may take to end when a suspect is to run alone. Doubled each time that it is not enough."""
 _ALONE_MAX_S = 900.0
-"""As long as a handler may take, if nothing else is said: then nothing is in flight any more."""
+"""The default bound of a handler's time; after that nothing is in flight any more."""
 _ALONE_AGAIN_S = 30.0
-"""At least so long all others go on then, before it is tried again."""
+"""The least time for which all others go on before it is tried again."""
 _ACKS_GATHER_S = 0.02
-"""Successes alone wait so long for company before they are written."""
+"""How long successes alone wait for company before they are written."""
 _BURIAL_S = 1.0
-"""So long a queue is kept for the sake of its dead letters."""
+"""How long a queue is kept for the sake of its dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class PushSurroundings(Surroundings):
     start: Callable[[QueueEngine, Sequence[Run]], None]
     """Give runs to the executor."""
     abandoned: Callable[[QueueEngine, Sequence[Run]], None]
-    """Tell of runs whose results count no more, and whose handlers may still run."""
+    """Report runs whose results no longer count, and whose handlers may still run."""
     returned: Callable[[Run], None]
-    """Tell that nothing of a run is running any more."""
+    """Report that nothing of a run is running any more."""
     failures: FailureLog
 
 
@@ -49,7 +49,7 @@ class QueueEngine(QueueLife[Schedule]):
 
     _around: PushSurroundings
     _solo_s = -math.inf
-    """When it may try again to run a suspect alone."""
+    """When the engine may next try to run a suspect alone."""
     _patience_s = _ALONE_S
 
     def _new_schedule(self, cell: QueueCell) -> Schedule:
@@ -77,16 +77,16 @@ class QueueEngine(QueueLife[Schedule]):
 
     @property
     def until_s(self) -> float:
-        """Until when handlers may be started."""
+        """The time until which handlers may be started."""
         return -math.inf if self.keeper.ended.is_set() else self._around.member.until_s
 
     def moved(self, run: Run) -> None:
-        """A run got on, or ended."""
+        """A run made progress or ended."""
         if run.ended:
             if run.timed_out_at is None:
                 self._around.worker.finished(run.size)
             self._around.returned(run)
-            # A batch is one call; of single messages those that are done were called first.
+            # A batch is one call. Of single messages, those that are done were called first.
             good = (len(run.took_s) if run.failure is None else 0) if run.is_batch else run.done
             if good:
                 self._counters.succeeded_ms.observe_all([1000 * took_s for took_s in run.took_s[:good]])
@@ -97,7 +97,7 @@ class QueueEngine(QueueLife[Schedule]):
         self.wake()
 
     def _count_await(self, run: Run) -> None:
-        """How long its first message was here before its handler began; not of those that waited for another attempt."""
+        """Observe how long the run's first message was here before its handler began. Messages that waited for another attempt do not count."""
         if run.took_s and run.messages[0].delivery_attempt == 1:
             began_ms = 1000 * (self._clock.monotonic_s() - sum(run.took_s))
             came_ms = self.arrivals.time_ms(run.messages[0].offset)
@@ -105,17 +105,17 @@ class QueueEngine(QueueLife[Schedule]):
                 self._counters.await_ms.observe(max(0.0, began_ms - came_ms))
 
     def spread(self) -> None:
-        """There are threads with nothing to do: let them have what waits behind messages that need not be done before it."""
+        """Give messages to idle threads: those that wait behind messages which need not be done before them."""
         if not (self._draining or self._around.worker.quiet):
-            self._around.start(self, self.schedule.spread())  # at once: it is granted, and a write may take long
+            self._around.start(self, self.schedule.spread())  # at once: the messages are granted, and a write may take long
 
     def drain(self) -> None:
         super().drain()
         self._stop()
-        self._around.worker.finished(0)  # if it waits to run alone, it does no more
+        self._around.worker.finished(0)  # if the engine waits to run alone, it stops waiting
 
     def time_out(self, before_s: float, reason: str) -> list[Run]:
-        """Give up handlers that were started before then."""
+        """Give up handlers that were started before ``before_s``."""
         late = [run for run in self.schedule.running if run.is_late(before_s)]
         for run in late:
             self.give_up(run, reason)
@@ -125,7 +125,7 @@ class QueueEngine(QueueLife[Schedule]):
         return late
 
     def give_up(self, run: Run, reason: str) -> None:
-        """Wait for a handler no more, which may never return: not even what is to run alone does."""
+        """Stop waiting for a handler that may never return, also for what is to run alone."""
         run.time_out(reason)
         self._around.worker.finished(run.size)
 
@@ -162,12 +162,12 @@ class QueueEngine(QueueLife[Schedule]):
             await self._rest()
 
     async def _step(self, mode: Mode) -> bool:
-        """Plan, write, and run. Whether there was nothing to write."""
+        """Plan, write and run. Returns whether there was nothing to write."""
         worker = self._around.worker
         if mode is Mode.USUAL:
             await worker.awake()
             if self._draining or worker.quiet or not self._around.member.may_start():
-                mode = Mode.QUIET  # what cannot be started any more would come back at once, again and again
+                mode = Mode.QUIET  # a run that cannot be started any more would come back at once, again and again
         step = self.schedule.plan(self._clock.wall_ms(), self.keeper.cell, mode)
         worker.finished(step.taken_back)
         self._begin(step.runs_now)
@@ -184,7 +184,7 @@ class QueueEngine(QueueLife[Schedule]):
                 self._counters.cell_writes.add()
         except BaseException:
             for run in step.runs:
-                if run.claim():  # it was never handed out, nor taken back meanwhile, which ended it too
+                if run.claim():  # it was never handed out, nor taken back meanwhile, which would have ended it too
                     run.ended = True
                     self._around.worker.finished(run.size)
                     self._around.returned(run)
@@ -210,11 +210,13 @@ class QueueEngine(QueueLife[Schedule]):
         self._around.start(self, runs)
 
     def _may_run_alone(self) -> bool:
-        """Not when it failed a moment ago; nor when the lease is over, as each try counts as a delivery."""
+        """Whether a suspect may run alone now: not shortly after a failed try, and not when the lease is over, as each try counts as a
+        delivery.
+        """
         return self._clock.monotonic_s() >= self._solo_s and self._around.member.may_start()
 
     async def _run_alone(self) -> None:
-        """Run one suspect with nothing else in flight in this process, so that a death tells whose fault it was."""
+        """Run one suspect with nothing else in flight in this process, so that a death shows which message caused it."""
         self._stop()
         async with self._around.worker.alone(
             self._around.member, patience_s=self._patience_s, unless=lambda: self._draining

@@ -1,4 +1,4 @@
-"""Where listeners run: threads for ordinary functions, tasks for coroutines. Before every handler the lease is asked."""
+"""Where listeners run: threads for ordinary functions, tasks for coroutines. The lease is checked before every handler."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ log = logging.getLogger("penstock.consumers")
 Listener: TypeAlias = Callable[[MessageView], object]
 BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
-"""A run that takes longer tells how far it is."""
+"""A run that takes longer than this reports its progress."""
 _LOOK_AGAIN_S = 0.02
-"""So long after something moved it is looked once more for idle threads: a run that had just begun then may be at a slow message."""
+"""How long after a move idle threads are looked for once more. A run that had just begun by then may be at a slow message."""
 
 
 class Owner(Protocol):
-    """Who gave a run, and hears of it."""
+    """The party that gave a run, and is told what becomes of it."""
 
     @property
     def until_s(self) -> float:
-        """Until when, by the monotonic clock, handlers may be started; asked in the handler's thread.
+        """The time, by the monotonic clock, until which handlers may be started. Asked in the handler's thread.
 
-        It may be asked for once and believed: it only moves back when this process decides so, and then runs are cancelled too.
+        The answer may be kept: it moves back only when this process decides so, and then runs are cancelled too.
         """
         ...
 
     def moved(self, run: Run) -> None:
-        """It got on, or ended. Called on the event loop."""
+        """A run made progress or ended. Called on the event loop."""
         ...
 
 
@@ -48,7 +48,7 @@ class Executor(Protocol):
     """Runs runs."""
 
     def start(self, owner: Owner, runs: Iterable[Run]) -> None:
-        """Take these on. On the event loop only."""
+        """Take these runs on. Call this on the event loop only."""
         ...
 
     def gave_up(self, run: Run) -> None:
@@ -56,16 +56,16 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """Start nothing more; waits for no handler."""
+        """Start nothing more. Waits for no handler."""
         ...
 
     def runs_here(self) -> bool:
-        """Whether this is asked inside a handler: whoever waits for handlers would wait for itself."""
+        """Whether the caller runs inside a handler: a caller that waits for handlers would wait for itself."""
         ...
 
     @property
     def hung(self) -> int:
-        """Handlers that were given up, and still run."""
+        """The number of handlers that were given up and still run."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class Threads:
         self._idents: set[int] = set()
         self._at_work: set[int] = set()
         self._vacant: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """One for each thread that could not be replaced: who was given up stays in its place."""
+        """One entry for each thread that could not be replaced: the thread that was given up keeps its place."""
         try:
             for _ in range(threads):
                 self._add_thread()
@@ -242,7 +242,7 @@ class Threads:
         while self._outbox:
             owner, run, last = self._outbox.popleft()
             if last:
-                run.ended = True  # only here: an owner that looks sees all that came before, and hears of it once
+                run.ended = True  # only here: an owner that looks sees all that came before, and is told once
                 self._hung.pop(run, None)
             owner.moved(run)
         self._look()
@@ -306,7 +306,7 @@ class Tasks:
                 run.ended = True
                 owner.moved(run)
         for run, task in self._running.items():
-            if run.since_s is not None:  # else it does not begin, as it is cancelled itself
+            if run.since_s is not None:  # a task that has not begun does not begin, as it is cancelled itself
                 task.cancel()
 
     def runs_here(self) -> bool:
@@ -352,7 +352,7 @@ class Tasks:
         left = run.left
         left.extend(run.messages)
         if len(left) > 1 and self.is_idle:
-            asyncio.get_running_loop().call_soon(self._idle)  # who looked for something to do before that found nothing here
+            asyncio.get_running_loop().call_soon(self._idle)  # an earlier search for something to do found nothing here
         while left:
             if run.cancelled or self._clock.monotonic_s() >= owner.until_s:
                 return
@@ -381,7 +381,7 @@ class Tasks:
             apply(run, verdict)
 
     async def _verdict(self, given: object, count: int) -> Verdict | None:
-        """What the listener says; None when it declines."""
+        """What the listener returns, judged; None when it declines."""
         try:
             return judge(await self._call(given), count)
         except Declined:
@@ -390,20 +390,20 @@ class Tasks:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return raised(error, count)  # of something that the listener waited for
+            return raised(error, count)  # the cancellation of something that the listener waited for
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a listener raises is its failure
             return raised(error, count)
 
 
 def apply(run: Run, verdict: Verdict) -> None:
-    """Write down what became of a batch, unless it was given up meanwhile."""
+    """Record the outcome of a batch, unless it was given up meanwhile."""
     if run.timed_out_at is None:
         run.failure = verdict.failure
         run.done = verdict.succeeded
 
 
 def is_coroutine_function(listener: Callable[..., Any]) -> bool:
-    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    """Whether the listener is to be awaited: ``async def``, or an object whose ``__call__`` is."""
     return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None))  # noqa: B004
 
 
@@ -416,9 +416,9 @@ def executor_of(
     group: str,
     idle: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """Of the kind that the listener needs, for so many handlers at once. On the event loop only.
+    """An executor of the kind that the listener needs, for ``at_once`` handlers at a time. Call this on the event loop only.
 
-    ``idle`` hears when a handler has ended, and nothing waits for its place.
+    ``idle`` is called when a handler has ended and nothing waits for its place.
     """
     if is_coroutine_function(listener):
         return Tasks(listener, batches=batches, tasks=at_once, clock=clock, idle=idle)

@@ -1,4 +1,4 @@
-"""What a consumer logs of attempts that failed: a line each, and once that its listener returns nothing."""
+"""What a consumer logs of failed attempts: a line each, and once that its listener returns nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FailureLog:
         self._explained = False
 
     def note(self, topic: str, queue: int, failed: Failed) -> None:
-        """Say what failed, and when it runs again."""
+        """Log what failed and when it runs again."""
         if failed.reason == NO_ANSWER and not self._explained:
             self._explained = True
             log.warning(

@@ -1,4 +1,6 @@
-"""What a consumer group's cell tells of one message: pure. A cell keeps what is still to be done; of what is done only that it is."""
+"""What a consumer group's cell tells of one message: pure. A cell keeps the messages still to be done; of the others it knows only that
+they are done.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ class Fate(StrEnum):
     """How a message stands in a consumer group."""
 
     FRESH = "fresh"
-    """Not handed out yet."""
+    """The message was not handed out yet."""
     IN_FLIGHT = "in flight"
-    """In a handler of the queue's owner, or about to be."""
+    """The message is in a handler of the queue's owner, or about to be."""
     RECEIVED = "received"
     """Handed out by ``receive``: invisible to others until ``due``."""
     WAITING = "waiting"
@@ -45,7 +47,7 @@ class Standing:
     attempts: int | None = None
     """Deliveries so far, the one under way included; None: not kept."""
     strikes: int | None = None
-    """Of these, failures that count; None: not kept."""
+    """The failures among the deliveries that count; None: not kept."""
     due_ms: int | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None
@@ -62,7 +64,9 @@ _OF_STATES = {
 
 
 def standing_of(cell: QueueCell, offset: int, *, lane: int, begun_at: int, passes: bool) -> Standing:
-    """``lane``: the hash of its message group; ``begun_at``: the first offset that is the group's; ``passes``: its filter."""
+    """How a message stands. ``lane`` is the hash of its message group, ``begun_at`` the group's first offset, ``passes`` whether its filter
+    lets it pass.
+    """
     if offset in cell.dead_letters.own:
         return Standing(fate=Fate.GIVEN_UP)
     if (tries := cell.tries.get(offset)) is not None:

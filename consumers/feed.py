@@ -1,7 +1,8 @@
 """Rows of one topic for the queues that this process consumes, shared by all their keepers.
 
-Live rows come from the end of the log that the process has open anyway: every entry is kept as it came until one of its queues wants
-rows, then decoded once for all of them. What is older, or fell out of that cache, comes from the table and the log by the reader's way.
+Live rows come from the end of the log, which the process has open anyway. Every entry is kept as it came until one of its queues wants
+rows; then it is decoded once for all of them. Older rows, and rows that fell out of that cache, come from the table and the log by the
+reader's way.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _PICK_GAP = 1024
 class Feed:
     """Hands out the rows of attached queues from any offset on, in order and without a hole.
 
-    ``cache_bytes`` bounds what is kept of entries that some attached queue has not taken yet. Nothing is asked of the store unless
-    somebody fetches what is not in memory, or waits in `arrived`.
+    ``cache_bytes`` bounds the memory for entries that some attached queue has not taken yet. Nothing is asked of the store unless a caller
+    fetches what is not in memory, or waits in `arrived`.
     """
 
     def __init__(self, topic: Topic, *, cache_bytes: int = CACHE_BYTES) -> None:
@@ -46,12 +47,12 @@ class Feed:
         self._backlog: Backlog | None = None
         self._unpublished = Unpublished(topic)
         self._opening = asyncio.Lock()
-        self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so one need not read ahead, which costs memory
+        self._reader = Reader(topic, groups_ahead=1)  # queues read side by side, so none needs to read ahead, which costs memory
         self._rows = Rows(topic, asyncio.Event())
         self._table = Snapshot(topic.record.table)
         self._attached: dict[int, int] = {}
         self._behind: dict[tuple[int, int], CatchUp] = {}
-        """By queue and the offset they come to next."""
+        """Readers of older rows, by queue and the offset they come to next."""
         self._waiting: dict[int, list[tuple[int, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,11 +64,11 @@ class Feed:
 
     @property
     def cached_bytes(self) -> int:
-        """Of entries kept for queues that have not taken their rows yet."""
+        """The size of entries kept for queues that have not taken their rows yet."""
         return self._live.cache.size_bytes + (0 if self._backlog is None else self._backlog.window.cache.size_bytes)
 
     def attach(self, queue: int) -> None:
-        """Keep live rows of this queue from now on. Attached twice, it is to be detached twice."""
+        """Keep live rows of this queue from now on. A queue attached twice is to be detached twice."""
         self._check_open()
         self._check_life()
         if queue not in self._attached:
@@ -78,7 +79,7 @@ class Feed:
         self._attached[queue] = self._attached.get(queue, 0) + 1
 
     async def detach(self, queue: int) -> None:
-        """Forget what is kept for this queue, when nobody else has it attached."""
+        """Forget the rows kept for this queue when nobody else has it attached."""
         self._attached[queue] -= 1
         if self._attached[queue]:
             return
@@ -95,7 +96,7 @@ class Feed:
         return self._tail.state.next_offsets[queue]
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """The rows of an attached queue from offset ``start`` on, dense, with `MESSAGE_SCHEMA`; None: there is nothing yet.
+        """The rows of an attached queue from offset ``start`` on, dense, with `MESSAGE_SCHEMA`. None: there is nothing yet.
 
         At most ``rows_max`` rows and ``bytes_max`` bytes, but one row at least. Rows that are in memory come without a request, and
         in one batch as far as they are decoded.
@@ -116,9 +117,9 @@ class Feed:
         return None
 
     async def arrived(self, queue: int, start: int) -> None:
-        """Return once the queue's next offset is above ``start``; the log is polled as long as somebody waits here.
+        """Return once the queue's next offset is above ``start``. The log is polled as long as somebody waits here.
 
-        Raises `TopicDeleted`, `ClosedError` when the feed is closed meanwhile, and what made reading the log impossible.
+        Raises `TopicDeleted`, `ClosedError` when the feed is closed meanwhile, and errors that made reading the log impossible.
         """
         while self.next_offset(queue) <= start:
             self._check_open()
@@ -154,13 +155,13 @@ class Feed:
         picked = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
         for missing in np.setdiff1d(wanted, picked.column("offset").to_numpy()).tolist():
             async with aclosing(self.scan(queue, missing, missing + 1)) as source:
-                await anext(source, None)  # says what is the matter with it
+                await anext(source, None)  # raises what is the matter with it
             there_is = f"the next one to be written is {self.next_offset(queue)}"
             raise out_of_range(self._topic.paths.topic, queue, missing, there_is)
         return picked
 
     async def readable_from(self, queue: int, start: int) -> int:
-        """The first offset from ``start`` on whose row can be read: for those who decide to go on behind damage or what expired.
+        """The first offset from ``start`` on whose row can be read, for callers that decide to go on behind damage or expired rows.
 
         The queue's next offset when there is none yet.
         """
@@ -174,7 +175,7 @@ class Feed:
         return following if rows is None else int(rows.column("offset")[0].as_py())
 
     async def close(self) -> None:
-        """End whatever waits here, with `ClosedError`, and forget all."""
+        """End every wait here with `ClosedError`, and forget all."""
         self._closed = True
         if self._attached:
             self._tail.fold_listeners.remove(self._folded)
@@ -211,7 +212,7 @@ class Feed:
         return await self._older(queue, start, rows_max, bytes_max) if rows is None else rows
 
     async def _joined(self, queue: int, start: int) -> Backlog | None:
-        """The window on the log behind the table, if that is where the offset is."""
+        """The window on the log behind the table, if the offset lies there."""
         async with self._opening:
             if self._backlog is None or self._backlog.over:
                 await self._end_backlog()
@@ -230,7 +231,7 @@ class Feed:
             return self._backlog
 
     async def _older(self, queue: int, start: int, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows by the reader's way; None when what it was opened for has been read."""
+        """Rows by the reader's way. None when the part that it was opened for has been read."""
         source = self._behind.pop((queue, start), None)
         is_new = source is None
         if source is None:
@@ -253,7 +254,7 @@ class Feed:
         return rows
 
     async def _unpublished_rows(self, queue: int, wanted: Offsets) -> list[pa.RecordBatch]:
-        """The rows of these offsets that are found behind the table; it is looked at anew only if there may be any."""
+        """The rows of these offsets that are found behind the table. The table is refreshed only if there may be any."""
         behind = wanted[wanted.searchsorted(self._table.end(queue)) :]
         if len(behind):
             self._table = await self._rows.refresh()
@@ -261,7 +262,7 @@ class Feed:
         return await self._unpublished.pick(self._table.published, queue, behind) if len(behind) else []
 
     async def _at_tail(self, queue: int) -> None:
-        """The queue needs nothing but live rows any more."""
+        """Note that the queue needs only live rows from now on."""
         if self._backlog is not None:
             self._backlog.leave(queue)
             if self._backlog.over:
@@ -269,7 +270,7 @@ class Feed:
         await self._end_behind(queue, keep=0)
 
     async def _end_behind(self, queue: int, *, keep: int) -> None:
-        """Close all but the newest ``keep`` of what reads older rows of a queue."""
+        """Close all but the newest ``keep`` readers of a queue's older rows."""
         if self._behind:
             open_ = [key for key in self._behind if key[0] == queue]
             for key in open_[: max(0, len(open_) - keep)]:
@@ -350,5 +351,5 @@ class Feed:
 
 
 def _runs(offsets: Offsets) -> list[Offsets]:
-    """These in runs between which so much lies that it is better not read."""
+    """The offsets in runs. The gap between two runs is so large that it is better not read."""
     return np.split(offsets, np.flatnonzero(np.diff(offsets) > _PICK_GAP) + 1) if len(offsets) else []

@@ -1,4 +1,4 @@
-"""What a feed reads that its live window has not: the table queue by queue, and the log behind it once for all queues."""
+"""What a feed reads that its live window lacks: the table queue by queue, and the log behind it once for all queues."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .rows import cut
 
 
 class CatchUp:
-    """Reads one queue from an offset on by the reader's way, which is the judge of what is there, expired or lost."""
+    """Reads one queue from an offset on by the reader's way, which decides what is there, expired or lost."""
 
     def __init__(self, reader: Reader, queue: int, start: int, end: int | Literal["latest"]) -> None:
         self._source = reader.read(queue=queue, start=start, end=end)
         self._rows: pa.RecordBatch | None = None
         self.offset = start
-        """The next to come."""
+        """The offset of the next row."""
 
     async def fetch(self, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
         """The next rows; None at the end."""
@@ -45,8 +45,8 @@ class CatchUp:
 class Backlog:
     """A window that moves from the table's end through the log as its queues ask for more.
 
-    It only saves work: whatever it does not have, the reader finds. So at the first oddity (entries damaged, missing or trimmed) it is
-    `over`, and decides nothing.
+    It only saves work: the reader finds whatever it does not have. So it is `over` at the first oddity (entries damaged, missing or
+    trimmed), and decides nothing.
     """
 
     def __init__(self, topic: Topic, size_bytes_max: int) -> None:
@@ -57,7 +57,7 @@ class Backlog:
         self._view.on_fold = self._folded
         self._view.on_jump = self._jumped
         self._wanted: dict[int, int] = {}
-        """Of each queue, an offset below which nobody wants anything."""
+        """An offset for each queue, below which nobody wants anything."""
         self._moving = asyncio.Lock()
 
     async def open(self, published: int) -> None:
@@ -68,26 +68,26 @@ class Backlog:
             self.over = True
 
     def join(self, queue: int, start: int) -> None:
-        """Keep rows of this queue, those below ``start`` excepted, from where the window is now."""
+        """Keep rows of this queue from the window's present place on, except those below ``start``."""
         if queue not in self.window.cache.queues:
             self.window.cache.begin(queue, self._following(queue))
         self._wanted[queue] = min(start, self._wanted.get(queue, start))
 
     def drop_below(self, queue: int, start: int) -> None:
-        """Nobody wants anything of this queue below ``start``."""
+        """Note that nobody wants anything of this queue below ``start``."""
         if queue in self._wanted:
             self._wanted[queue] = start
             self.window.cache.drop_below(queue, start)
 
     def leave(self, queue: int) -> None:
-        """Keep nothing of this queue any more; `over` when it was the last."""
+        """Keep nothing of this queue any more. The backlog is `over` when it was the last queue."""
         if queue in self.window.cache.queues:
             self.window.cache.leave(queue)
             del self._wanted[queue]
         self.over = self.over or not self._wanted
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows of a queue that has joined from ``start`` on; None when they cannot be had from here."""
+        """Rows of a joined queue from ``start`` on. None when they cannot be had from here."""
         async with self._moving:
             while not self.over and not self.window.cache.covering(queue, start, start + 1):
                 if not self._may_move(queue, start):
@@ -107,7 +107,7 @@ class Backlog:
         return state.next_offsets[queue] if state.incarnation == self._topic.record.incarnation else 0
 
     def _may_move(self, queue: int, start: int) -> bool:
-        """Whether to fold on for this queue: it is not past the offset, and what would fall out of the window is wanted by few."""
+        """Whether to fold on for this queue: it is not past the offset, and few queues want the entry that would fall out of the window."""
         cache = self.window.cache
         if queue not in cache.queues or self._view.state.entry >= self._topic.tail.state.entry or self._following(queue) > start:
             return False

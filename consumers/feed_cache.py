@@ -1,4 +1,4 @@
-"""Entries of a topic's log, as far as queues that are consumed here have not taken their rows yet; bounded in bytes."""
+"""Entries of a topic's log whose rows some queue consumed here has not taken yet; bounded in bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..log.fold import Folded, Void
 from ..log.state import State
 
 _OVERHEAD_BYTES = 4096
-"""What an entry costs in memory beside its bytes."""
+"""What an entry costs in memory besides its bytes."""
 _SHARE_MAX = 4
-"""An entry that is larger than this part of the cache is not kept in it."""
+"""An entry larger than this part of the cache is not kept in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,16 @@ class Arrival:
     """The offsets it brought to each queue that may still want them: the first, and the one behind the last."""
     stored: tuple[Folded, bytes] | None
     size_bytes: int
-    """Of what is in memory. All queues' rows share it, so it is the same until none wants them any more."""
+    """The size in memory. All queues' rows share it, so it stays the same until none wants them any more."""
     pieces: dict[int, Piece] | None = None
-    """Once it is decoded; a queue whose rows cannot be had from here is not in it."""
+    """The rows, once decoded. A queue whose rows cannot be had from here is not in it."""
     loading: asyncio.Task[None] | None = None
 
 
 class FeedCache:
-    """For each queue a run of consecutive offsets, in entries shared by all queues.
+    """A run of consecutive offsets for each queue, in entries shared by all queues.
 
-    The oldest entries fall out first, for all queues alike, so what a queue has here never has a hole.
+    The oldest entries fall out first, for all queues alike, so a queue's rows here never have a hole.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -54,17 +54,17 @@ class FeedCache:
         self._arrivals: dict[int, Arrival] = {}
         self._of_queue: dict[int, deque[Arrival]] = {}
         self._end: dict[int, int] = {}
-        """Of each queue, the offset behind the last that was taken in or passed over."""
+        """The offset for each queue behind the last that was taken in or passed over."""
         self.size_bytes = 0
 
     @property
     def queues(self) -> list[int]:
-        """Those whose rows are kept."""
+        """The queues whose rows are kept."""
         return list(self._of_queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next entry of the last one's size might push the oldest out."""
+        """Whether the next entry might push the oldest out, if it has the size of the last one."""
         last = next(reversed(self._arrivals.values()), None)
         return last is not None and self.size_bytes + last.size_bytes > self._size_bytes_max
 
@@ -89,13 +89,13 @@ class FeedCache:
         self._shrink()
 
     def take(self, folded: Folded, data: bytes) -> None:
-        """The entry behind the last one."""
+        """Add the entry behind the last one."""
         spans = self._spans(folded)
         state = folded.state
         for queue, end in self._end.items():
             first, limit = spans.get(queue, (end, end))
             if first != end or limit != state.next_offsets[queue]:
-                # A repair, or entries that were passed over: what comes next does not follow what is here.
+                # After a repair or entries that were passed over, the next rows do not follow the rows here.
                 self._void(queue, state.next_offsets[queue])
                 spans.pop(queue, None)
         size_bytes = _OVERHEAD_BYTES + entry_bytes(folded, data)
@@ -105,7 +105,7 @@ class FeedCache:
             return
         if not spans:
             return
-        # Of the state nothing is needed here but these, and the states of thousands of entries are large.
+        # Only these parts of the state are needed here, and the states of thousands of entries are large.
         slim = replace(folded, state=State(entry=state.entry, store_time_ms=state.store_time_ms))
         arrival = Arrival(number=state.entry, spans=spans, stored=(slim, data), size_bytes=size_bytes)
         self._arrivals[arrival.number] = arrival
@@ -116,7 +116,7 @@ class FeedCache:
         self._shrink()
 
     def jump(self, state: State) -> None:
-        """Entries were passed over; what comes next follows ``state``."""
+        """Note that entries were passed over; what comes next follows ``state``."""
         for queue in self._of_queue:
             self._void(queue, state.next_offsets[queue])
 
@@ -133,19 +133,19 @@ class FeedCache:
         return found
 
     def drop_below(self, queue: int, start: int) -> None:
-        """Drop what this queue has in entries that end at or before ``start``."""
+        """Drop this queue's rows in entries that end at or before ``start``."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].spans[queue][1] <= start:
             self._drop_first(queue)
 
     def drop_through(self, queue: int, arrival: Arrival) -> None:
-        """Drop what this queue has in entries up to this one, as it cannot be had from here."""
+        """Drop this queue's rows in entries up to this one, because they cannot be had from here."""
         arrivals = self._of_queue.get(queue)
         while arrivals and arrivals[0].number <= arrival.number:
             self._drop_first(queue)
 
     def decoded(self, arrival: Arrival, pieces: dict[int, Piece], size_bytes: int) -> None:
-        """The rows of an entry are here, and take ``size_bytes``."""
+        """Note that the rows of an entry are here, and take ``size_bytes``."""
         size_bytes += _OVERHEAD_BYTES
         if arrival.number in self._arrivals:
             self.size_bytes += size_bytes - arrival.size_bytes

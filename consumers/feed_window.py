@@ -18,7 +18,7 @@ from .feed_cache import Arrival, FeedCache, Piece
 from .rows import cut
 
 _ENTRIES_AHEAD = 4
-"""How many entries are under way at a time, from the first that is wanted on."""
+"""The number of entries under way at a time, from the first wanted one on."""
 
 
 class Window:
@@ -30,7 +30,7 @@ class Window:
         self._loads: set[asyncio.Task[None]] = set()
 
     async def fetch(self, queue: int, start: int, *, rows_max: int, bytes_max: int) -> pa.RecordBatch | None:
-        """Rows of a queue from ``start`` on, from as many entries as are decoded; None when they cannot be had from here.
+        """Rows of a queue from ``start`` on, from as many entries as are decoded. None when they cannot be had from here.
 
         Raises `StoreUnavailable` when a staged object that an entry links cannot be fetched now.
         """
@@ -45,27 +45,27 @@ class Window:
         first = arrivals[0]
         if first.pieces is None and first.loading is not None:
             loading = first.loading
-            await asyncio.wait((loading,))  # and let it go on for others when this fetch is cancelled
+            await asyncio.wait((loading,))  # the load goes on for others when this fetch is cancelled
             if loading.cancelled():
                 return None
             loading.result()
         return _taken(arrivals, queue, start, rows_max, bytes_max)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the loads that are under way."""
         loads = list(self._loads)
         for load in loads:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
 
     def _loaded(self, load: asyncio.Task[None]) -> None:
-        """A load that failed is tried again by the fetch that comes to it; those before it need not hear of it."""
+        """Drop a finished load. The fetch that comes to its entry tries a failed load again; earlier fetches need not know of it."""
         self._loads.discard(load)
         if not load.cancelled():
             load.exception()
 
     async def _load(self, arrival: Arrival) -> None:
-        """Decode an entry, for all queues that want rows of it."""
+        """Decode an entry for all queues that want rows of it."""
         assert arrival.stored is not None
         folded, data = arrival.stored
         spans = dict(arrival.spans)
@@ -107,7 +107,7 @@ def _taken(arrivals: list[Arrival], queue: int, start: int, rows_max: int, bytes
 def _decoded(
     paths: TopicPaths, folded: Folded, data: bytes, parts: dict[str, bytes | None], spans: dict[int, tuple[int, int]]
 ) -> tuple[dict[int, Piece], int]:
-    """The rows of an entry for each of ``spans`` that is whole, and the bytes that all take."""
+    """The rows of an entry for each of ``spans`` that is whole, and the bytes that all of them take."""
     entry = decode_entry(paths, folded, data, parts, queues=spans.keys())
     whole = {queue: span for queue, span in sorted(spans.items()) if queue not in {lost.queue for lost in entry.lost}}
     if not whole:
@@ -127,7 +127,7 @@ def _decoded(
 
 
 def _single_batch(entry: EntryRows, whole: dict[int, tuple[int, int]]) -> pa.RecordBatch:
-    """The rows of these queues, as one batch. Raises `InternalError` unless they are exactly those that the fold gave out."""
+    """The rows of these queues as one batch. Raises `InternalError` unless they are exactly those that the fold gave out."""
     table = entry.table
     if entry.lost:
         table = table.filter(pc.is_in(table.column("queue"), value_set=pa.array(list(whole), pa.int32())))

@@ -1,4 +1,6 @@
-"""One queue of a SimpleConsumer: what `Ready` says may go is written to the cell, and then handed out; acknowledgements gather meanwhile."""
+"""One queue of a SimpleConsumer: messages that `Ready` lets go are written to the cell and then handed out. Acknowledgements gather
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ from .step import Step
 log = logging.getLogger("penstock.consumers")
 
 _BURIAL_S = 1.0
-"""So long a queue is kept for the sake of its dead letters."""
+"""How long a queue is kept for the sake of its dead letters."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
-"""A cell as large as this has no room for more messages that are out; the rest is for what becomes of them."""
+"""A cell this large has no room for more messages that are out. The rest is for what becomes of them."""
 _OUT_BYTES = 32
-"""What a message that is out may take of it."""
+"""The most that a message that is out takes of the cell."""
 _LOOK_S = 5.0
-"""While somebody waits for a message group of which messages are out: whether another process has acknowledged them."""
+"""How often to look whether another process has acknowledged messages, while somebody waits for a message group with messages out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,9 @@ class SimpleSurroundings(Surroundings):
 
     in_hand: InHand
     arrived: Callable[[], None]
-    """Tell that there is something to be received."""
+    """Report that there is something to be received."""
     is_awaited: Callable[[], bool]
-    """Whether somebody waits for that."""
+    """Whether somebody waits for messages."""
 
 
 class SettlingLost(OwnershipLost):
@@ -54,12 +56,12 @@ class SettlingLost(OwnershipLost):
 
     kind = "settling_lost"
     tried: Tried | None = None
-    """The write by which it may be."""
+    """The write that may have made it durable."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """By a receive."""
+    """A receive that waits for its messages."""
 
     most: int
     invisible_ms: int
@@ -78,7 +80,7 @@ class _Settling:
     """The write that it went into."""
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or as it was when that is refused."""
+        """The cell with the change, or unchanged when the change is refused."""
         self.refusal = None
         try:
             return self.change(cell)
@@ -100,11 +102,11 @@ class _Change:
     """One write's worth of settlements, and of what is due."""
 
     write: int
-    """The id of the write, by which it is known again."""
+    """The id by which the write is recognized again."""
     settling: Sequence[_Settling]
     expire: Callable[[QueueCell], Expiry]
     caught_up: set[int]
-    """Lanes all of whose messages that are left are out."""
+    """Lanes whose remaining messages are all out."""
     expiry: Expiry = field(default_factory=lambda: Expiry(QueueCell()))
 
     def apply(self, cell: QueueCell) -> QueueCell:
@@ -153,7 +155,7 @@ class QueueHander(QueueLife[Ready]):
     # --- What receives and acknowledgements ask -----------------------------------------------------------------------------------
 
     def available(self) -> int:
-        """How many messages may be asked for now."""
+        """The number of messages that may be asked for now."""
         if self._draining or self.ended.is_set() or self.keeper.ended.is_set() or self._around.worker.quiet or not self._room_out():
             return 0
         asked = sum(one.most for one in self._asked)
@@ -161,12 +163,14 @@ class QueueHander(QueueLife[Ready]):
 
     @property
     def out(self) -> int:
-        """How many messages tracked by themselves, and message groups, are out."""
+        """The number of messages tracked by themselves, and of message groups, that are out."""
         cell = self.keeper.cell
         return sum(one.state is State.OUT for one in (*cell.tries.values(), *(marker.tries for marker in cell.markers.values())))
 
     def ask(self, most: int, invisible_ms: int) -> asyncio.Future[list[MessageView]]:
-        """At most so many messages, once it is durable that they are out. Cancelled too late, they come back at once."""
+        """Ask for up to ``most`` messages, given once it is durable that they are out. If the future is cancelled too late, they come back
+        at once.
+        """
         asked = _Asked(most, invisible_ms, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
             asked.given.set_result([])
@@ -176,8 +180,8 @@ class QueueHander(QueueLife[Ready]):
         return asked.given
 
     def settle(self, handles: Sequence[ReceiptHandle], change: Callable[[QueueCell], QueueCell]) -> asyncio.Future[None]:
-        """Done once a change, of these deliveries, is durable; they are made in the order of calls. Raises `ReceiptRefused`, and
-        `OwnershipLost`, after which it may be so or not.
+        """Done once the change of these deliveries is durable. Changes are made in the order of calls. Raises `ReceiptRefused`. Raises
+        `OwnershipLost`, after which the change may be durable or not.
         """
         settling = _Settling(handles, change, asyncio.get_running_loop().create_future())
         if self.ended.is_set():
@@ -222,7 +226,7 @@ class QueueHander(QueueLife[Ready]):
             await self._rest()
 
     async def _step(self) -> None:
-        """Plan, write, and hand out."""
+        """Plan, write and hand out."""
         asked = await self._take_asked()
         settling, self._settling = self._settling, []
         try:
@@ -280,7 +284,7 @@ class QueueHander(QueueLife[Ready]):
         schedule.adopt(self.keeper.cell)
 
     def _together(self, messages: Sequence[MessageView]) -> list[list[str]]:
-        """Their receipt handles; in one list those of messages that become visible together."""
+        """The messages' receipt handles. Messages that become visible together share a list."""
         if self._record.settings.delivery_order is not DeliveryOrder.ORDERLY:
             return [[message.receipt_handle] for message in messages]
         lanes: dict[str | None, list[str]] = {}
@@ -297,7 +301,7 @@ class QueueHander(QueueLife[Ready]):
         return lambda cell: self._burial.foresee(expired(cell, now_ms, settings))
 
     async def _change(self, change: Callable[[QueueCell], QueueCell] | None) -> CellFull | None:
-        """Write a change; or why there was no room for it."""
+        """Write a change. Returns the reason if there was no room for it."""
         if change is not None:
             try:
                 await self.keeper.change(change)
@@ -319,11 +323,11 @@ class QueueHander(QueueLife[Ready]):
         return wants
 
     def _room_out(self) -> int:
-        """For how many more messages that are out the cell has room."""
+        """The number of further messages out for which the cell has room."""
         return max(0, (self._full_bytes - self.keeper.size_bytes) // _OUT_BYTES)
 
     async def _would_do(self, settling: Sequence[_Settling]) -> bool:
-        """Whether any of these can be carried out, by what the cell says; before all are refused, it is read again."""
+        """Whether any of these can be carried out by the cell as known. It is read again before all are refused."""
         if settling and not self._does_any(settling):
             with suppress(RetryError):
                 await self.keeper.look()
@@ -352,7 +356,7 @@ class QueueHander(QueueLife[Ready]):
             )
 
     def _forsake(self, asked: Sequence[_Asked], settling: Sequence[_Settling], error: PenstockError | None = None) -> None:
-        """Whoever waits for this queue is to look elsewhere."""
+        """End these requests, so that their callers look elsewhere."""
         for one in asked:
             if not one.given.done():
                 one.given.set_result([])

@@ -1,4 +1,6 @@
-"""What runs one after the other: the messages of a message group, of one queue. And what is under way of it."""
+"""Lanes and runs. A lane holds what runs one after the other: the messages of a message group of one queue. A run is what is under way of
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,19 @@ from .picked import Picked
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a run ended before its last message: about the first one that did not succeed."""
+    """Why a run ended before its last message, about the first message that did not succeed."""
 
     reason: str
     retry_after_ms: int | None = None
-    """How long to wait, instead of what the group's policy says."""
+    """How long to wait, instead of the time by the group's policy."""
     rejected: bool = False
-    """It can never succeed: no more attempts."""
+    """Whether the message can never succeed: there are no more attempts."""
     blamed: bool = True
     """False: a batch failed, and nobody said at which message."""
 
 
 class Run:
-    """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along, the schedule looks."""
+    """Messages of one lane, handed to the listener in order, or together as a batch. The executor moves it along; the schedule looks."""
 
     __slots__ = (
         "_unclaimed",
@@ -49,31 +51,33 @@ class Run:
         self.lane = lane
         self.messages = Picked.of(messages)
         self.size = len(self.messages.offsets)
-        """How many they are."""
+        """The number of messages."""
         self.wave = wave
-        """Of suspects, in limited company."""
+        """Whether these are suspects in limited company."""
         self.left: deque[MessageView] = deque()
-        """Not begun, once it was: whoever pops a message has it. The executor begins with the first, the schedule takes back the last."""
+        """Messages that were not begun, once the run was. A caller that pops a message has it: the executor takes the first, the schedule
+        takes back the last.
+        """
         self.done = 0
-        """So many succeeded. Written by the executor only."""
+        """The number of messages that succeeded. Written by the executor only."""
         self.failure: Failure | None = None
-        """Of the first that did not. Written before ``ended``, or by who timed it out."""
+        """The failure of the first message that did not succeed. Written before ``ended``, or by the caller that timed it out."""
         self.ended = False
-        """The executor starts nothing more of it, and no handler of it runs any more."""
+        """Whether the executor starts nothing more of it, and no handler of it runs any more."""
         self.since_s: float | None = None
-        """When the handler that runs now was started, by the monotonic clock."""
+        """When the running handler was started, by the monotonic clock."""
         self.took_s: Sequence[float] = ()
         """How long each handler ran. Written by the executor only."""
         self.cancelled = False
-        """Nothing more of it is to be started."""
+        """Whether nothing more of it is to be started."""
         self.timed_out_at: int | None = None
-        """What ``done`` was when its handler ran too long: what that says later counts no more."""
+        """The value of ``done`` when its handler ran too long. Results after that no longer count."""
         self.taken = 0
-        """So many of ``done`` are in the schedule's books."""
+        """How many of ``done`` are in the schedule's books."""
         self._unclaimed = bytearray(1)  # the garbage collector does not look at it, as it would at a list
 
     def claim(self) -> bool:
-        """Begin with it, or take it back before anybody does: true for one of all who ask, in whatever thread."""
+        """Begin the run, or take it back before anybody begins it. True for exactly one of all callers, in whatever thread."""
         try:
             self._unclaimed.pop()
         except IndexError:
@@ -81,7 +85,7 @@ class Run:
         return True
 
     def split(self) -> Picked:
-        """Take back what was not begun, if it was begun with: that is no part of it any more."""
+        """Take back the messages that were not begun, if the run was. They no longer belong to it."""
         count = 0
         with suppress(IndexError):
             while True:
@@ -94,12 +98,12 @@ class Run:
         return back
 
     def is_late(self, before_s: float) -> bool:
-        """Whether its handler was started before then, runs still, and was not given up."""
-        since_s = self.since_s  # read once: in its thread it may end meanwhile
+        """Whether its handler was started before ``before_s``, still runs, and was not given up."""
+        since_s = self.since_s  # read once: its thread may end it meanwhile
         return since_s is not None and since_s < before_s and self.timed_out_at is None
 
     def time_out(self, reason: str) -> None:
-        """Give up the handler that runs: a failed attempt."""
+        """Give up the running handler, which counts as a failed attempt."""
         self.timed_out_at = self.done
         self.failure = Failure(reason, blamed=self.size - self.done == 1 or not self.is_batch)
         self.cancelled = True
@@ -119,21 +123,21 @@ class OpenLane:
 
     def __init__(self, key: int, *, batches: bool = False) -> None:
         self.hash = key
-        """Of the message group."""
+        """The hash of the message group."""
         self.batches = batches
         self.ready: list[Picked] = []
-        """Behind those of ``run``; none of them is empty."""
+        """Messages behind those of ``run``; none of the parts is empty."""
         self.run: Run | None = None
         self.batch_max = 0
-        """A batch failed and nobody said where: none is larger than this until one succeeds; 0: no such limit."""
+        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
 
     def put_back(self, messages: Picked) -> None:
-        """Let these be the first again."""
+        """Put these messages in front again."""
         if messages:
             self.ready.insert(0, messages)
 
     def take(self, most: int) -> Picked:
-        """The first ones."""
+        """The first messages, at most ``most``."""
         taken: list[Picked] = []
         while self.ready and most > 0:
             first = self.ready.pop(0)
@@ -145,13 +149,13 @@ class OpenLane:
         return Picked.joined(taken)
 
     def take_all(self) -> Picked:
-        """All that are ready."""
+        """All messages that are ready."""
         taken, self.ready = self.ready, []
         return Picked.joined(taken)
 
 
 class Lane:
-    """The messages of a blocked message group that this owner has in memory, in order; and its marker."""
+    """The messages of a blocked message group that this owner has in memory, in order, and its marker."""
 
     __slots__ = (
         "batch_max",
@@ -168,26 +172,28 @@ class Lane:
 
     def __init__(self, key: int, *, batches: bool = False, marker: Marker | None = None) -> None:
         self.hash = key
-        """Of the message group."""
+        """The hash of the message group."""
         self.batches = batches
         self.ready: deque[MessageView] = deque()
-        """Behind those of ``run``."""
+        """Messages behind those of ``run``."""
         self.run: Run | None = None
         self.marker = marker
-        """As it is to stand in the cell."""
+        """The marker as it is to stand in the cell."""
         self.known_to = marker.head if marker is not None else None
-        """With a marker: all the group's messages from its head up to here are in ``run`` and ``ready``; None: all there are."""
+        """The offset up to which, with a marker, all the group's messages from its head on are in ``run`` and ``ready``. None: all there
+        are.
+        """
         self.delivered_to = marker.limit if marker is not None else 0
-        """With a marker: the limit that it has if the run that is under way stops; what is behind its head was not begun."""
+        """The limit of the marker if the run that is under way stops. Messages behind its head were not begun."""
         self.known_from: int | None = None
-        """With messages given out by handle: the offset behind them; from there on it is known what there is."""
+        """The offset behind the messages given out by handle. From there on it is known which messages there are."""
         self.given: list[MessageView] = []
-        """Those, if they are kept in case they come back."""
+        """The messages given out, if they are kept in case they come back."""
         self.batch_max = 0
-        """A batch failed and nobody said where: none is larger than this until one succeeds; 0: no such limit."""
+        """The largest batch until one succeeds, after a batch failed and nobody said where. 0: no such limit."""
 
     def may_go_on(self, now_ms: int) -> bool:
-        """Whether a blocked group is due, or a suspect."""
+        """Whether a blocked group is due, or is a suspect."""
         if self.marker is None or self.run is not None:
             return False
         tries = self.marker.tries

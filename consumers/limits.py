@@ -15,11 +15,11 @@ CONSUME_TIMEOUT = timedelta(minutes=15)
 """A handler that runs longer has failed."""
 CONSUME_TIMEOUT_MAX = timedelta(days=7)
 THREADS_MAX = 4_096
-"""Handlers at once of one consumer, threads or tasks."""
+"""The most handlers of one consumer at once, threads or tasks."""
 WINDOW_MAX = 100_000
-"""Of what a queue's cell may track from its floor on."""
+"""The largest window that a queue's cell may track from its floor on."""
 BATCH_MESSAGES_MAX = 10_000
-"""In one list for a listener, or in one receive."""
+"""The most messages in one list for a listener, or in one receive."""
 MOST = {
     "threads": THREADS_MAX,
     "cache_messages": MESSAGES_MAX,
@@ -29,15 +29,15 @@ MOST = {
     "window": WINDOW_MAX,
     "waiting": WINDOW_MAX,
 }
-"""Of each count that a consumer can be told."""
+"""The upper bound of each count that a consumer accepts."""
 HUNG_MAX = 100
-"""With more handlers that were given up and still run, a consumer ends."""
+"""The most handlers that were given up and still run. With more, a consumer ends."""
 ROUNDS_PER_TIMEOUT = 4
-"""How often it is looked in that time whether a handler runs too long; at least each second."""
+"""How often, within the timeout, handlers that run too long are looked for; at least once a second."""
 
 
 def check_consume_timeout(timeout: object, operation: str) -> None:
-    """Raise `InvalidArgument` for what is no time that a handler may take."""
+    """Raise `InvalidArgument` or `LimitExceeded` for an invalid handler timeout."""
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
         raise InvalidArgument("consume_timeout must be a timedelta above zero", operation=operation, observed=plain(timeout))
     if timeout > CONSUME_TIMEOUT_MAX:
@@ -47,7 +47,7 @@ def check_consume_timeout(timeout: object, operation: str) -> None:
 
 
 def check_counts(options: object, *names: str, operation: str) -> None:
-    """Raise `InvalidArgument` for what is no count, `LimitExceeded` for one above `MOST`."""
+    """Raise `InvalidArgument` for a value that is no count, `LimitExceeded` for one above `MOST`."""
     for name in names:
         check_count(name, getattr(options, name), most=MOST[name], operation=operation)
 
@@ -69,32 +69,36 @@ class Limits:
     """How much one queue takes on."""
 
     run_messages: int = 64
-    """The most of one lane that is given to the executor at once, so that other lanes get their turn; the most in a batch."""
+    """The most messages of one lane given to the executor at once, so that other lanes get their turn; also the most in a batch."""
     threads: int = 1
-    """Handlers at once: of messages that may run side by side, each is given its part."""
+    """Handlers at once. Messages that may run side by side are divided among them."""
     few_lanes: int = 8
-    """With fewer lanes than this, so many times as much: there are hardly others to wait."""
+    """The number of lanes below which a lane may take this many times as much: hardly any other waits."""
     batch_of: Literal["group", "queue"] | None = None
-    """Whose messages the listener is given together; None: it is given one message at a time."""
+    """How messages are grouped into lists for the listener. None: it is given one message at a time."""
     retained: int = 1_000
-    """Messages behind markers, and waiting ones, kept in memory; more are read again."""
+    """Messages behind markers, and waiting ones, kept in memory. Further ones are read again."""
     window: int = 10_000
-    """From the floor up to the last message that was granted."""
+    """The most offsets from the floor up to the last message that was granted."""
     waiting: int | None = 1_000
-    """Of the messages that wait by themselves the next ones due, so many, are in the queue's cell. When it has half as many more, those due
-    last go into objects beside it. None: all are in the cell.
+    """The number of waiting messages in the queue's cell: of those that wait by themselves, the next ones due. When it has half as many
+    more, those due last go into objects beside it. None: all are in the cell.
     """
     letters: int = LETTERS_MAX
-    """Dead letters that are to be written; from here on nothing more is given up: what would be stays as if its handler still ran."""
+    """The most dead letters that are to be written. Beyond that nothing more is given up: messages due for it stay as if their handlers
+    still ran.
+    """
     tracked: int = 2_000
-    """Blocked groups and messages tracked by themselves; from here on, fetching pauses."""
+    """The most blocked groups and messages tracked by themselves. Beyond that, fetching pauses."""
 
     @property
     def objects(self) -> int:
-        """With more than so many objects beside the cell several small ones become one."""
+        """The most objects beside the cell. With more, several small ones become one."""
         return min(32, max(2, (self.waiting or 0) // 4))
 
     @property
     def full(self) -> int:
-        """So many of them the cell has room for, whatever their numbers: from here on, what fails stays in the window until others are done."""
+        """The number of entries that the cell has room for, whatever their numbers. Beyond that, failed messages stay in the window until
+        others are done.
+        """
         return self.tracked * 9 // 8

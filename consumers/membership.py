@@ -31,12 +31,12 @@ _TROUBLE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer states of one topic."""
+    """What a consumer states about one topic."""
 
     filter: str | None = None
     """Tags; None: whatever the group takes."""
     start: Position = "earliest"
-    """Where the group begins if nobody of it has consumed the topic before."""
+    """Where the group begins if none of its members has consumed the topic before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +77,35 @@ class Membership:
         self._feeds: dict[str, Feed] = {}
         self._joined: _Joined | None = None
         self._record: GroupRecord | None = None
-        """As it was read last."""
+        """The group's record as it was read last."""
         self._member: Member | None = None
         self._loop: asyncio.Future[None] | None = None
         self._ownership: Ownership | Assignment | None = None
         self._awaited: dict[Queue, asyncio.Task[None]] = {}
-        """Queues that may be ours soon; what comes to them is kept from now on, so that they need not be read from the store first."""
+        """Queues that this member may own soon. Their new rows are kept from now on, so that they need not be read from the store first."""
         self._failure: PenstockError | None = None
         self.leaving = False
         self._pause = Backoff(_TROUBLE_S)
 
     @property
     def member(self) -> Member:
-        """As which it lives now."""
+        """The member as which it lives now."""
         assert self._member is not None, "it has begun"
         return self._member
 
     def generation(self, topic: str, queue: int) -> int:
-        """Of the group's position on a queue, as far as was read; 0 where there is none."""
+        """The generation of the group's position on a queue, as far as it was read; 0 where there is none."""
         position = None if self._record is None else self._record.positions.get(topic)
         return 0 if position is None or queue >= len(position.generations) else position.generations[queue]
 
     @property
     def queues(self) -> dict[str, int]:
-        """How many every topic has."""
+        """The number of queues of every topic."""
         return {name: topic.settings.queues for name, topic in self._topics.items()}
 
     @property
     def record(self) -> GroupRecord:
-        """The group's, as it was read last."""
+        """The group's record as it was read last."""
         assert self._record is not None, "it has begun"
         return self._record
 
@@ -114,18 +114,18 @@ class Membership:
         return self._feeds[topic]
 
     async def open(self) -> None:
-        """Open the topics: from now on these are meant, whatever becomes of their names."""
+        """Open the topics. From now on these are meant, whatever becomes of their names."""
         for name in self._subscriptions:
             self._topics[name] = await self._lake.topic(name)
 
     async def begin(self) -> GroupRecord:
-        """Open the topics if they are not, see that group and positions exist, and join. Raises what does not fit.
+        """Open the topics if they are not open, ensure that group and positions exist, and join. Raises when settings do not fit.
 
-        Once the group is deleted, all that follows raises `GroupDeleted`, also when one of its name was made meanwhile.
+        Once the group is deleted, every later call raises `GroupDeleted`, even when a group of its name was made meanwhile.
         """
         if not self._topics:
             await self.open()
-        await self._lake.keep_time()  # when a retry is due is for all who may own its queue
+        await self._lake.keep_time()  # the due time of a retry is for all who may own its queue
         record = await self._coordination.groups.ensure(self._group, self._stated)
         lives = {name: topic.life for name, topic in self._topics.items()}
         self._joined = _Joined(self._coordination.groups, record.lives, lives)
@@ -137,14 +137,14 @@ class Membership:
         return record
 
     async def update(self, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write what ``change`` makes of the record. Raises `GroupDeleted` and `TopicDeleted` when it is not the group that was joined, or not of
-        the topics that were opened.
+        """Write what ``change`` makes of the record. Raises `GroupDeleted` or `TopicDeleted` when it is not the group that was joined, or
+        not of the topics that were opened.
         """
         assert self._joined is not None, "it has begun"
         return await self._joined.update(self._group, change)
 
     def follow(self, loop: asyncio.Future[None]) -> None:
-        """Be over when this is, which does the rounds: the others hear of it with the next heartbeat."""
+        """End when ``loop`` ends, which does the rounds. The other members learn of it with the next heartbeat."""
         self._loop = loop
         self.member.follow(loop)
 
@@ -176,7 +176,7 @@ class Membership:
         return Assignment(*common, group=self._group, queues=queues, lease_s=lease_s)
 
     async def round(self) -> Change | None:
-        """Look around once; None when that failed, and is to be tried again. Raises what makes going on impossible."""
+        """Look around once. None when that failed and is to be tried again. Raises errors that make going on impossible."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -192,7 +192,7 @@ class Membership:
             if self.leaving and self._record is not None:
                 return Change(self._record, may_leave=True)  # nothing is left to do
             log.warning("group %s: the lease was lost, and is taken anew: %s", self._group, error.__cause__ or error)
-        except (RetryError, UnknownOutcome, LimitExceeded) as error:  # what is full now has room once others leave
+        except (RetryError, UnknownOutcome, LimitExceeded) as error:  # a full group has room once others leave
             log.warning("group %s: %s", self._group, error)
         else:
             self._pause = Backoff(_TROUBLE_S)
@@ -202,7 +202,7 @@ class Membership:
         return None
 
     async def _await_queues(self, expected: Collection[Queue]) -> None:
-        """Have the feeds keep what comes to these queues, and follow the log for them."""
+        """Have the feeds keep the new rows of these queues, and follow the log for them."""
         for queue in [queue for queue in self._awaited if queue not in expected]:
             following = self._awaited.pop(queue)
             following.cancel()
@@ -214,7 +214,7 @@ class Membership:
                 self._awaited[queue] = asyncio.ensure_future(_follow(self._feeds[queue[0]], queue[1]))
 
     async def rest(self, lives: Collection[asyncio.Task[None]]) -> None:
-        """Until the next round may bring something, or one of these has ended."""
+        """Wait until the next round may bring something, or one of these has ended."""
         if self._ownership is None:
             return
         resting = asyncio.ensure_future(self._ownership.rest())
@@ -243,7 +243,7 @@ class Membership:
             self._ownership.wake()
 
     async def end(self) -> None:
-        """Leave, and let go of everything."""
+        """Leave, and release everything."""
         await self._await_queues(())
         if self._ownership is not None:
             await self._ownership.leave()
@@ -254,15 +254,17 @@ class Membership:
 
 
 async def _follow(feed: Feed, queue: int) -> None:
-    """As long as the queue is awaited. What goes wrong with the log its next owner hears."""
+    """Follow the log as long as the queue is awaited. The next owner meets any error of the log."""
     with suppress(PenstockError):
         while True:
             await feed.arrived(queue, feed.next_offset(queue))
 
 
 class _Joined:
-    """The group that a member joined, and the topics that it opened. One that is made anew under the name is another: the member stated nothing
-    for that group, and began nowhere; and its messages are not those of that topic, though they have the same offsets.
+    """The group that a member joined, and the topics that it opened.
+
+    A group or topic that is made anew under the name is another one. The member stated nothing for that group, and began nowhere. The new
+    topic's messages are not those of the opened one, though they have the same offsets.
     """
 
     def __init__(self, groups: Records, lives: int, topics: Mapping[str, int]) -> None:
@@ -284,7 +286,7 @@ class _Joined:
             raise _deleted(group) from error
 
     def check(self, group: str, record: GroupRecord) -> GroupRecord:
-        """The record, if it is that of the group which was joined, and the group has begun on no later topic than those which were opened."""
+        """The record, if it belongs to the group that was joined, and the group has begun on no later topic than those that were opened."""
         if record.lives != self._lives:
             raise _deleted(group)
         for topic, life in self._topics.items():

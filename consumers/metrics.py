@@ -1,7 +1,7 @@
-"""Counting, without knowing who reads the counts: consumers count into `Metrics`, and know neither Prometheus nor OpenTelemetry.
+"""Counting without knowing who reads the counts: consumers count into `Metrics`, and know neither Prometheus nor OpenTelemetry.
 
-What happens is counted when it happens (`Counter`, `Histogram`); what stands is asked for when somebody looks (`Metrics.watch`), so that an
-idle consumer does nothing for its metrics. `MemoryMetrics` keeps the counts in this process; `penstock.infra.metrics` exports them.
+Events are counted when they happen (`Counter`, `Histogram`). Gauges are asked for when somebody looks (`Metrics.watch`), so that an idle
+consumer does nothing for its metrics. `MemoryMetrics` keeps the counts in this process; `penstock.infra.metrics` exports them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Metric:
     help: str
     labels: tuple[str, ...]
     unit: str = ""
-    """As UCUM writes it: ``ms``, ``By``, ``{message}``."""
+    """The unit as UCUM writes it: ``ms``, ``By``, ``{message}``."""
     buckets: tuple[float, ...] = ()
     """HISTOGRAM: upper bounds, inclusive, rising."""
     largest: bool = False
-    """GAUGE: when several say it of the same labels, the largest counts and not their sum."""
+    """GAUGE: when several sources give it for the same labels, the largest counts and not their sum."""
     watched: bool = False
-    """COUNTER: whoever counts says how far it is when somebody looks (`Metrics.watch`), as of a gauge."""
+    """COUNTER: its source gives the current count when somebody looks (`Metrics.watch`), as for a gauge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Distribution:
     metric: Metric
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    """Of each bucket alone, and last of what lies above them all."""
+    """The counts of each bucket alone, and last the count of values above all buckets."""
     sum: float
 
 
 Source: TypeAlias = Callable[[], Iterable[Sample]]
-"""Says what stands now. It is called in threads of the exporter's."""
+"""Gives the current values. It is called in the exporter's threads."""
 
 
 class Counter(Protocol):
@@ -83,18 +83,18 @@ class Histogram(Protocol):
 
 
 class Metrics(Protocol):
-    """Where counts go. Whoever counts asks for its counters once and keeps them: counting is then one addition."""
+    """Where counts go. A caller asks for its counters once and keeps them; counting is then one addition."""
 
     def counter(self, metric: Metric, /, **labels: str) -> Counter:
-        """The counter of these labels: the same one for everybody who asks."""
+        """The counter of these labels: the same one for every caller."""
         ...
 
     def histogram(self, metric: Metric, /, **labels: str) -> Histogram:
-        """The histogram of these labels: the same one for everybody who asks."""
+        """The histogram of these labels: the same one for every caller."""
         ...
 
     def watch(self, source: Source, /) -> Callable[[], None]:
-        """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks, until what this returns is called."""
+        """Ask ``source`` for its gauges, and for counters that are ``watched``, whenever somebody looks. The returned function ends that."""
         ...
 
 
@@ -111,7 +111,7 @@ def check_metrics(metrics: object, operation: str) -> None:
 
 
 class MemoryMetrics:
-    """Counts kept in this process. What nobody reads costs an addition and a few hundred bytes for each set of labels."""
+    """Counts kept in this process. Counts that nobody reads cost an addition and a few hundred bytes for each set of labels."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class MemoryMetrics:
         with self._lock:
             counted = [Sample(metric, labels, counter.value) for (metric, labels), counter in self._counters.items()]
             sources = self._sources
-        # Outside the lock: a source may take its time, and may count.
+        # This is outside the lock: a source may take its time, and may count.
         return counted + merged(sample for source in sources for sample in source())
 
     def distributions(self) -> list[Distribution]:
@@ -148,7 +148,7 @@ class MemoryMetrics:
             return [histogram.distribution(metric, labels) for (metric, labels), histogram in self._histograms.items()]
 
     def value(self, metric: Metric, /, **labels: str) -> float | None:
-        """One counter or gauge, None when there is none: for tests, and for whoever looks at a single number."""
+        """The value of one counter or gauge, None when there is none. For tests, and for callers that look at a single number."""
         wanted = label_values(metric, labels, metric.kind)
         return next((one.value for one in self.samples() if one.metric == metric and one.labels == wanted), None)
 
@@ -190,7 +190,7 @@ class _Histogram:
 
 
 def merged(samples: Iterable[Sample]) -> list[Sample]:
-    """One sample for each set of labels: what several consumers of a process say is added up, or the largest of it is taken."""
+    """One sample for each set of labels: the values of several consumers of a process are added up, or the largest is taken."""
     found: dict[tuple[Metric, tuple[str, ...]], float] = {}
     for sample in samples:
         key = (sample.metric, sample.labels)

@@ -1,6 +1,6 @@
-"""Handlers that still run though what they say counts no more: they ran too long, or their queue was reset, or lost.
+"""Handlers that still run though their results no longer count: they ran too long, or their queue was reset or lost.
 
-In an ORDERLY group nothing of the message groups that they were given is started in this process before they have returned.
+In an ORDERLY group, nothing of the message groups that they were given is started in this process before they have returned.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _Lanes: TypeAlias = frozenset[tuple[str, int, str | None]]
 
 
 class OlderHandlers:
-    """Of one consumer."""
+    """The older handlers of one consumer."""
 
     def __init__(self, executor: Executor, *, orderly: bool) -> None:
         self._executor = executor
         self._orderly = orderly
         self._running: dict[Run, tuple[QueueEngine, _Lanes]] = {}
         self._held: list[tuple[QueueEngine, Run]] = []
-        """What waits for them."""
+        """Runs that wait for older handlers."""
 
     @property
     def hung(self) -> int:
-        """How many of them ran too long."""
+        """The number of them that ran too long."""
         return sum(run.timed_out_at is not None for run in self._running)
 
     def start(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
-        """Let the executor have these, each as soon as nobody older runs for its message groups."""
+        """Give these runs to the executor, each as soon as no older handler runs for its message groups."""
         if not self._running or not self._orderly:
             self._executor.start(engine, runs)
             return
@@ -45,14 +45,14 @@ class OlderHandlers:
                 self._held.append((engine, run))
 
     def add(self, engine: QueueEngine, runs: Iterable[Run]) -> None:
-        """Take runs whose results count no more."""
+        """Take runs whose results no longer count."""
         held = {run for _, run in self._held}
         for run in runs:
             if not run.ended and run not in held:
                 self._running[run] = (engine, _lanes_of(engine, run))
 
     def time_out(self, before_s: float, reason: str) -> None:
-        """Give up handlers that were started before then; what waits and was cancelled waits no more, as nothing of it is started."""
+        """Give up handlers that were started before ``before_s``. Cancelled runs that wait stop waiting, as nothing of them is started."""
         if any(run.cancelled for _, run in self._held):
             cancelled = [(engine, run) for engine, run in self._held if run.cancelled]
             self._held = [(engine, run) for engine, run in self._held if not run.cancelled]
@@ -64,7 +64,7 @@ class OlderHandlers:
                 self._executor.gave_up(run)
 
     def ended(self, run: Run) -> None:
-        """One has returned: let go of what waited for it alone."""
+        """Note that a run has returned, and start the runs that waited for it alone."""
         if self._running.pop(run, None) is None:
             return
         held, self._held = self._held, []

@@ -16,17 +16,19 @@ from .step import Step
 
 
 class OpenLanes:
-    """By message group, as its hash says; or one for all, where the listener is handed batches of the queue, or nothing is to be in order."""
+    """The lanes by the hash of the message group. There is one lane for all where the listener is handed batches of the queue, or nothing
+    is to be in order.
+    """
 
     def __init__(self, limits: Limits, hashes: GroupHashes, *, orderly: bool) -> None:
         self.common = OpenLane(0, batches=limits.batch_of is not None)
-        """CONCURRENT: of all messages. ORDERLY with batches of the queue: of all groups that are not blocked."""
+        """CONCURRENT: the lane of all messages. ORDERLY with batches of the queue: that of all groups that are not blocked."""
         self.by_group = orderly and limits.batch_of != "queue"
         self._orderly = orderly
         self._limits = limits
         self._hashes = hashes
         self.known: dict[int, OpenLane] = {}
-        """Of the groups that have messages in memory."""
+        """The lanes of the groups that have messages in memory."""
 
     def __iter__(self) -> Iterator[OpenLane]:
         yield from self.known.values()
@@ -48,7 +50,7 @@ class OpenLanes:
         return lane
 
     def take(self, messages: Picked, blocked: Blocked, touched: dict[OpenLane, None], step: Step) -> int:
-        """Grant fresh messages, each in the lane of its group; how many were passed by, because that is blocked."""
+        """Grant fresh messages, each in the lane of its group. Returns how many were passed by because their group is blocked."""
         if not (self.by_group or blocked):
             self._add(self.common, messages, touched, step)
             return 0
@@ -66,7 +68,7 @@ class OpenLanes:
         return len(passed)
 
     def _by_hash(self, messages: Picked) -> dict[int, Picked]:
-        """Those of each message group; of two groups that have one hash together, in order."""
+        """The messages of each message group. Two groups with the same hash share an entry, in order."""
         found: dict[int, Picked] = {}
         for group, own in messages.by_group().items():
             key = self._hashes.of(group)
@@ -74,7 +76,7 @@ class OpenLanes:
         return found
 
     def wave(self, messages: Sequence[MessageView]) -> list[Run]:
-        """What is to run in limited company, by lane."""
+        """Runs in limited company, by lane."""
         lanes: dict[OpenLane, list[MessageView]] = {}
         for message in messages:
             lanes.setdefault(self.of(message.message_group), []).append(message)
@@ -87,14 +89,14 @@ class OpenLanes:
         return runs
 
     def stalled(self, lane: OpenLane, run: Run) -> Lane:
-        """The lane of a run that goes on, as one of a blocked group from now on."""
+        """The lane of a run that goes on, as the lane of a blocked group from now on."""
         self.drop(lane)
         run.lane = blocked = Lane(lane.hash, batches=lane.batches)
         blocked.ready, blocked.run, blocked.batch_max = deque(lane.take_all()), run, lane.batch_max
         return blocked
 
     def take_all(self) -> list[int]:
-        """Start nothing more: the offsets of all that was not."""
+        """Start nothing more. Returns the offsets of all messages that were not started."""
         return [offset for lane in self for offset in lane.take_all().offsets]
 
     def drop(self, lane: OpenLane) -> None:
@@ -114,7 +116,7 @@ class OpenLanes:
             runs.append(lane.run)
 
     def parts(self, messages: Picked) -> list[Picked]:
-        """What is given to the executor together, of messages that may run side by side."""
+        """The parts that are given to the executor together, of messages that may run side by side."""
         size = self._limits.run_messages
         if not self.common.batches:
             size = min(size, len(messages) // self._limits.threads)
@@ -123,7 +125,7 @@ class OpenLanes:
         return [messages.cut(at, at + size) for at in range(0, len(messages), size)]
 
     def spread(self, running: dict[Run, None]) -> list[Run]:
-        """Take what waits behind others, if nothing is to be in order, and make runs of it, which are ``running``, too."""
+        """Take messages that wait behind others, if nothing is to be in order. Returns new runs of them, which are added to ``running``."""
         if self._orderly:
             return []
         back = [part for run in running if not (run.ended or run.cancelled) and (part := run.split())]

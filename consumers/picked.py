@@ -1,6 +1,6 @@
-"""Fetched messages that nobody has asked for yet. They stay columns: a message is made when its handler is about to have it.
+"""Fetched messages that nobody has asked for yet. They stay columns: a message object is made when its handler is about to get it.
 
-Python's garbage collector goes over every object that refers to others, again and again, as long as it lives; with thousands of messages in
+Python's garbage collector visits every object that refers to others, again and again, as long as it lives. With thousands of messages in
 memory that costs as much as all else together. Numbers, texts and bytes in a few long lists cost it next to nothing.
 """
 
@@ -19,10 +19,10 @@ from ..log.messages import Column, MessageView, view_columns, views_of
 _OFFSET, _GROUP, _BODY = (MessageView._fields.index(name) for name in ("offset", "message_group", "body"))
 
 _FEW = 8
-"""So few messages at a time are quicker made together with others than by themselves."""
+"""The number of messages up to which it is faster to make them together with others than by themselves."""
 
 Places: TypeAlias = "range | list[int]"
-"""Of rows, ascending."""
+"""Places of rows, ascending."""
 
 
 class Rows:
@@ -31,21 +31,21 @@ class Rows:
     __slots__ = ("_columns", "offsets")
 
     def __init__(self, columns: Sequence[Column | Sequence[Any]]) -> None:
-        """Of each field of a message."""
+        """One column for each field of a message."""
         self._columns = columns
         self.offsets: list[int] = list(columns[_OFFSET])
 
     @staticmethod
     def fetched(topic: str, batch: pa.RecordBatch, *, epoch: int) -> Rows:
-        """Of a batch with `MESSAGE_SCHEMA`; nothing of it is kept in memory."""
+        """The rows of a batch with `MESSAGE_SCHEMA`; nothing of the batch is kept in memory."""
         return Rows(view_columns(topic, batch, epoch=epoch))
 
     def all(self) -> Picked:
-        """All of them."""
+        """All rows."""
         return Picked([(self, range(len(self.offsets)))], self.offsets)
 
     def by_group(self, places: Places) -> dict[str | None, Places]:
-        """Some places, by the message group of who stands there."""
+        """Some places, by the message group of the row there."""
         groups = self._columns[_GROUP]
         if isinstance(groups, repeat):
             return {next(groups): places}
@@ -55,22 +55,22 @@ class Rows:
         return dict(found)
 
     def only(self, places: Places) -> Rows:
-        """Those at some places, which keep no others in memory."""
+        """The rows at some places, which keep no others in memory."""
         get = _getter(places)
         return Rows([column if isinstance(column, repeat) else get(column) for column in self._columns])
 
     def messages(self, places: Places) -> list[MessageView]:
-        """Those at some places."""
+        """The messages at some places."""
         get = _getter(places)
         return list(views_of([column if isinstance(column, repeat) else get(column) for column in self._columns]))
 
     def body_bytes(self, places: Places) -> int:
-        """The size of their bodies together."""
+        """The size of the bodies at some places together."""
         return sum(map(len, _getter(places)(self._columns[_BODY])))
 
 
 def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
-    """What takes the values at some places out of a column."""
+    """A function that takes the values at some places out of a column."""
     if isinstance(places, range):
         return itemgetter(slice(places.start, places.stop))
     if len(places) <= 1:
@@ -79,7 +79,7 @@ def _getter(places: Places) -> Callable[[Any], Sequence[Any]]:
 
 
 class Picked(Sequence[MessageView]):
-    """Some messages of one queue, in order: made all together when one of them is asked for first."""
+    """Some messages of one queue, in order. All are made together when one of them is first asked for."""
 
     __slots__ = ("made", "offsets", "parts")
 
@@ -90,7 +90,7 @@ class Picked(Sequence[MessageView]):
 
     @staticmethod
     def of(messages: Iterable[MessageView]) -> Picked:
-        """These."""
+        """The given messages as a `Picked`."""
         if isinstance(messages, Picked):
             return messages
         made = list(messages)
@@ -112,7 +112,7 @@ class Picked(Sequence[MessageView]):
         return Picked([part for one in those for part in one.parts], offsets)
 
     def cut(self, start: int, stop: int | None = None) -> Picked:
-        """Those from one place up to another."""
+        """The messages from one place up to another."""
         parts, made, offsets = self.parts, self.made, self.offsets[start:stop]
         if made is not None:
             return Picked((), offsets, made[start:stop])
@@ -128,11 +128,11 @@ class Picked(Sequence[MessageView]):
         return Picked(found, offsets)
 
     def each(self) -> list[Picked]:
-        """Each by itself; they are made now."""
+        """Each message by itself; they are made now."""
         return [Picked((), [message.offset], [message]) for message in self]
 
     def by_group(self) -> dict[str | None, Picked]:
-        """Those of each message group."""
+        """The messages of each message group."""
         if self.made is None and len(self.parts) == 1:
             rows, places = self.parts[0]
             own = rows.by_group(places)
@@ -144,7 +144,7 @@ class Picked(Sequence[MessageView]):
         return {group: Picked.of(those) for group, those in found.items()}
 
     def without(self, offsets: set[int]) -> Picked:
-        """Those that have other offsets."""
+        """The messages without those at ``offsets``."""
         kept = [offset for offset in self.offsets if offset not in offsets]
         parts, made = self.parts, self.made
         if made is not None:
@@ -153,7 +153,7 @@ class Picked(Sequence[MessageView]):
 
     @property
     def body_bytes(self) -> int:
-        """The size of their bodies together."""
+        """The size of the bodies together."""
         parts, made = self.parts, self.made
         if made is not None:
             return sum(len(message.body) for message in made)
@@ -175,7 +175,7 @@ class Picked(Sequence[MessageView]):
         return self._messages()[at]
 
     def _messages(self) -> list[MessageView]:
-        # The parts first: whoever makes the messages, in whatever thread, lets go of them afterwards.
+        # The parts are read first: whichever thread makes the messages lets go of the parts afterwards.
         parts, made = self.parts, self.made
         if made is None:
             if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""PullConsumer: reads the queues of a consumer group at the caller's pace, and commits how far it is."""
+"""PullConsumer: reads the queues of a consumer group at the caller's pace, and commits its progress."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class GroupMixed(CallError):
 
 @dataclass(slots=True)
 class _Owned:
-    """A queue as it is read."""
+    """A queue while it is read."""
 
     keeper: QueueKeeper
     position: int
     """The next offset to be handed out."""
     generation: int
-    """In which it got there: after a reset that counts no more."""
+    """The generation of ``position``. After a reset the position no longer counts."""
     obeyed: GroupRecord
     keep: Filter
-    """The group's, of this topic."""
+    """The group's filter for this topic."""
     uncommitted: bool = False
     """Whether something was handed out that no commit has settled."""
 
@@ -68,16 +68,16 @@ class _Part:
     start: int
     end: int
     kept: pa.RecordBatch
-    """Without what the group's filter leaves out."""
+    """The rows without those that the group's filter leaves out."""
 
 
 class PullConsumer(GroupMember):
-    """A member of a consumer group that asks for messages itself. Made by ``lake.pull_consumer``.
+    """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
 
-    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out; what was not
-    committed comes again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with `seek`.
-    Queues are shared evenly among the members (subscribe), or are those that were asked for (``queues``: assign).
-    Closing it gives them back, and does not settle what was not committed.
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that
+    were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with
+    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Closing the consumer gives its queues
+    back, and does not settle messages that were not committed.
     """
 
     _OPERATION: ClassVar[str] = "pull"
@@ -97,7 +97,7 @@ class PullConsumer(GroupMember):
         self._assigned = queues
         self._owned: dict[Queue, _Owned] = {}
         self._taken_away: set[Queue] = set()
-        """Queues that went to others before what was handed out of them was committed, and nobody was told."""
+        """Queues that went to others before their handed-out messages were committed, and of which the caller was not told yet."""
         self._ahead: dict[Queue, GroupRecord] = {}
         """Queues whose cells were of a later generation than the record that was read before them."""
         self._turn: deque[Queue] = deque()
@@ -152,7 +152,7 @@ class PullConsumer(GroupMember):
     async def _own(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> None:
         try:
             if not await self._fits(queue, keeper, record):
-                await keeper.release()  # and is taken again
+                await keeper.release()  # it is taken again later
                 return
             tail = self._membership.feed(queue[0]).topic.tail
             keeper.seen = lambda: seen(tail.state, record.secret)
@@ -166,8 +166,8 @@ class PullConsumer(GroupMember):
         self._moved.set()
 
     async def _fits(self, queue: Queue, keeper: QueueKeeper, record: GroupRecord) -> bool:
-        """Whether log and record are those that the cell was written for, or the group was reset since; False: that is not known now. Raises
-        `InconsistentRestore`.
+        """Whether log and record are those that the cell was written for, or the group was reset since. False: that is not known now.
+        Raises `InconsistentRestore`.
         """
         (topic, number), cell, position = queue, keeper.cell, record.positions[queue[0]]
         if is_ahead(cell, position, number):
@@ -225,10 +225,11 @@ class PullConsumer(GroupMember):
         return sorted(self._owned)
 
     async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
-        """The next messages, of one or several queues; waits until there are some, at most ``timeout``; then an empty list.
+        """The next messages, of one or several queues. Waits at most ``timeout`` until there are some, and returns an empty list after
+        that.
 
-        Raises `InvalidArgument` for a bad number, `ClosedError`, `OffsetOutOfRange` when retention took what is next (seek on), what made
-        reading impossible, and why the consumer ended by itself.
+        Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
+        Raises errors that made reading impossible, and the error that ended the consumer by itself.
         """
         parts = await self._parts(max_messages, timeout)
         return [one for part in parts for one in views(part.queue[0], part.kept, epoch=part.owned.keeper.epoch)]
@@ -236,14 +237,14 @@ class PullConsumer(GroupMember):
     async def poll_arrow(
         self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
     ) -> list[tuple[str, pa.RecordBatch]]:
-        """The same as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
+        """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
         return [(part.queue[0], part.kept) for part in await self._parts(max_messages, timeout)]
 
     async def _parts(self, max_messages: int, timeout: timedelta) -> list[_Part]:
         check_count("max_messages", max_messages, most=MAX_MESSAGES, operation="poll")
         check_duration("timeout", timeout, most=WAIT_MAX, operation="poll")
         until_s = asyncio.get_running_loop().time() + timeout.total_seconds()
-        await asyncio.sleep(0)  # whoever polls in a loop lets the lease be renewed, also when all comes from memory
+        await asyncio.sleep(0)  # a caller that polls in a loop lets the lease be renewed, even when all messages come from memory
         while True:
             self._check_open("poll")
             self._moved.clear()
@@ -254,7 +255,7 @@ class PullConsumer(GroupMember):
                 return []
 
     async def _look(self, left: int) -> list[_Part]:
-        """What is there now, queue by queue, beginning behind the one that was served last."""
+        """The messages there now, queue by queue, beginning behind the queue that was served last."""
         found: list[_Part] = []
         for _ in range(len(self._turn)):
             if left <= 0 or not self._turn:
@@ -269,10 +270,10 @@ class PullConsumer(GroupMember):
                 rows = await feed.fetch(queue[1], start, rows_max=left, bytes_max=_FETCH_BYTES_MAX)
             except PenstockError:
                 if self._owned.get(queue) is not owned:
-                    continue  # it went to another owner meanwhile
+                    continue  # the queue went to another owner meanwhile
                 if not found:
                     raise
-                self._turn.rotate(1)  # what was found is handed out first, and the next poll meets this at once
+                self._turn.rotate(1)  # the rows found are handed out first, and the next poll raises this at once
                 break
             if rows is not None:
                 kept = owned.keep.apply(rows)
@@ -281,7 +282,7 @@ class PullConsumer(GroupMember):
         return found
 
     def _handed_out(self, found: list[_Part]) -> list[_Part]:
-        """What goes to the caller, now: only from here on `commit` settles it. Nothing waits between this and the caller."""
+        """The parts that go to the caller now. Only from here on does `commit` settle them. Nothing waits between this and the caller."""
         handed = []
         for part in found:
             owned = part.owned
@@ -308,7 +309,7 @@ class PullConsumer(GroupMember):
             await asyncio.gather(*waiting, return_exceptions=True)
 
     def position(self, topic: str, queue: int) -> int:
-        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not its own now."""
+        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not this consumer's now."""
         return self._own_queue(topic, queue).position
 
     def committed(self, topic: str, queue: int) -> int:
@@ -316,9 +317,9 @@ class PullConsumer(GroupMember):
         return self._own_queue(topic, queue).keeper.cell.settled.floor
 
     async def seek(self, topic: str, queue: int, to: Position) -> int:
-        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``; gives the offset. Nothing is committed by that.
+        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing.
 
-        Raises `InvalidArgument` for a queue that is not its own now, `OffsetOutOfRange` for an offset that is not kept.
+        Raises `InvalidArgument` for a queue that is not this consumer's now, `OffsetOutOfRange` for an offset that is not kept.
         """
         self._own_queue(topic, queue)
         offset = (await Reader(self._membership.feed(topic).topic).resolve(to, queues=[queue]))[queue]
@@ -327,10 +328,10 @@ class PullConsumer(GroupMember):
         return offset
 
     async def commit(self) -> None:
-        """Settle all that was handed out: durable when this returns. After a `seek` back, the group goes back as by a reset.
+        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a reset.
 
-        What was handed out before an operator's reset is not settled by it. Raises `OwnershipLost` when some of its queues have another owner
-        by now; what was handed out of those comes again, there. And `GroupDeleted` and `TopicDeleted`, when a seek back finds that.
+        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some of its queues have another owner by
+        now; messages handed out of those come again there. Raises `GroupDeleted` or `TopicDeleted` when a seek back finds either deleted.
         """
         self._check_open("commit")
         async with self._committing:
@@ -364,7 +365,7 @@ class PullConsumer(GroupMember):
         tried: list[GroupRecord] = []
 
         def gone_back(before: GroupRecord) -> GroupRecord:
-            # Whoever moved the group since, or made it anew, did not mean what was handed out before.
+            # If somebody has moved the group since, or made it anew, that did not take these handed-out messages into account.
             stands = before.positions[queue[0]].generations[queue[1]] == generation
             tried[:] = [before.reset(queue[0], {queue[1]: position})] if stands else []
             return tried[0] if tried else before
@@ -398,5 +399,5 @@ def _filter_of(record: GroupRecord, queue: Queue) -> Filter:
 
 
 def _settled(cell: QueueCell, generation: int, position: int) -> QueueCell:
-    """The cell with all below ``position`` settled, unless it was reset meanwhile."""
+    """The cell with all offsets below ``position`` settled, unless it was reset meanwhile."""
     return cell if cell.generation != generation else replace(cell, settled=Settled(max(position, cell.settled.floor)))

@@ -1,4 +1,4 @@
-"""PushConsumer: hands messages to a listener as they come, and settles what it says of them."""
+"""PushConsumer: hands messages to a listener as they come, and settles them by the listener's answers."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ BATCH_MESSAGES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
-    """How a PushConsumer works. Raises `InvalidArgument` for what makes no sense."""
+    """How a PushConsumer works. Raises `InvalidArgument` for values that make no sense."""
 
     threads: int = THREADS
     """Handlers at once: threads, or tasks of a coroutine function."""
     cache_messages: int = CACHE_MESSAGES
-    """Fetched and not settled, over all queues."""
+    """The most messages fetched and not settled, over all queues."""
     cache_bytes: int = CACHE_BYTES
     on_expired: Literal["skip", "stop"] = "skip"
-    """When retention took messages before the group had them: pass over them and log an error, or end with `OffsetOutOfRange`."""
+    """What to do when retention removed messages before the group had them: pass over them and log an error, or end with `OffsetOutOfRange`."""
     consume_timeout: timedelta = CONSUME_TIMEOUT
-    """A handler that runs longer is a failed attempt; what it says later counts no more."""
+    """A handler that runs longer is a failed attempt; its later result no longer counts."""
     batch: Literal["group", "queue"] | None = None
-    """Hand the listener lists: of one message group, or of one queue."""
+    """Hand the listener lists of messages: of one message group, or of one queue."""
     batch_messages: int = BATCH_MESSAGES
-    """The most in a list."""
+    """The most messages in a list."""
     window: int = 10_000
-    """Messages of a queue from the first unsettled one to the last handed out; at the cap fetching stops."""
+    """The most messages of a queue from the first unsettled one to the last handed out; at the cap fetching stops."""
     waiting: int = 1_000
-    """CONCURRENT: messages of a queue that failed and wait in its cell; of more, those due last wait in objects of the lake's store."""
+    """CONCURRENT: how many failed messages of a queue wait in its cell. Of more, those due last wait in objects of the lake's store."""
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
@@ -70,12 +70,14 @@ class PushOptions:
 
 
 class PushConsumer(GroupMember):
-    """A member of a consumer group that runs a listener for every message. Made by ``lake.push_consumer``.
+    """A member of a consumer group that runs a listener for every message. ``lake.push_consumer`` makes it.
 
-    ORDERLY: the messages of a message group run one after the other, in the order they were stored, a later one only when the earlier one
-    is settled; different groups side by side. CONCURRENT: all side by side. A message is acknowledged once, by its queue's owner; after a
-    crash it may be handed out again. Every message carries its `delivery_attempt` and the `epoch` of the ownership, which fence what a
-    paused process still does. Closing it settles what the handlers did that run, and starts no others.
+    ORDERLY: the messages of a message group run one after the other, in the order they were stored. A later one runs only when the earlier
+    one is settled. Different groups run side by side. CONCURRENT: all messages run side by side.
+
+    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Every message carries its
+    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Closing the consumer settles the
+    results of running handlers, and starts no others.
     """
 
     _CLOSE_HINT: ClassVar[str] = "let it drain, which does not wait, or tell another thread or task to close it"
@@ -115,7 +117,7 @@ class PushConsumer(GroupMember):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Begin to close, and start nothing more: on return handlers of what was on its way may still begin, no others."""
+        """Begin to close, and start nothing more. After the return, handlers of messages already on their way may still begin, no others."""
         await self._give_up()
         self._owner.drain()
 
@@ -145,7 +147,7 @@ class PushConsumer(GroupMember):
 
     async def _end(self) -> None:
         if self._loop is None and self._executor is not None:
-            await self._executor.close()  # it never began
+            await self._executor.close()  # the consumer never began
         await self._owner.end()
 
     async def _close(self) -> None:
@@ -224,7 +226,7 @@ class PushConsumer(GroupMember):
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
-        """How its queues stand."""
+        """How the consumer's queues stand."""
         return self._owner.statistics()
 
 

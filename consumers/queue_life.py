@@ -1,5 +1,5 @@
-"""One queue in its owner, whatever the owner does with its messages: rows come, operators are obeyed, dead letters buried, and at the end
-the queue is released or lost.
+"""One queue in its owner, whatever the owner does with its messages. Rows come, operators' orders are obeyed, dead letters are buried. At
+the end the queue is released or lost.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ log = logging.getLogger("penstock.consumers")
 
 _FETCH_ROWS_MAX = 10_000
 _SMALL = 2
-"""A fetch is small that brings less than this part of what is in memory: a step takes as long with few messages as with many."""
+"""A fetch is small if it brings less than this part of what is in memory: a step takes as long with few messages as with many."""
 _ROOM_GROWS_S = 0.005
-"""With room for a small one only, it waits so long for more, and then takes what there is."""
+"""How long it waits for more room when there is room only for a small fetch; then it takes what there is."""
 _TROUBLE_S = 0.2
 _PARTING_S = 1.0
-"""So long dead letters whose topic was deleted meanwhile may take."""
+"""How long writing dead letters may take when their topic was deleted meanwhile."""
 _FULL_S = 1.0
 _CROWDED_MS = 1_000
-"""Between two looks at what is to be given up and has no room."""
+"""The time between two looks at messages that are to be given up and have no room."""
 _LOOK_S = 1.0
-"""While messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
+"""The time between two looks while messages are out that an earlier owner handed out, which are acknowledged elsewhere."""
 
 ScheduleT = TypeVar("ScheduleT", bound=QueueSchedule)
 
@@ -70,14 +70,14 @@ class Surroundings:
     room: Callable[[QueueLife[Any]], tuple[int, int]]
     """(messages, bytes) that a queue may fetch now."""
     freed: Callable[[], None]
-    """Tell that there may be room now, for queues that had none."""
+    """Report that there may be room now for queues that had none."""
     on_expired: Literal["skip", "stop"] = "skip"
-    """What to do about messages that retention took before the group had them."""
+    """What to do about messages that retention removed before the group had them."""
     limits: Limits
 
 
 class QueueLife(Generic[ScheduleT]):
-    """From the taking of a queue to its release or loss: `run`. What is done with its messages is `_go_on`."""
+    """The life of a queue from its taking to its release or loss: `run`. `_go_on` says what is done with its messages."""
 
     def __init__(
         self,
@@ -103,30 +103,30 @@ class QueueLife(Generic[ScheduleT]):
         self.topic, self.queue = topic, queue
         self._record = self._taken_by = record
         self._noticed = asyncio.Event()
-        """The record was read again since the queue was taken."""
+        """Set when the record was read again after the queue was taken."""
         self._keep = parse_filter(record.settings.filter_of(topic))
         self._obeyed: GroupRecord | None = None
         self.schedule = self._new_schedule(keeper.cell)
         self.bytes_per_message = 256.0
-        """Of those fetched last."""
+        """The mean size of the messages fetched last."""
         self.starving = False
         """Whether it would fetch if there were room."""
         self.ages, self.arrivals = Ages(), Ages()
-        """When messages were stored; and when they came here, by the monotonic clock."""
+        """When messages were stored, and when they came here by the monotonic clock."""
         self._draining = False
         self._foreign_ms = last_expiry_ms(keeper.cell)
         self._look_s = self._clock.monotonic_s()
         self._expiry_ms = 0
-        """Before then nothing comes back, as there was no room for some of it."""
+        """The time before which nothing comes back, as there was no room for some of it."""
         self._adopted = keeper.cell
         self._woken = asyncio.Event()
         self._room = asyncio.Event()
         self._anew = asyncio.Event()
-        """The schedule was made anew."""
+        """Set when the schedule was made anew."""
         self.ended = asyncio.Event()
 
     def _new_schedule(self, cell: QueueCell) -> ScheduleT:
-        """Made anew by each take and each reset."""
+        """A new schedule, for each take and each reset."""
         raise NotImplementedError
 
     async def _go_on(self) -> None:
@@ -134,13 +134,13 @@ class QueueLife(Generic[ScheduleT]):
         raise NotImplementedError
 
     def _abandon(self) -> None:
-        """Start nothing more of what this schedule gave out."""
+        """Start nothing more of the runs that this schedule gave out."""
 
     # --- From outside -----------------------------------------------------------------------------------------------------------
 
     @property
     def next_offset(self) -> int:
-        """Behind the queue's last message, as far as this process knows."""
+        """The offset behind the queue's last message, as far as this process knows."""
         return self._feed.next_offset(self.queue)
 
     def wake(self) -> None:
@@ -156,7 +156,7 @@ class QueueLife(Generic[ScheduleT]):
         self._room.set()
 
     def notice(self, record: GroupRecord) -> None:
-        """Take what an operator changed."""
+        """Take over an operator's changes."""
         if record is not self._taken_by:
             self._noticed.set()
         if record != self._record:
@@ -168,7 +168,7 @@ class QueueLife(Generic[ScheduleT]):
             self.wake()
 
     def part(self) -> None:
-        """Tell what is lost, as topic or group were deleted."""
+        """Log the dead letters that are lost because the topic or the group was deleted."""
         self._burial.part(self.keeper.cell)
 
     def drain(self) -> None:
@@ -180,7 +180,7 @@ class QueueLife(Generic[ScheduleT]):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the queue is released or lost. Raises what makes going on impossible."""
+        """Run until the queue is released or lost. Raises errors that make going on impossible."""
         self._feed.attach(self.queue)
         self._around.worker.quiet_listeners.append(self.wake)
         ends = [asyncio.ensure_future(event.wait()) for event in (self.keeper.ended, self._around.member.ended)]
@@ -197,7 +197,7 @@ class QueueLife(Generic[ScheduleT]):
                 if task.done():
                     await self._end_of(task)
         except TopicDeleted:
-            # What is in memory may be on its way.
+            # Letters in memory may be on their way.
             await self._burial.finish(_PARTING_S)
             self.part()
             raise
@@ -227,7 +227,7 @@ class QueueLife(Generic[ScheduleT]):
         )
 
     async def _made_fit(self, ends: list[asyncio.Future[Any]]) -> bool:
-        """Whether they are, or the group was reset since; if not, the queue is over. Raises `InconsistentRestore`."""
+        """Whether log and record fit the cell, or the group was reset since. If not, the queue is over. Raises `InconsistentRestore`."""
         looking = asyncio.ensure_future(self._look_back())
         try:
             await asyncio.wait([*ends, looking], return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +262,7 @@ class QueueLife(Generic[ScheduleT]):
                 return True
             if cell.generation == position.generations[self.queue]:
                 raise self._inconsistent(why)
-            # It was reset: what was given up in the other log has other messages at its offsets here.
+            # The group was reset: messages that were given up in the other log have other messages at their offsets here.
             log.warning("group %s, %s queue %d was reset, as %s", *self._where, why)
             await self.keeper.change(lambda cell: replace(cell, dead_letters=cell.dead_letters.outlived()))
             return True
@@ -276,7 +276,7 @@ class QueueLife(Generic[ScheduleT]):
         return seen(self._feed.topic.tail.state, self._record.secret)
 
     async def _end_of(self, task: asyncio.Future[Any]) -> None:
-        """Raise what makes going on impossible. A full cell does not: the queue is taken anew, as from a dead owner."""
+        """Raise errors that make going on impossible. A full cell is not one: the queue is taken anew, as from a dead owner."""
         try:
             task.result()
         except OwnershipLost:
@@ -286,8 +286,8 @@ class QueueLife(Generic[ScheduleT]):
             await asyncio.sleep(_FULL_S)  # meanwhile dead letters are written, and waiting messages leave the cell
 
     async def _rest(self) -> None:
-        """Until something moved, or is due."""
-        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())  # of what the step left to be read
+        """Wait until something moved or is due."""
+        self._recalling.look(self.schedule, lambda: self._keep, self._clock.wall_ms())  # for what the step left to be read
         self._spilling.wake()
         if self._woken.is_set():
             return
@@ -303,7 +303,7 @@ class QueueLife(Generic[ScheduleT]):
     # --- Messages that are handed out by receipt handle
 
     async def _expire(self, now_ms: int) -> None:
-        """Let come back what is due, as failed attempts."""
+        """Let due messages come back, as failed attempts."""
         if not self._lapses(now_ms):
             return
         found: list[Expiry] = []
@@ -318,7 +318,7 @@ class QueueLife(Generic[ScheduleT]):
         self._note(found[0].lapses)
 
     def _lapses(self, now_ms: int) -> bool:
-        """Whether something comes back now. What would be given up, and has no room yet, is looked at again now and then."""
+        """Whether something comes back now. Messages to be given up that have no room yet are looked at again now and then."""
         due_ms = self._next_expiry_ms()
         if due_ms is None or due_ms > now_ms:
             return False
@@ -327,7 +327,7 @@ class QueueLife(Generic[ScheduleT]):
         return bool(expiry.lapses)
 
     def _next_expiry_ms(self) -> int | None:
-        """When to look for what comes back."""
+        """When to look for messages that come back."""
         due_ms = self.schedule.next_expiry_ms()
         return None if due_ms is None else max(due_ms, self._expiry_ms)
 
@@ -349,7 +349,7 @@ class QueueLife(Generic[ScheduleT]):
                 )
 
     async def _look(self, now_ms: int) -> None:
-        """Notice, now and then, what others acknowledged: a message group may wait for it."""
+        """Notice, now and then, messages that others acknowledged: a message group may wait for that."""
         pause_s, now_s = self._look_pause_s(now_ms), self._clock.monotonic_s()
         if pause_s is None or now_s < self._look_s:
             return
@@ -359,12 +359,12 @@ class QueueLife(Generic[ScheduleT]):
         except RetryError as error:
             log.warning("group %s, %s queue %d: %s", *self._where, error)
             return
-        if cell is not self._adopted:  # a write of our own may have met it before
+        if cell is not self._adopted:  # a write of our own may have met the change before
             self._adopted = cell
             self.schedule.adopt(cell)
 
     def _look_pause_s(self, now_ms: int) -> float | None:
-        """How often to look; None: nobody waits for it."""
+        """How often to look. None: nobody waits for it."""
         orderly = self._record.settings.delivery_order is DeliveryOrder.ORDERLY
         return _LOOK_S if orderly and now_ms < self._foreign_ms else None
 
@@ -451,7 +451,7 @@ class QueueLife(Generic[ScheduleT]):
         schedule.load(Picked.fetched(self.topic, kept, epoch=self.keeper.epoch), missing_of(kept, start, limit), limit)
 
     async def _skip_expired(self, schedule: ScheduleT, start: int, error: OffsetOutOfRange) -> None:
-        """Go on behind messages that retention took before the group had them."""
+        """Go on behind messages that retention removed before the group had them."""
         earliest = await self._feed.readable_from(self.queue, start)
         if earliest <= start:
             raise error

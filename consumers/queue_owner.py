@@ -1,4 +1,4 @@
-"""The queues that one consumer owns: taken, given back, what each may hold in memory, and how they stand."""
+"""The queues that one consumer owns: taking them, giving them back, what each may hold in memory, and how they stand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LifeT = TypeVar("LifeT", bound=QueueLife[Any])
 
 
 class QueueOwner(Generic[LifeT]):
-    """Runs a life of one kind for each queue, and counts what becomes of it."""
+    """Runs a life of one kind for each queue, and counts the outcome."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class QueueOwner(Generic[LifeT]):
         cache_messages: int,
         cache_bytes: int,
     ) -> None:
-        """``surroundings`` says what a queue that was just taken shares with the others."""
+        """``surroundings`` says what a newly taken queue shares with the others."""
         self._life = life
         self._surroundings = surroundings
         self._in_flight = in_flight
@@ -47,11 +47,11 @@ class QueueOwner(Generic[LifeT]):
         self._cache_messages = cache_messages
         self._cache_bytes = cache_bytes
         self.queues: dict[Queue, LifeT] = {}
-        """Those that are owned now, by topic and number."""
+        """The queues owned now, by topic and number."""
         self._lives: dict[asyncio.Task[None], Queue] = {}
 
     async def run(self) -> None:
-        """Take and give back queues, until the member has left. Raises what makes going on impossible."""
+        """Take and give back queues until the member has left. Raises errors that make going on impossible."""
         unwatch = self._metrics.watch(self._samples)
         try:
             await self._rounds()
@@ -81,7 +81,7 @@ class QueueOwner(Generic[LifeT]):
             await self._membership.rest(self._lives)
 
     async def end(self) -> None:
-        """Stop what still runs, and leave."""
+        """Stop whatever still runs, and leave."""
         for task in self._lives:
             task.cancel()
         await asyncio.gather(*self._lives, return_exceptions=True)
@@ -89,7 +89,7 @@ class QueueOwner(Generic[LifeT]):
         await self._membership.end()
 
     def drain(self) -> None:
-        """Start nothing more in any of them."""
+        """Start nothing more in any of the queues."""
         for life in self.queues.values():
             life.drain()
 
@@ -117,7 +117,7 @@ class QueueOwner(Generic[LifeT]):
     # --- What queues ask ----------------------------------------------------------------------------------------------------------
 
     def room(self, life: QueueLife[Any]) -> tuple[int, int]:
-        """What a queue may fetch: its part of the caches, and half of what the others leave."""
+        """The amount that a queue may fetch: its part of the caches, and half of what the others leave."""
         count = max(1, len(self.queues))
         messages = sum(one.schedule.in_memory for one in self.queues.values())
         size = sum(one.schedule.in_memory * one.bytes_per_message for one in self.queues.values())

@@ -1,4 +1,4 @@
-"""What the life of a queue asks of its schedule, whatever that decides."""
+"""What the life of a queue asks of its schedule, whatever the schedule decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tracked import Tracked
 
 
 class QueueSchedule(Protocol):
-    """What of a queue may be handed on next: the part that rows come into."""
+    """The messages of a queue that may be handed on next: the part that rows come into."""
 
     settings: GroupSettings
     blocked: Blocked

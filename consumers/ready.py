@@ -1,7 +1,7 @@
-"""What of one queue may be handed out by ``receive`` next, and what its cell must say before. No I/O: the hander reads and writes.
+"""The messages of one queue that ``receive`` may hand out next, and what its cell must say before. No I/O: the hander reads and writes.
 
-What comes first: messages that were in flight in an owner that died, then what failed or expired and is due, then fresh ones. In an
-ORDERLY group a fresh message whose message group is out, or waits, is passed by (`Blocked`).
+The order is: messages that were in flight in an owner that died, then messages that failed or expired and are due, then fresh ones. In an
+ORDERLY group a fresh message is passed by (`Blocked`) while its message group is out or waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Want:
 
     most: int
     due_ms: int
-    """Until when the messages are invisible to others."""
+    """The time until which the messages are invisible to others."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Chunk:
     limit: int
 
     def taken(self) -> tuple[int, OffsetSet]:
-        """The first offset that is left, and those before it that are not the group's; they leave the chunk."""
+        """The first offset that is left, and the filtered offsets before it, which leave the chunk."""
         cut = self.messages[0].offset if self.messages else self.limit
         before = self.filtered.without_range(cut, self.limit)
         self.filtered = self.filtered.without(before)
@@ -55,7 +55,7 @@ class _Given:
     want: Want
     left: int
     lanes: dict[int, list[MessageView]] = field(default_factory=dict)
-    """ORDERLY: by the hash of the message group."""
+    """ORDERLY: the messages by the hash of the message group."""
     messages: list[MessageView] = field(default_factory=list)
 
     def take(self, message: MessageView, lane: int | None = None) -> None:
@@ -66,10 +66,10 @@ class _Given:
 
 
 class HandedOut(Tracked):
-    """Messages tracked by themselves, of which those that run are run by whoever received them."""
+    """Messages tracked by themselves. Those that run are run by the clients that received them."""
 
     def hand_out(self, message: MessageView, due_ms: int, step: Step) -> MessageView:
-        """Give out a message that is tracked, once more."""
+        """Give out a tracked message once more."""
         before = self.tries[message.offset]
         self._set_out(message, Tries(State.OUT, before.attempts + 1, before.strikes, due_ms), step)
         return message._replace(delivery_attempt=before.attempts + 1)
@@ -79,7 +79,7 @@ class HandedOut(Tracked):
         self._set_out(message, Tries(State.OUT, 1, 0, due_ms), step)
 
     def take_visible(self, now_ms: int, most: int) -> list[MessageView]:
-        """Take the first ones that are due and in memory."""
+        """Take the first messages that are due and in memory."""
         self.fall_due(now_ms)
         found = [offset for offset in self._overdue if offset in self.messages][:most]
         for offset in found:
@@ -87,7 +87,7 @@ class HandedOut(Tracked):
         return [self.messages.pop(offset) for offset in found]
 
     def count_visible(self, now_ms: int) -> int:
-        """How many are due and in memory."""
+        """The number of messages that are due and in memory."""
         self.fall_due(now_ms)
         return sum(offset in self.messages for offset in self._overdue)
 
@@ -118,7 +118,7 @@ class Ready:
         secret: str = "",
     ) -> None:
         self.settings = settings
-        """The group's; attempts and dead-letter policy may change on the way."""
+        """The group's settings; attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._where = (group, topic, queue)
@@ -149,18 +149,18 @@ class Ready:
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
-        """Note that retention took the messages below ``earliest``: those that were to be handed out again never will be."""
+        """Note that retention removed the messages below ``earliest``: those that were to be handed out again never will be."""
         self._earliest = earliest
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take what became of messages that are out, and of parked groups."""
+        """Take over what became of messages that are out, and of parked groups."""
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """How many fresh messages may be fetched besides; the cell has no part in it, as what is handed out never holds its floor."""
+        """The number of further fresh messages that may be fetched. The cell plays no part, as messages handed out never hold its floor."""
         return 0 if self.tracked.suspects else max(0, self._limits.window - self.in_memory)
 
     def missing(self, now_ms: int) -> list[int]:
@@ -168,7 +168,7 @@ class Ready:
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """When something more is due than at the last plan; the cell has no part in it."""
+        """When something more is due than at the last plan. The cell plays no part."""
         return min([*self.tracked.next_due_ms(), *self.blocked.next_due_ms()], default=None)
 
     def next_expiry_ms(self) -> int | None:
@@ -176,7 +176,7 @@ class Ready:
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def available(self, now_ms: int) -> int:
-        """How many messages a receive might be given now; of fresh ones some may turn out to be blocked."""
+        """The number of messages that a receive might be given now; some fresh ones may turn out to be blocked."""
         if not self.tracked.all_suspects_loaded:
             return 0
         again = self.tracked.count_visible(now_ms) + self.blocked.ready(now_ms)
@@ -185,7 +185,7 @@ class Ready:
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, wants: Sequence[Want] = ()) -> tuple[Step, list[list[MessageView]]]:
-        """What each is given once the step is durable. Whoever asks must carry it out, or give up the schedule."""
+        """A step, and the messages that each want is given once the step is durable. The caller must carry it out, or give up the schedule."""
         self.tracked.fall_due(now_ms)
         step = Step()
         if self._earliest:
@@ -269,7 +269,7 @@ class Ready:
         return lane
 
     def _give_up_hopeless(self, step: Step) -> None:
-        """Suspects that ended their process alone, as often as a message may fail."""
+        """Give up suspects that ended their process as often as a message may fail, each time alone."""
         most, tracked = self.settings.max_attempts, self.tracked
         if most is None:
             return
@@ -317,7 +317,7 @@ class Ready:
         given.take(message, lane)
 
     def _pass_filtered(self, step: Step) -> None:
-        """Settle what is not the group's, as far as nothing fresh is before it; drop what has been handed on."""
+        """Settle messages that are not the group's, as far as nothing fresh is before them. Drop chunks that have been handed on."""
         while self._loaded:
             chunk = self._loaded[0]
             self.next_fresh, before = chunk.taken()

@@ -1,4 +1,4 @@
-"""Reads messages again that were let go from memory, or failed in an earlier owner, before they are run again."""
+"""Reads messages again that left memory, or failed in an earlier owner, before they are run again."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TROUBLE_S = 0.2
 
 
 class Recalling:
-    """Of one queue in its owner: one reading at a time."""
+    """The recalling of one queue in its owner: one reading at a time."""
 
     def __init__(self, feed: Feed, *, group: str, topic: str, queue: int, epoch: int, moved: Callable[[], None]) -> None:
-        """``moved`` hears when something was read, or is due that is in memory."""
+        """``moved`` is called when something was read, or has fallen due that is in memory."""
         self._feed = feed
         self._where = (group, topic, queue)
         self._epoch = epoch
@@ -31,9 +31,9 @@ class Recalling:
         """The reading under way, or the last one."""
 
     def look(self, schedule: QueueSchedule, keep: Callable[[], Filter], now_ms: int) -> None:
-        """See that what the schedule misses is read; ``keep`` says what the group's filter is by the time.
+        """Ensure that the messages the schedule misses are read. ``keep`` gives the group's filter at that time.
 
-        Raises what ended the last reading, if that makes going on impossible.
+        Raises the error that ended the last reading, if it makes going on impossible.
         """
         if self.task is not None:
             if not self.task.done():
@@ -43,7 +43,7 @@ class Recalling:
         missing = schedule.missing(now_ms)
         self.task = None
         if schedule.blocked.fell_due:
-            self._moved()  # it may be in memory: no step has seen it, and nothing else says so
+            self._moved()  # it may be in memory: no step has seen it, and nothing else reports it
         if start is not None or missing:
             self.task = asyncio.ensure_future(self._read(schedule, keep, start, missing[:_ROWS]))
 

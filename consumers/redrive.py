@@ -1,8 +1,8 @@
-"""Redrive: dead letters go back to the topics they came from.
+"""Redrive: sending dead letters back to the topics they came from.
 
-Each is given a sequence before anything is sent, in a cell that remembers which ones were (`redriven`), and sent under the name of its group
-with that sequence: so each goes back once, however often this is repeated, broken off or run twice at once. One that dies again becomes
-another dead letter, behind those that were there.
+Each letter is given a sequence before anything is sent, in a cell that remembers which letters were (`redriven`). It is sent under the name
+of its group with that sequence. So each goes back once, however often a redrive is repeated, broken off or run twice at once. A message
+that dies again becomes another dead letter, behind those that were there.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ NO_ORIGIN = "it does not say where it comes from"
 
 @dataclass(frozen=True, slots=True)
 class RedriveReport:
-    """What became of the dead letters that one redrive went through."""
+    """The outcome of the dead letters that one redrive went through."""
 
     sent: int = 0
-    """Durable in their topics."""
+    """The number of messages durable in their topics."""
     skipped: int = 0
-    """Left where they are: not chosen, or not to be sent back."""
+    """The number left where they are: not chosen, or not to be sent back."""
     duplicates: int = 0
-    """Sent back by another redrive."""
+    """The number sent back by another redrive."""
     last: int | None = None
-    """The offset of the last of them, None where there was none."""
+    """The offset of the last dead letter that was looked at, None where there was none."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """How many of the skipped could not be sent back, by reason."""
+    """The number of skipped letters that could not be sent back, by reason."""
 
 
 async def redrive(
@@ -53,15 +53,15 @@ async def redrive(
     where: Callable[[MessageView], bool] | None = None,
     damaged: Literal["raise", "skip"] = "raise",
 ) -> RedriveReport:
-    """Send the dead letters of a group back to their topics, oldest first, at most ``limit``; consumers may run meanwhile.
+    """Send the dead letters of a group back to their topics, oldest first, at most ``limit``. Consumers may run meanwhile.
 
-    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew; it goes to every
-    group that reads the topic. Each goes back once: a redrive that is repeated, also after a crash or with another choice, sends only those that
-    no other has sent. ``where`` chooses by the dead letter; what it leaves out, and a dead letter whose topic is gone or takes another message
-    type now, may go back later.
+    Each is sent with its message id, message group, tag, keys, body, birth time and the properties it had, and is routed anew. It goes to
+    every group that reads the topic. Each goes back once: a repeated redrive, also after a crash or with another choice, sends only letters
+    that no other has sent. ``where`` chooses by the dead letter. Letters that it leaves out may go back later. So may letters whose topic
+    is gone, or takes another message type now.
 
-    Raises `TopicNotFound` when the group has no dead-letter queue, `DataDamaged` at a dead letter that cannot be read (``damaged="skip"``
-    leaves it out), and what sending raises; what was sent before stays sent.
+    Raises `TopicNotFound` when the group has no dead-letter queue, and `DataDamaged` at a dead letter that cannot be read
+    (``damaged="skip"`` leaves it out). Raises errors of sending; messages sent before stay sent.
     """
     if limit is not None and not is_positive(limit):
         raise InvalidArgument("limit must be a positive whole number, or None for any number", operation="redrive", observed=limit)
@@ -70,7 +70,7 @@ async def redrive(
         topic = await lake.topic(letters, writable=True)
     except TopicNotFound:
         raise no_dead_letters(group) from None
-    # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so does all that is known of it.
+    # A dead-letter queue that is deleted and made again begins at offset 0 anew, and so do the records of its redrives.
     reader = Reader(topic)
     run = _Run(lake, reader, Redriven(lake, group, topic.life), name_of("redrive", group, topic.life))
     try:
@@ -91,7 +91,7 @@ async def redrive(
 
 
 class _Run:
-    """One redrive: what is chosen, and what became of the rest."""
+    """One redrive: the chosen letters, and the outcome of the rest."""
 
     def __init__(self, lake: Lake, reader: Reader, redriven: Redriven, name: str) -> None:
         self._lake = lake
@@ -107,11 +107,11 @@ class _Run:
 
     @property
     def taken(self) -> int:
-        """Sent, or chosen to be."""
+        """The number of letters sent or chosen to be sent."""
         return self._sent + len(self._chosen)
 
     async def begin(self) -> None:
-        """Finish first what another has begun."""
+        """Finish first the letters that another redrive has begun."""
         await self._redriven.read()
         self._earliest, _ = (await self._reader.offsets())[QUEUE]
         await self._send_assigned({})
@@ -131,7 +131,7 @@ class _Run:
                 await self.send()
 
     async def send(self) -> None:
-        """Return when all that is chosen is durable."""
+        """Return when all chosen letters are durable."""
         if not self._chosen:
             return
         chosen, self._chosen = {letter.offset: letter for letter in self._chosen}, []
@@ -150,14 +150,16 @@ class _Run:
         await self._redriven.close()
 
     async def _send_assigned(self, known: Mapping[int, MessageView]) -> None:
-        """Write all that was given a sequence and is not known to be durable, whoever gave it; ``known`` are letters by offset."""
+        """Write all letters that were given a sequence and are not known to be durable, whichever redrive gave it. ``known`` are letters by
+        offset.
+        """
         assigned = self._redriven.cell.dead_letters.sequences()
         if not assigned:
             return
         letters = {**known, **await self._read([offset for offset, _ in assigned if offset not in known])}
         by_topic: defaultdict[str, list[Copy]] = defaultdict(list)
         for offset, sequence in assigned:
-            letter = letters.get(offset)  # None: retention has taken it, or it cannot be read any more
+            letter = letters.get(offset)  # None: retention has removed it, or it cannot be read any more
             if letter is not None and await self._refusal(letter) is None:
                 properties = {**unburied(letter.properties), REDRIVE_OFFSET: str(offset)}
                 by_topic[letter.properties[ORIGIN_TOPIC]].append(Copy(sequence, letter, properties))
@@ -194,7 +196,7 @@ class _Run:
             )
 
     async def _read(self, offsets: Sequence[int]) -> dict[int, MessageView]:
-        """These dead letters, as far as they can be read."""
+        """The dead letters at these offsets, as far as they can be read."""
         kept = [offset for offset in offsets if offset >= self._earliest]
         if not kept:
             return {}
@@ -219,22 +221,22 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Back to one topic."""
+    """The way back to one topic."""
 
     topic: str
     writer: CopyWriter
     message_type: MessageType | None
-    """Of the topic's messages; None: it is gone."""
+    """The type of the topic's messages; None: the topic is gone."""
 
     def refusal(self, letter: MessageView) -> str | None:
         """Why a dead letter cannot be sent there, or None."""
         if self.message_type is None:
             return f"there is no topic {self.topic}"
         if self.message_type is MessageType.DELAY:
-            return None  # what was due once goes back into the topic itself
+            return None  # a message that was due once goes back into the topic itself
         kind = MessageType.NORMAL if letter.message_group is None else MessageType.FIFO
         if self.message_type is MessageType.TRANSACTION and kind is MessageType.NORMAL:
-            return None  # it was committed once
-        if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any
+            return None  # the message was committed once
+        if self.message_type is not kind and not self.topic.startswith(DLQ_PREFIX):  # dead letters are of any type
             return f"topic {self.topic} takes {self.message_type} messages now"
         return None

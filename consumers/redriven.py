@@ -1,7 +1,7 @@
-"""What has gone back of a dead-letter queue: a cell in the lake itself, of the form of a queue's.
+"""The record of which letters of a dead-letter queue have gone back: a cell in the lake itself, of the form of a queue's cell.
 
-*Settled* are the dead letters that were given a sequence to go back with; *assigned* those not known to be there yet. So they may be chosen
-in any order, and whoever comes next finishes what another began.
+*Settled* dead letters were given a sequence to go back with. *Assigned* ones are not known to be there yet. So letters may be chosen in any
+order, and a later redrive finishes what another began.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_S = 60.0
 class Redriven:
     """The cell of one life of a group's dead-letter queue, and changes of it.
 
-    It lies in the lake, wherever the group's other cells are: two that are told different tables must not send everything twice.
+    It lies in the lake, wherever the group's other cells are: two redrives that are told different tables must not send everything twice.
     """
 
     def __init__(self, lake: Lake, group: str, life: int) -> None:
@@ -35,16 +35,16 @@ class Redriven:
         self._key = f"{REDRIVES}{group}/{life}"
         self._stored: Stored | None = None
         self.cell = QueueCell()
-        """As it was read or written last."""
+        """The cell as it was read or written last."""
 
     async def read(self) -> None:
-        """Look what it is now."""
+        """Read the cell as it is now."""
         self._take(await self._cells.read(self._key))
 
     async def give(self, offsets: Sequence[int], *, earliest: int) -> list[int]:
-        """Give each of these a sequence, but those that have one by now; returns the others, in order.
+        """Give each of these a sequence, except those that have one by now. Returns the offsets that were given one, in order.
 
-        What lies before ``earliest`` is not kept any more, so its place need not be remembered. Raises `LimitExceeded`.
+        Letters before ``earliest`` are not kept any more, so their places need not be remembered. Raises `LimitExceeded`.
         """
         given: list[int] = []
 
@@ -58,19 +58,19 @@ class Redriven:
         return given
 
     async def bury(self, sequence: int) -> None:
-        """All up to this sequence are known to be durable, or never will be."""
+        """Note that all letters up to this sequence are known to be durable, or never will be."""
         await self._change(lambda cell: cell.with_buried(sequence))
 
     async def renumber(self, taken: SequencesTaken, seen: Sequence[tuple[int, int]]) -> None:
-        """What is assigned goes under other sequences, as under these (offset, sequence) something else stands."""
+        """Put the assigned letters under other sequences, as something else stands under these (offset, sequence) pairs."""
         await self._change(lambda cell: renumbered(cell, taken, seen))
 
     async def close(self) -> None:
-        """Let go of the table."""
+        """Release the table."""
         await self._table.close()
 
     async def _change(self, change: Callable[[QueueCell], QueueCell]) -> None:
-        """Write what ``change`` makes of the cell, again on top of what another wrote meanwhile."""
+        """Write what ``change`` makes of the cell, and again on top of another's write if there was one meanwhile."""
         deadline_s = self._clock.monotonic_s() + _PATIENCE_S
         while (changed := change(self.cell)) != self.cell:
             try:
@@ -85,7 +85,7 @@ class Redriven:
 
 
 def _check_room(cell: QueueCell, key: str) -> None:
-    """Raise `LimitExceeded` unless the cell can be read again, and written once more when these have gone back."""
+    """Raise `LimitExceeded` unless the cell can be read again, and written once more when these letters have gone back."""
     data = encode_cell(cell)
     observed = f"{len(data)} bytes"
     if len(data) <= ROOM_BYTES:

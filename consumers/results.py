@@ -1,4 +1,4 @@
-"""What a listener says of a message, or of a batch."""
+"""What a listener answers about a message or a batch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .lanes import Failure
 
 
 class ConsumeResult(Enum):
-    """What became of a message in a listener."""
+    """The outcome of a message in a listener."""
 
     SUCCESS = "success"
-    """It is done, and never handed out again."""
+    """The message is done, and never handed out again."""
     FAILURE = "failure"
-    """It is run again after the interval of the group's retry policy; at the end of its attempts the dead-letter policy applies."""
+    """The message is run again after the interval of the group's retry policy. At the end of its attempts the dead-letter policy applies."""
     DEAD_LETTER = "dead_letter"
-    """It can never succeed: the dead-letter policy applies at once."""
+    """The message can never succeed: the dead-letter policy applies at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class BatchResult:
 
     succeeded: int
     then: ConsumeResult | RetryAfter = ConsumeResult.FAILURE
-    """Of the first that did not succeed."""
+    """The result of the first message that did not succeed."""
 
 
 NO_ANSWER = "the listener returned None"
@@ -53,22 +53,22 @@ AnyResult: TypeAlias = ConsumeResult | RetryAfter | BatchResult
 
 
 class Declined(Exception):
-    """Raised by a listener that did not take what it was given: that is given back as if it had not been handed out.
+    """Raised by a listener that did not take what it was given: the messages are given back as if they had not been handed out.
 
-    Of use while the consumer drains; at any other time it is handed out again at once.
+    Useful while the consumer drains. At any other time they are handed out again at once.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A result, checked: how many messages of a run's rest succeeded, and what failed then."""
+    """A checked result: how many messages of a run's rest succeeded, and what failed then."""
 
     succeeded: int
     failure: Failure | None = None
 
 
 def judge(result: object, count: int) -> Verdict:
-    """What a listener's answer about ``count`` messages means; anything that is no answer is a failure that says so."""
+    """The meaning of a listener's answer about ``count`` messages. Anything that is no answer is a failure whose reason says so."""
     if result is ConsumeResult.SUCCESS:
         return Verdict(count)
     if isinstance(result, BatchResult):
@@ -81,7 +81,7 @@ def judge(result: object, count: int) -> Verdict:
 
 
 def raised(error: BaseException, count: int) -> Verdict:
-    """What an exception in a listener means."""
+    """The meaning of an exception in a listener."""
     return Verdict(0, Failure(text_of_error(error), blamed=count == 1))
 
 

@@ -1,4 +1,4 @@
-"""Batches of messages, as consumers look at them: whole columns at a time, never row by row."""
+"""Batches of messages as consumers look at them: whole columns at a time, never row by row."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _KNOWN_MAX = 1 << 16
 
 
 def group_hash(group: str | None, secret: str) -> int:
-    """What a queue's cell knows a message group by: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's secret, never 0;
-    0 stands for messages without a group.
+    """The number by which a queue's cell knows a message group: 64 bits of BLAKE2b of its UTF-8 bytes, keyed with the consumer group's
+    secret, never 0. 0 stands for messages without a group.
 
-    Whoever sends chooses the names, and cannot know which two have one hash. Two that do are one message group here: in order, and held up together.
+    The sender chooses the names, and cannot know which two have one hash. Two message groups with one hash are one group here: in order,
+    and held up together.
     """
     if group is None:
         return 0
@@ -28,7 +29,7 @@ def group_hash(group: str | None, secret: str) -> int:
 
 
 class GroupHashes:
-    """The hashes of message groups, remembered up to a bound: most come again and again."""
+    """The hashes of message groups, remembered up to a bound: most groups come again and again."""
 
     def __init__(self, secret: str = "") -> None:
         """``secret``: the consumer group's."""
@@ -46,7 +47,7 @@ class GroupHashes:
 
 
 def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
-    """Of the offsets from ``start`` up to ``limit``, those that a filter did not keep."""
+    """The offsets from ``start`` up to ``limit`` that a filter did not keep."""
     if kept.num_rows == limit - start:
         return OffsetSet()
     passed = np.isin(np.arange(start, limit), kept.column("offset").to_numpy())
@@ -54,7 +55,7 @@ def missing_of(kept: pa.RecordBatch, start: int, limit: int) -> OffsetSet:
 
 
 def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
-    """Messages were gone by retention before the group had them."""
+    """The error for messages that retention removed before the group had them."""
     return OffsetOutOfRange(
         "messages are gone by retention before the group had them",
         operation="consume",
@@ -66,7 +67,7 @@ def gone(where: str, start: int, earliest: int) -> OffsetOutOfRange:
 
 
 def cut(batch: pa.RecordBatch, *, rows_max: int, bytes_max: int) -> pa.RecordBatch:
-    """The first rows, as many as both limits allow, and one at least."""
+    """The first rows, as many as both limits allow, and at least one."""
     batch = batch.slice(0, rows_max)
     if batch.num_rows <= 1 or (size_bytes := batch.nbytes) <= bytes_max:
         return batch

@@ -1,8 +1,8 @@
-"""What of one queue may run next, and what its cell must say before. No I/O: the engine reads, writes and runs.
+"""The messages of one queue that may run next, and what its cell must say before. No I/O: the engine reads, writes and runs.
 
-A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes
-to the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `Blocked`). What was in flight in an owner that
-died is run first, in limited company.
+A message is *loaded* from the log, *granted* by a write of the cell, run by a handler, and *settled* by a later write. A failed one goes to
+the waiting list (CONCURRENT), or its message group is blocked by a marker (ORDERLY, `Blocked`). Messages that were in flight in an owner
+that died are run first, in limited company.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Schedule:
 
     def __init__(self, settings: GroupSettings, cell: QueueCell, *, limits: Limits, chance: float = 0.5, secret: str = "") -> None:
         self.settings = settings
-        """The group's; retry policy, attempts and dead-letter policy may change on the way."""
+        """The group's settings; retry policy, attempts and dead-letter policy may change on the way."""
         self._orderly = settings.delivery_order is DeliveryOrder.ORDERLY
         self._limits = limits
         self._chance = chance
-        """Of the jitter of this owner's retries."""
+        """The number that decides the jitter of this owner's retries."""
         self._hashes = GroupHashes(secret)
         self._lanes = OpenLanes(limits, self._hashes, orderly=self._orderly)
         self.blocked = Blocked(cell, limits, self._hashes)
@@ -45,9 +45,9 @@ class Schedule:
         self._loaded: deque[tuple[Picked, OffsetSet, int]] = deque()
         self._earliest = 0
         self._waves = 0
-        """Runs of suspects under way."""
+        """The number of runs of suspects under way."""
         self._hopeless = False
-        """Whether something was to be given up that runs no more, and there was no room for its dead letter."""
+        """Whether a message that runs no more was to be given up, and there was no room for its dead letter."""
         self._held = False
         """Whether lanes with granted messages may stand still, because all was quiet."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)
@@ -55,7 +55,7 @@ class Schedule:
         self.next_load = self.next_fresh
         """The first offset that is to be fetched."""
         self.in_memory = 0
-        """Messages that were loaded, and are neither settled nor failed."""
+        """The number of messages that were loaded, and are neither settled nor failed."""
         self.running: dict[Run, None] = {}
         """Runs that the executor has, the oldest first."""
 
@@ -68,7 +68,7 @@ class Schedule:
         self.in_memory += len(messages)
 
     def report(self, run: Run) -> None:
-        """Note that a run has moved along, or ended."""
+        """Note that a run has made progress or ended."""
         self._reported[run] = None
 
     def recalled(self, messages: Iterable[MessageView], start: int, limit: int) -> None:
@@ -78,13 +78,13 @@ class Schedule:
         self.blocked.recalled(messages, start, limit, self.next_fresh)
 
     def expired(self, earliest: int) -> None:
-        """Note that retention took the messages below ``earliest``: those that were to be run again never will be."""
+        """Note that retention removed the messages below ``earliest``: those that were to be run again never will be."""
         self._earliest = earliest
 
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def room(self, cell: QueueCell) -> int:
-        """How many fresh messages the window and the cell, as it stands now, have room for."""
+        """The number of fresh messages for which the window and the cell, as it stands now, have room."""
         tracked = len(self.blocked) + len(self.tracked) + len(cell.dead_letters.assigned)
         if self.tracked.suspects or self._waves or tracked >= self._limits.tracked:
             return 0
@@ -95,7 +95,9 @@ class Schedule:
         return self.tracked.missing(now_ms)
 
     def next_due_ms(self, cell: QueueCell) -> int | None:
-        """When something that waits is due, by the cell as it stands now; a failure that waited for room, at once when there is some."""
+        """When the next waiting message is due, by the cell as it stands now. A failure that waited for room is due at once when there is
+        some.
+        """
         letters = len(cell.dead_letters.assigned)
         ended = (run for run in self._reported if run.failure and run.ended)
         postponed = [0] if any(not self._lacks_room(run, letters) for run in ended) else []
@@ -106,7 +108,7 @@ class Schedule:
         return min([*self.tracked.expiries_ms(), *self.blocked.expiries_ms()], default=None)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take what others may have changed: messages that were handed out by handle, and parked groups."""
+        """Take over what others may have changed: messages that were handed out by handle, and parked groups."""
         self.tracked.adopt(cell)
         self.blocked.adopt(cell)
 
@@ -125,13 +127,13 @@ class Schedule:
         return bool(self._reported)
 
     def wants_solo(self, now_ms: int) -> bool:
-        """Whether something is to be run with nothing else in flight in the whole process."""
+        """Whether a suspect is to be run with nothing else in flight in the whole process."""
         return not self._hopeless and (self.tracked.wants_solo or self.blocked.wants_solo(now_ms))
 
     # --- The next step ----------------------------------------------------------------------------------------------------------
 
     def plan(self, now_ms: int, cell: QueueCell, mode: Mode = Mode.USUAL) -> Step:
-        """What to do next. Whoever asks must carry it out, or give up the queue."""
+        """The next step. The caller must carry it out, or give up the queue."""
         step = Step()
         self.tracked.fall_due(now_ms)
         reported, self._reported = self._reported, {}
@@ -152,7 +154,7 @@ class Schedule:
             self._held = True
         elif mode is Mode.SOLO:
             if self._hopeless:
-                pass  # there was room when it was asked
+                pass  # there was room when the caller asked
             elif self.tracked.wants_solo:
                 self._run_suspects(step)
             else:
@@ -185,7 +187,7 @@ class Schedule:
         return (len(self.blocked) if self._orderly else self.tracked.count_waiting) >= self._limits.full
 
     def _lacks_room(self, run: Run, letters: int) -> bool:
-        """Whether the cell has no room for what follows from a failure: its marker or tries, or its dead letter beside so many."""
+        """Whether the cell has no room for the consequence of a failure: its marker or tries, or its dead letter besides ``letters``."""
         if run.failure is None:
             return False
         return (run.lane.marker is None and self._is_full) or (letters >= self._limits.letters and self._gives_up(run))
@@ -202,8 +204,8 @@ class Schedule:
         return after_failure(before, run.failure, self.settings, chance=self._chance, now_ms=0)[1]
 
     def _postpones(self, run: Run, cell: QueueCell, step: Step, mode: Mode) -> bool:
-        """Whether a failure stays as if its handler still ran, because the cell has no room for what follows. The next owner finds it as a
-        suspect, or due again.
+        """Whether a failure stays as if its handler still ran, because the cell has no room for its consequence. The next owner finds it as
+        a suspect, or due again.
         """
         if not self._lacks_room(run, len(cell.dead_letters.assigned) + len(step.letters)):
             return False
@@ -221,7 +223,7 @@ class Schedule:
         return False
 
     def _take_report(self, run: Run, now_ms: int, step: Step, mode: Mode, *, postponed: bool) -> None:
-        """Settle what is done; ``postponed``: the failure behind that is taken later."""
+        """Settle what is done. ``postponed``: the failure behind that is taken later."""
         lane = run.lane
         done = run.done if run.timed_out_at is None else run.timed_out_at
         ended = not postponed and (run.ended or run.timed_out_at is not None)
@@ -252,7 +254,7 @@ class Schedule:
             self.in_memory -= run.size - run.taken
             self.tracked.put_back(run.messages[run.taken :])
         if mode is Mode.USUAL and lane.ready:
-            # What was counted once more in this step runs when that is durable.
+            # Messages that were counted once more in this step run when the step is durable.
             counted = any(offset in step.tries for part in lane.ready for offset in part.offsets) if step.tries else False
             self._lanes.start(lane, step.runs if counted else step.runs_now)
         elif lane.ready:
@@ -277,7 +279,7 @@ class Schedule:
         self.blocked.wait(lane, tries, delivered[-1].offset + 1, step)
 
     def _failed_alone(self, rest: list[MessageView], tries: Tries, gives_up: bool, failure: Failure, step: Step) -> None:
-        """Let the first wait, or give it up; what was delivered with it in a batch is run again, in a batch not larger than may be."""
+        """Let the first message wait, or give it up. Messages delivered with it in a batch are run again, in a batch no larger than allowed."""
         again = rest[1:] if failure.blamed else rest
         if gives_up:
             self._give_up(self._lanes.common, rest, tries, failure.reason, step)
@@ -290,7 +292,7 @@ class Schedule:
         self._held = True
 
     def split(self, run: Run) -> int:
-        """Take back what waits behind a message that takes long, or failed, and is not to wait for that. How many messages."""
+        """Take back messages that wait behind one that takes long or failed, and need not wait for it. Returns how many."""
         back = run.split() if not self._orderly else ()
         if back:
             self._lanes.common.put_back(back)
@@ -298,7 +300,7 @@ class Schedule:
         return len(back)
 
     def spread(self) -> list[Run]:
-        """What waits behind other messages, and need not: as runs of its own, to be started at once."""
+        """Messages that wait behind others and need not, as runs of their own to be started at once."""
         return self._lanes.spread(self.running)
 
     def _behind_marker(self, lane: Lane | OpenLane, rest: list[MessageView], step: Step) -> Lane:
@@ -309,7 +311,7 @@ class Schedule:
         return lane
 
     def _block(self, opened: OpenLane, rest: list[MessageView], step: Step) -> Lane:
-        """Put the group of the first message behind a marker, with all of it that is in memory."""
+        """Put the group of the first message behind a marker, with all its messages in memory."""
         key = self._hash(rest[0])
         suspects = self.tracked.take_suspects(lambda message: self._hash(message) == key)
         own = [*rest, *(message for part in opened.ready for message in part)]
@@ -337,8 +339,8 @@ class Schedule:
         return self._hashes.of(message.message_group)
 
     def _give_up_suspects(self, cell: QueueCell, step: Step) -> None:
-        """Treat those that ended their process alone, as often as a message may fail, as messages that failed so often: as many as there is
-        room for.
+        """Treat suspects that ended their process as often as a message may fail, each time alone, as messages that failed so often. Only
+        as many are treated as there is room for.
         """
         most, self._hopeless = self.settings.max_attempts, False
         if most is None:
@@ -372,7 +374,7 @@ class Schedule:
             self.blocked.pass_over(lane, step)
 
     def _run_suspects(self, step: Step) -> None:
-        """Run some of the suspects, no more together than any of them may be; the next when these are done."""
+        """Run some of the suspects, no more together than any of them may be. The next ones run when these are done."""
         if not self.tracked.all_suspects_loaded:
             return
         for message in self.tracked.take_suspects(self.blocked.is_behind) if self._orderly and self.blocked else ():
@@ -403,7 +405,7 @@ class Schedule:
             self._lanes.start(lane, step.runs)
 
     def _stall(self, floor: int, step: Step) -> None:
-        """Move what has been running since the window was half as far to where it does not hold the floor."""
+        """Move runs that began when the window was half as far to where they do not hold the floor."""
         bound = self.next_fresh - self._limits.window // 2
         for run in list(self.running) if bound > floor else ():
             lane = run.lane
@@ -416,7 +418,7 @@ class Schedule:
             if not run.ended:
                 step.taken_back += self.split(run)
             if not (rest := run.messages[run.taken :]):
-                continue  # nothing of it was begun that is not done
+                continue  # every message of it that was begun is done
             if not self._lanes.by_group:
                 for message in rest:
                     self.tracked.set(message.offset, self.tracked.of(message), step)
@@ -429,9 +431,11 @@ class Schedule:
     # --- The end
 
     def _drain(self, step: Step, cell: QueueCell, now_ms: int) -> None:
-        """Start nothing more; once nothing runs, let go of groups that have caught up, and give back what is granted and was not started.
+        """Start nothing more. Once nothing runs, drop groups that have caught up, and give back messages that are granted and were not
+        started.
 
-        It is fresh again where nothing behind it is settled; else it is left to the next owner as suspects are, without an attempt.
+        A message given back is fresh again where nothing behind it is settled. Otherwise it is left to the next owner as suspects are,
+        without an attempt.
         """
         self._loaded.clear()
         for run in self.running:

@@ -1,4 +1,4 @@
-"""SimpleConsumer: messages for the asking, acknowledged by receipt handle."""
+"""SimpleConsumer: gives messages on request, which are acknowledged by receipt handle."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from .queue_owner import QueueOwner
 from .statistics import ConsumerStatistics
 
 RECEIVE_MESSAGES_MAX = 32
-"""What one receive may give, unless the consumer says otherwise; RocketMQ's."""
+"""The most messages that one receive may give by default; RocketMQ's value."""
 INVISIBLE_MIN = timedelta(seconds=10)
-"""Of a receive; a later change may make it end at once."""
+"""The shortest invisible duration of a receive. A later change may make it end at once."""
 INVISIBLE_MAX = timedelta(hours=12)
 INVISIBLE_DEFAULT = timedelta(seconds=30)
 AWAIT_DEFAULT = timedelta(seconds=20)
 
 ReceiptT = TypeVar("ReceiptT", MessageView, str)
 _Change: TypeAlias = tuple[str, int, Sequence[ReceiptHandle], Change]
-"""Of the cell of a topic's queue, about these deliveries."""
+"""Topic, queue, deliveries, and a change of that queue's cell about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleOptions:
-    """How a SimpleConsumer works. Raises `InvalidArgument` for what makes no sense."""
+    """How a SimpleConsumer works. Raises `InvalidArgument` for values that make no sense."""
 
     receive_max: int = RECEIVE_MESSAGES_MAX
     """The most messages that one receive may ask for."""
     cache_messages: int = 1_024
-    """Fetched and not handed out, over all queues."""
+    """The most messages fetched and not handed out, over all queues."""
     cache_bytes: int = 64 * MIB
     metrics: Metrics = field(default_factory=MemoryMetrics)
 
@@ -61,16 +61,18 @@ class SimpleOptions:
 
 
 class SimpleConsumer(GroupMember):
-    """A member of a consumer group that is given messages when it asks. Made by ``lake.simple_consumer``.
+    """A member of a consumer group that is given messages when it asks. ``lake.simple_consumer`` makes it.
 
-    A message that was received is invisible to all others for a while. Acknowledged in that time it never comes back; else that was a failed
-    attempt, and it is received again, by whoever asks first, until the group's attempts are used up and its dead-letter policy applies.
+    A received message is invisible to all others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+    failed attempt, and the next caller of ``receive`` gets it. This repeats until the group's attempts are used up and its dead-letter
+    policy applies.
 
-    ORDERLY: while a message of a message group is out, no later one of that group is handed out, but those of the same ``receive``: they are
-    to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT: nothing waits.
+    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such
+    messages are to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT:
+    nothing waits.
 
-    Closing it ends receives that wait with `ClosedError`. What was received stays invisible until its time is over, and can be acknowledged by
-    its handle through another consumer of the group.
+    Closing it ends waiting receives with `ClosedError`. Received messages stay invisible until their time is over, and can be acknowledged
+    by their handles through another consumer of the group.
     """
 
     def __init__(
@@ -143,13 +145,15 @@ class SimpleConsumer(GroupMember):
         invisible_duration: timedelta = INVISIBLE_DEFAULT,
         await_duration: timedelta = AWAIT_DEFAULT,
     ) -> list[MessageView]:
-        """At most ``max_messages`` messages, as soon as there are any; an empty list when there are none for ``await_duration``.
+        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
+        ``await_duration``.
 
         They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
-        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. One
-        that is cancelled gives back what it was just being given.
+        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. A
+        cancelled receive gives back the messages it was just being given.
 
-        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and what ended the consumer.
+        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
+        consumer.
         """
         self._check_receive(max_messages, invisible_duration, await_duration)
         invisible_ms = _ms(invisible_duration)
@@ -171,7 +175,7 @@ class SimpleConsumer(GroupMember):
             self._waiting -= 1
 
     async def _take(self, most: int, invisible_ms: int) -> list[MessageView]:
-        """What the queues have, beginning with the one whose turn it is."""
+        """Messages that the queues have, beginning with the queue whose turn it is."""
         asked: list[tuple[QueueHander, asyncio.Future[list[MessageView]]]] = []
         for queue in self._in_turn():
             hander = self._owner.queues[queue]
@@ -198,22 +202,24 @@ class SimpleConsumer(GroupMember):
         return [*behind, *queues[: len(queues) - len(behind)]]
 
     def _notify(self) -> None:
-        """Let all that wait look again."""
+        """Let all waiting receives look again."""
         self._arrived.set()
         self._arrived = asyncio.Event()
 
     # --- Receipts ---------------------------------------------------------------------------------------------------------------
 
     async def ack(self, *receipts: MessageView | str) -> None:
-        """Settle messages, named by themselves or by their receipt handles; returns once that is durable. They never come back.
+        """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.
 
-        Any process may acknowledge, whoever received and whoever owns the queue by now. What is acknowledged at once is written together.
-        Of several that are refused the first refusal is raised, and the others are settled.
+        Any process may acknowledge, whichever process received and whichever owns the queue by now. Messages acknowledged at the same time
+        are written together. If several are refused, the first refusal is raised, and the others are settled.
 
         Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
-        of an earlier message of its message group from the same receive, `ForeignReceipt` of another group; `InvalidArgument` for what is no
-        receipt handle; and a retry error or `UnknownOutcome` when the table does not answer: it may be done. Acknowledged again, `AlreadySettled`
-        then says that the message is done, by that or because it was given up.
+        of an earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for
+        a bad receipt handle.
+
+        Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. If they are acknowledged
+        again, `AlreadySettled` then says that the message is done, by the first try or because it was given up.
         """
         handles = [self._handle(receipt, "ack") for receipt in receipts]
         now_ms = self._clock.wall_ms()
@@ -229,14 +235,14 @@ class SimpleConsumer(GroupMember):
         return self._coordination is coordination
 
     def handles_of(self, receipts: Sequence[MessageView | str]) -> list[ReceiptHandle]:
-        """The receipt handles of messages that a transaction is to settle. Raises as `ack` does for what it cannot take."""
+        """The receipt handles of messages that a transaction is to settle. Raises as `ack` does for bad receipts."""
         return [self._handle(receipt, "ack in a transaction") for receipt in receipts]
 
     async def settle_for(self, transaction: str, handles: Sequence[ReceiptHandle]) -> None:
         """Commit a transaction by the write that settles these messages of one queue: all of them, or none.
 
-        Raises what `settled_by` raises, after which they may still be settled by a write of before; what the table raises; and
-        `OwnershipLost` or `UnknownOutcome` when nobody can tell.
+        Raises what `settled_by` raises, after which an earlier write may still settle them. Raises the table's errors, and `OwnershipLost`
+        or `UnknownOutcome` when nobody can tell.
         """
         change = partial(settled_by, transaction=transaction, handles=handles, now_ms=self._clock.wall_ms())
         _raise_first(await self._settle([(handles[0].topic, handles[0].queue, handles, change)]))
@@ -244,17 +250,16 @@ class SimpleConsumer(GroupMember):
         self._in_hand.end(handle.encode(secret) for handle in handles)
 
     async def forget_noted(self, transaction: str, topic: str, queue: int) -> None:
-        """Let the queue's cell forget a transaction of which it is noted that it is committed. Raises as `settle_for` does when nobody can
-        tell.
-        """
+        """Let the queue's cell forget a transaction that is noted as committed. Raises as `settle_for` does when nobody can tell."""
         _raise_first(await self._settle([(topic, queue, (), methodcaller("without_transactions", (transaction,)))]))
 
     async def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
-        """Let a message, named by itself or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns what names it now.
+        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
+        is good from now on.
 
         An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
-        message group that were received together become visible together: a change for one is a change for all, and of one that is not the
-        first only an extension is taken. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
+        message group that were received together become visible together: a change for one is a change for all. For a message that is not
+        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
         """
         _check_duration("the invisible duration", duration, timedelta(0), INVISIBLE_MAX, "change_invisible_duration")
         handle = self._handle(receipt, "change_invisible_duration")
@@ -306,7 +311,7 @@ class SimpleConsumer(GroupMember):
         return self._membership.generation(handle.topic, handle.queue)
 
     async def _settle(self, changes: Sequence[_Change]) -> list[BaseException | None]:
-        """Through the queues' owners where they are here, else beside them. Of each what went wrong."""
+        """Carry out changes through the queues' owners where they are here, and otherwise beside them. Returns the error of each, or None."""
         queues = self._owner.queues
         asked = [
             hander.settle(handles, change) if (hander := queues.get((topic, queue))) is not None else None
@@ -340,7 +345,7 @@ class SimpleConsumer(GroupMember):
     # --- What operators see -------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ConsumerStatistics:
-        """How its queues stand; in flight is what is out."""
+        """How the consumer's queues stand; messages that are out count as in flight."""
         return self._owner.statistics()
 
 
@@ -359,7 +364,7 @@ def _one(handle: ReceiptHandle, change: Change) -> _Change:
 
 
 def _tried(settling: asyncio.Future[None] | None) -> Tried | None:
-    """The write of a queue's owner by which it may have been done."""
+    """The write of a queue's owner that may have made the change."""
     error = None if settling is None else settling.exception()
     return error.tried if isinstance(error, SettlingLost) else None
 

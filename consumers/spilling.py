@@ -1,7 +1,9 @@
-"""Sees that of the messages of a queue that wait by themselves only the next ones are in its cell, and the others in objects that it names.
+"""Keeps in a queue's cell only those waiting messages that are due next. The others of those that wait by themselves are in objects that
+the cell names.
 
-An object is written before the cell names it, and deleted after the cell names it no more. What is to leave is not run meanwhile; what comes
-back is run as all that waits in the cell is. Whatever fails here is tried again: nothing leaves then, and at last the queue stops fetching.
+An object is written before the cell names it, and deleted after the cell stops naming it. Messages about to leave are not run meanwhile.
+Messages that come back are run like all that wait in the cell. A step that fails is tried again: meanwhile nothing leaves, and at last the
+queue stops fetching.
 """
 
 from __future__ import annotations
@@ -26,46 +28,46 @@ from .queue_schedule import QueueSchedule
 log = logging.getLogger("penstock.consumers")
 
 AHEAD_MS = 60_000
-"""What is due that soon comes back, as far as there is room."""
+"""Messages due within this time come back, as far as there is room."""
 NAMED_MAX = 64
-"""Objects that a cell names, at some 40 bytes each: with more nothing leaves it."""
+"""The most objects that a cell names, at some 40 bytes each. With more, nothing leaves it."""
 ROWS_MAX = 64 * 1024
-"""In one object, so that one fits into memory."""
+"""The most rows in one object, so that one fits into memory."""
 _FULL_BYTES = CELL_BYTES_MAX * 3 // 4
-"""From this size of the cell on, also fewer messages leave it than may wait there."""
+"""The size of the cell from which messages leave it even if fewer wait there than may."""
 _PAUSE_S = 0.2
 _UNREADABLE_S = 60.0
-"""So long an object is let be that is damaged or missing, before it is read again: somebody may have restored it."""
+"""How long a damaged or missing object is left alone before it is read again: somebody may have restored it."""
 
 
 class Spilling:
-    """Of one queue in its owner."""
+    """The spilling of one queue in its owner."""
 
     def __init__(
         self, objects: SpillObjects, limits: Limits, *, schedule: Callable[[], QueueSchedule], moved: Callable[[], None]
     ) -> None:
-        """``schedule`` is the one that stands now; ``moved`` hears when it was given something, or has room."""
+        """``schedule`` returns the current one. ``moved`` is called when the schedule was given something, or has room."""
         self._objects = objects
         self._clock = objects.runtime.clock
         self._limits = limits
         self._schedule = schedule
         self._moved = moved
         self._rows: dict[str, WaitingRows] = {}
-        """By object, those used last at the end."""
+        """The rows by object; those used last are at the end."""
         self._unreadable_s: dict[str, float] = {}
         """When an object is tried again."""
         self._unnamed: list[str] = []
         self._nearest = limits.waiting or Limits().tracked // 2
         self._crowded = False
-        """Whether what is due later keeps out what is due sooner."""
+        """Whether messages due later keep out messages due sooner."""
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Look again: a step was made."""
+        """Look again after a step."""
         self._woken.set()
 
     async def run(self, keeper: QueueKeeper) -> None:
-        """As long as the queue is owned. Raises `OwnershipLost`."""
+        """Keep the cell small as long as the queue is owned. Raises `OwnershipLost`."""
         pause = Backoff(_PAUSE_S)
         while True:
             self._woken.clear()
@@ -92,7 +94,7 @@ class Spilling:
                     await self._woken.wait()
 
     def _rest_s(self, cell: QueueCell) -> float | None:
-        """Until something is to come back that is not yet; what has no room is looked at with the next step."""
+        """The time until the next message outside is to come back. Messages without room are looked at with the next step."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         waits = [(spill.next_due_ms - AHEAD_MS - now_ms) / 1000 for spill in cell.spills if spill.id not in self._unreadable_s]
         waits += [again_s - now_s for again_s in self._unreadable_s.values()]
@@ -101,7 +103,7 @@ class Spilling:
     # --- Back into the cell
 
     async def _return(self, keeper: QueueKeeper) -> bool:
-        """Let the next ones due come back that are outside. Whether any did."""
+        """Let the next due messages outside come back. Returns whether any did."""
         cell, until_ms = keeper.cell, self._clock.wall_ms() + AHEAD_MS
         soon = [spill for spill in cell.spills if spill.next_due_ms <= until_ms]
         room = self._room(min((spill.next_due_ms for spill in soon if self._may_read(spill)), default=None))
@@ -120,7 +122,9 @@ class Spilling:
         return True
 
     def _room(self, next_due_ms: int | None) -> int:
-        """For how many that come back there is room; 0 while nearly enough are in the cell that are due before the first of them."""
+        """The number of messages coming back for which there is room. 0 while nearly enough messages in the cell are due before the first
+        of them.
+        """
         tracked = self._schedule().tracked
         wanted = 0 if next_due_ms is None else self._nearest - tracked.count_due(next_due_ms)
         room = self._limits.tracked * 3 // 4 - len(tracked)
@@ -130,13 +134,13 @@ class Spilling:
     # --- Out of the cell
 
     async def _spill(self, keeper: QueueKeeper) -> bool:
-        """Let those leave the cell that are due last, if it has too many. Whether any did."""
+        """Let the messages that are due last leave the cell, if it has too many. Returns whether any did."""
         cell, tracked, limits = keeper.cell, self._schedule().tracked, self._limits
         if limits.waiting is None or len(cell.spills) >= NAMED_MAX:
             return False
         crowded = self._crowded or keeper.size_bytes >= _FULL_BYTES
         keep = max(1, self._nearest // 2) if crowded else self._nearest
-        if tracked.count_waiting <= keep * 3 // 2:  # not one by one
+        if tracked.count_waiting <= keep * 3 // 2:  # they leave together, not one by one
             return False
         waiting = tracked.spill(keep)
         if not waiting:
@@ -158,7 +162,7 @@ class Spilling:
         return cell.generation == generation
 
     async def _written(self, rows: WaitingRows) -> Spill | None:
-        """What a cell may say of an object that was just written; None if that took too long."""
+        """The spill that a cell may name for an object that was just written; None if the write took too long."""
         began_s = self._clock.monotonic_s()
         spill = rows.spill(await self._objects.write(rows))
         self._keep(spill.id, rows)
@@ -167,7 +171,7 @@ class Spilling:
     # --- Objects
 
     async def _merge(self, keeper: QueueKeeper) -> bool:
-        """Make one object of several small ones, when there are many. Whether that was done."""
+        """Make one object of several small ones, when there are many. Returns whether that was done."""
         cell = keeper.cell
         if len(cell.spills) <= self._limits.objects:
             return False
@@ -185,7 +189,7 @@ class Spilling:
         return True
 
     async def _delete(self, keeper: QueueKeeper) -> bool:
-        """Delete what the cell names no more. What fails, or is let go by a reset, is left to the collector."""
+        """Delete objects that the cell no longer names. Objects whose deletion fails, or that a reset releases, are left to the collector."""
         named = {spill.id for spill in keeper.cell.spills}
         unnamed, self._unnamed = [one for one in self._unnamed if one not in named], []
         if unnamed:
@@ -197,7 +201,7 @@ class Spilling:
         return self._unreadable_s.get(spill.id, -math.inf) <= self._clock.monotonic_s()
 
     async def _read(self, keeper: QueueKeeper, spill: Spill) -> WaitingRows | None:
-        """All rows of an object; None while it cannot be had. Raises what the store raises."""
+        """All rows of an object; None while it cannot be read. Raises the store's errors."""
         if not self._may_read(spill):
             return None
         rows = self._rows.pop(spill.id, None)
@@ -214,7 +218,7 @@ class Spilling:
         return rows
 
     def _keep(self, name: str, rows: WaitingRows) -> None:
-        """In memory, for those used last."""
+        """Keep an object's rows in memory; those used last stay."""
         self._rows[name] = rows
         while sum(map(len, self._rows.values())) > ROWS_MAX and len(self._rows) > 1:
             del self._rows[next(iter(self._rows))]

@@ -1,4 +1,4 @@
-"""What a queue's cell and the rows that were read of it tell operators: how much waits, and how old the oldest is. Pure, and cheap to keep."""
+"""What a queue's cell and the rows read from it tell operators: how much waits, and how old the oldest message is. Pure, and cheap to keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Standing:
     """What a cell says of its queue."""
 
     waiting_messages: int
-    """They failed, and wait for their next attempt: single ones, and the first of each blocked message group."""
+    """Messages that failed and wait for their next attempt: single ones, and the first of each blocked message group."""
     blocked_groups: int
     """Message groups with a marker that are not parked."""
     parked_groups: int
@@ -30,35 +30,39 @@ def standing(cell: QueueCell) -> Standing:
 
 
 class Ages:
-    """When the messages of a queue were stored, or came, as far as they were read: one note for each batch of rows, so it is right to a batch.
+    """When the messages of a queue were stored or came, as far as they were read. There is one note for each batch of rows, so a time is
+    right to a batch.
 
-    Notes are taken on one thread, and any other may ask.
+    One thread takes notes; any other may ask.
     """
 
     def __init__(self) -> None:
         self._notes: list[tuple[int, int]] = []
-        """Offset and time, rising. Only appended to, or replaced as a whole, since another thread may be looking."""
+        """Offset and time, rising. The list is only appended to, or replaced as a whole, since another thread may be looking."""
 
     def note(self, offset: int, time_ms: int) -> None:
-        """A batch of rows begins at this offset, stored or come then. Batches come in order; one that is read again changes nothing."""
+        """Note that a batch of rows begins at this offset, stored or come then. Batches come in order; one that is read again changes
+        nothing.
+        """
         if not self._notes or offset > self._notes[-1][0]:
             self._notes.append((offset, time_ms))
 
     def forget(self, below: int) -> None:
-        """Nobody asks for messages below this offset any more."""
+        """Forget the notes below this offset, which nobody asks for any more."""
         needless = _place(self._notes, below)
         if needless > 0:
             self._notes = self._notes[needless:]
 
     def time_ms(self, offset: int) -> int | None:
-        """When that of the message was, or a little earlier; None where no batch was read yet.
+        """The time of the message at the offset, or a little earlier; None where no batch was read yet.
 
-        Of one from before the first batch it is that batch's time, which is later: a new owner learns how old they are by reading them.
+        For a message before the first batch it is that batch's time, which is later: a new owner learns how old messages are by reading
+        them.
         """
         notes = self._notes
         return notes[max(0, _place(notes, offset))][1] if notes else None
 
 
 def _place(notes: list[tuple[int, int]], offset: int) -> int:
-    """Of the last note at or before the offset; -1: there is none."""
+    """The place of the last note at or before the offset; -1: there is none."""
     return bisect_right(notes, offset, key=lambda note: note[0]) - 1

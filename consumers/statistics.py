@@ -1,7 +1,7 @@
 """What operators see of consumers: records of how things stand, and the metrics that say the same to monitoring systems.
 
-Names are RocketMQ's where it has the thing, units too (latencies in milliseconds), so that its dashboards fit; what it has not is named
-``penstock_…``. `CATALOGUE` is all of them. A topic's queues are labels of gauges only: whatever is counted by the message is counted by topic
+Names and units (latencies in milliseconds) are RocketMQ's where it has the metric, so that its dashboards fit. Other metrics are named
+``penstock_…``. `CATALOGUE` holds all of them. Only gauges have a topic's queues as labels. Metrics that count messages are counted by topic
 and group, which keeps the number of series small.
 """
 
@@ -31,7 +31,7 @@ def _counter(name: str, help: str, unit: str = "", *, labels: tuple[str, ...] = 
 
 
 def _watched(name: str, help: str, unit: str = "", *, labels: tuple[str, ...]) -> Metric:
-    """A counter of which whoever counts says how far it is when somebody looks."""
+    """A counter whose source gives the current count when somebody looks."""
     return Metric(name=name, kind=Kind.COUNTER, help=help, labels=labels, unit=unit, watched=True)
 
 
@@ -193,7 +193,7 @@ CATALOGUE = (
     TAKE_OVERS,
     HAND_OVERS,
 )
-"""All that Penstock counts."""
+"""All metrics that Penstock counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,10 +203,10 @@ class QueueStatistics:
     topic: str
     queue: int
     lag_messages: int
-    """Not settled, up to the end of the queue: fresh, in flight, waiting, blocked and parked ones."""
+    """Messages not settled, up to the end of the queue: fresh, in flight, waiting, blocked and parked ones."""
     inflight_messages: int
     ready_messages: int
-    """Fresh: nobody was given them yet."""
+    """Fresh messages, which were not handed out yet."""
     oldest_unsettled_ms: int | None = None
     """Store time of the first message that is not settled; None when all are."""
     oldest_ready_ms: int | None = None
@@ -226,9 +226,9 @@ class ConsumerStatistics:
 
     group: str
     queues: tuple[QueueStatistics, ...] = ()
-    """Those it owns."""
+    """The queues it owns."""
     topic_queues: tuple[tuple[str, int], ...] = ()
-    """Of every topic it subscribes to: its name, and how many queues it has."""
+    """Every topic it subscribes to: its name, and how many queues it has."""
 
 
 def consumer_samples(statistics: ConsumerStatistics, *, now_ms: int) -> Iterator[Sample]:
@@ -265,7 +265,7 @@ def producer_samples(producers: Iterable[tuple[str, ProducerStatistics]]) -> Ite
 
 
 def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
-    """The metrics of the topics whose delayed messages this process lets go, as a lake's ``timer_statistics`` names them."""
+    """The metrics of the topics whose delayed messages this process delivers, as a lake's ``timer_statistics`` names them."""
     for topic, statistics in timers.items():
         yield Sample(TIMING_MESSAGES, (topic,), statistics.waiting)
         yield Sample(TIMERS_LATE, (topic,), statistics.late_ms)
@@ -274,7 +274,7 @@ def timer_samples(timers: Mapping[str, TimerStatistics]) -> Iterator[Sample]:
 
 
 def transaction_samples(statistics: TransactionStatistics) -> Iterator[Sample]:
-    """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells of them."""
+    """The metrics of transactions that this process wrote, asked about or looks after, as a lake's ``transaction_statistics`` tells them."""
     for group, one in statistics.groups.items():
         yield Sample(TRANSACTIONS_BEGUN, (group,), one.begun)
         yield Sample(TRANSACTIONS_ENDED, (group, "committed"), one.committed)
@@ -306,7 +306,7 @@ def _age_ms(since_ms: int | None, now_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCounters:
-    """What is counted of one topic in one consumer group; made once, with `of`, by whoever counts."""
+    """The counters of one topic in one consumer group. The counting code makes them once, with `of`."""
 
     messages_out: Counter
     bytes_out: Counter
@@ -317,7 +317,7 @@ class TopicCounters:
     take_overs: Counter
     hand_overs: Counter
     succeeded_ms: Histogram
-    """How long handlers ran that succeeded, and, below, those that did not."""
+    """How long successful handlers ran; below, those that did not succeed."""
     failed_ms: Histogram
     delivery_ms: Histogram
     await_ms: Histogram

@@ -30,12 +30,12 @@ class Failed:
     due_ms: int | None
     """When it runs again; None: it was given up."""
     batch: int = 1
-    """It or one of so many that were delivered with it, nobody said which."""
+    """The number of messages delivered together, if one of them failed and nobody said which."""
 
 
 @dataclass(slots=True)
 class Step:
-    """Gathered by the schedule, written by the engine."""
+    """What one step does: gathered by the schedule, written by the engine."""
 
     settled: list[int] = field(default_factory=list)
     filtered: OffsetSet = field(default_factory=OffsetSet)
@@ -44,10 +44,10 @@ class Step:
     listed: list[int] = field(default_factory=list)
     """Fresh messages of blocked groups."""
     given_back: list[int] = field(default_factory=list)
-    """Granted, and not started: fresh again."""
+    """Messages granted and not started, which are fresh again."""
     tries: dict[int, Tries] = field(default_factory=dict)
     markers: dict[int, Marker | None] = field(default_factory=dict)
-    """By the hash of the group; None: it has caught up."""
+    """Markers by the hash of the group; None: the group has caught up."""
     behind: list[int] = field(default_factory=list)
     """Messages that were granted or tracked by themselves, and are behind these markers from now on."""
     failed: list[Failed] = field(default_factory=list)
@@ -55,13 +55,13 @@ class Step:
     parked: list[MessageView] = field(default_factory=list)
     """Heads of message groups that were parked in this step."""
     runs: list[Run] = field(default_factory=list)
-    """To be started when the step is durable."""
+    """Runs to be started when the step is durable."""
     runs_now: list[Run] = field(default_factory=list)
-    """To be started at once: they are durable already."""
+    """Runs to be started at once, because they are durable already."""
     taken_back: int = 0
-    """So many messages of runs under way were not begun, and are no part of them any more."""
+    """The number of messages of runs under way that were not begun, and no longer belong to them."""
     solo: bool = False
-    """Nothing else of this process may be in flight while it is written and run."""
+    """Whether nothing else of this process may be in flight while the step is written and run."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,7 +78,7 @@ class Step:
         )
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with all of it."""
+        """The cell with the step's changes."""
         if self.settled:
             cell = cell.with_settled(OffsetSet.of_offsets(self.settled))
         if self.filtered:

@@ -1,4 +1,4 @@
-"""From what a caller says to a consumer: everything that can be known to be wrong is, before anything is read or written."""
+"""Checks what a caller says to a consumer. Everything that can be known to be wrong is refused before anything is read or written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .membership import Subscription
 Topics: TypeAlias = str | Mapping[str, str | None]
 """A topic, or several with the tags that are taken of each."""
 Queues: TypeAlias = Sequence[int] | Mapping[str, Sequence[int]]
-"""Of the only topic, or by topic."""
+"""Queues of the only topic, or by topic."""
 
 _OPERATION = "subscribe"
 
 
 def assignment(queues: object, topics: Sequence[str]) -> dict[str, list[int]]:
-    """The queues that are asked for, by topic. Raises `InvalidArgument`; whether the topics have them is not known here."""
+    """The requested queues by topic. Raises `InvalidArgument`. Whether the topics have them is not known here."""
     by_topic = {topics[0]: queues} if isinstance(queues, Sequence) and len(topics) == 1 else queues
     if not isinstance(by_topic, Mapping) or not by_topic or not by_topic.keys() <= set(topics):
         raise InvalidArgument(
@@ -47,7 +47,7 @@ def settings_stated(
     max_attempts: int | EllipsisType | None = ...,
     dead_letter_policy: DeadLetterPolicy | str | None = None,
 ) -> dict[str, object]:
-    """What a member states of its group's settings: only that is compared. Raises `InvalidArgument` for what no group can have."""
+    """The settings that a member states of its group: only these are compared. Raises `InvalidArgument` for settings that no group can have."""
     given = {"delivery_order": delivery_order, "retry": retry, "dead_letter_policy": dead_letter_policy}
     stated: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if not isinstance(max_attempts, EllipsisType):
@@ -74,14 +74,14 @@ def subscribed(topics: Topics, filter: str | None, start: Position) -> dict[str,
         )
     for topic, tags in topics.items():
         check_topic_name(topic)
-        check_own(topic, operation=_OPERATION)  # what waits there is not due yet
+        check_own(topic, operation=_OPERATION)  # messages that wait there are not due yet
         parse_filter(tags)
     check_start(start)
     return {topic: Subscription(tags, start) for topic, tags in topics.items()}
 
 
 def check_start(start: object) -> None:
-    """Raise `InvalidArgument` unless it can be where a group begins. A group that has begun would not look at it any more."""
+    """Raise `InvalidArgument` unless a group can begin there. A group that has begun would not look at it any more."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidArgument(
@@ -92,7 +92,7 @@ def check_start(start: object) -> None:
 
 
 def check_listener(listener: object, *, batch: bool) -> None:
-    """Raise `InvalidArgument` unless it can be called with one message, or with one list of them."""
+    """Raise `InvalidArgument` unless the listener can be called with one message, or with one list of them."""
     if not callable(listener):
         raise InvalidArgument(
             "the listener cannot be called", operation=_OPERATION, expected="a function of a message", observed=repr(listener)
@@ -100,7 +100,7 @@ def check_listener(listener: object, *, batch: bool) -> None:
     try:
         signature = inspect.signature(listener)
     except ValueError:
-        return  # of some built-in functions nobody knows
+        return  # the signature of some built-in functions is unknown
     try:
         signature.bind(object())
     except TypeError as error:

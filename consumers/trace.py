@@ -1,5 +1,5 @@
-"""The life of one message, from what is stored of it: found in topics, timer logs and dead-letter queues by its id, then asked for in the
-cells of every consumer group. What is stored is how things stand; of what is done no history is kept.
+"""The life of one message, from what is stored of it. It is found in topics, timer logs and dead-letter queues by its id, then looked up in
+the cells of every consumer group. The stored data says how things stand; no history is kept of messages that are done.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class GroupTrace:
     group: str
     fate: Fate
     owner: str
-    """The member that holds the queue, perhaps dead by now; empty: nobody."""
+    """The member that holds the queue, perhaps dead by now; empty: no member."""
     epoch: int
-    """Of the owner."""
+    """The owner's epoch."""
     floor: int
-    """All messages of the queue below are settled, or wait by themselves."""
+    """All messages of the queue below this offset are settled, or wait by themselves."""
     attempts: int | None = None
-    """Deliveries so far, the one under way included; None: not kept, as of all that is settled."""
+    """Deliveries so far, the one under way included; None: not kept, as for all settled messages."""
     strikes: int | None = None
-    """Of these, failures that count; None: not kept."""
+    """The failures among the deliveries that count; None: not kept."""
     due: datetime | None = None
     """WAITING: when it is run again. RECEIVED: when it comes back, if it is not acknowledged before."""
     behind: int | None = None
@@ -76,9 +76,9 @@ class MemberTrace:
     group: str
     member: str
     next_offset: int
-    """Of its queue, that the member gets next, as it was saved last."""
+    """The offset of the message's queue that the member gets next, as it was saved last."""
     delivered: bool
-    """Whether it lies before that: it was handed to the listener, or left out by the filter, or lies before where the member began."""
+    """Whether the message lies before that: it was handed to the listener, or left out by the filter, or lies before the member's beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +97,19 @@ class StoredTrace:
 
     message: MessageView
     entry: int | None
-    """Of the log; None: the log is trimmed there, so that only the table has it."""
+    """The entry of the log. None: the log is trimmed there, so that only the table has the message."""
     published: Published | None
-    """In the topic's Delta table; None: not yet."""
+    """Its place in the topic's Delta table; None: not yet there."""
     groups: tuple[GroupTrace, ...] = ()
-    """All that have begun on the topic, by name."""
+    """All groups that have begun on the topic, by name."""
     members: tuple[MemberTrace, ...] = ()
-    """Of broadcasting groups."""
+    """The members of broadcasting groups."""
     dead_letter: DeadLetterTrace | None = None
-    """When this is a dead letter."""
+    """Set when this is a dead letter."""
     delay: DelayTrace | None = None
-    """When this is the timer log, where delayed messages wait."""
+    """Set when this is the timer log, where delayed messages wait."""
     transaction: TransactionTrace | None = None
-    """In which it was sent here."""
+    """The transaction in which it was sent here."""
     redriven_from: int | None = None
     """The offset of the dead letter from which it was sent back into this topic; None: it was not."""
 
@@ -120,15 +120,15 @@ class Trace:
 
     message_id: str
     places: tuple[StoredTrace, ...]
-    """By the time at which it was stored there: its topic, dead-letter queues, its topic again."""
+    """The places by the time at which it was stored there: its topic, dead-letter queues, its topic again."""
     transaction: TransactionTrace | None = None
-    """In which it was sent, while it is visible to nobody."""
+    """The transaction in which it was sent, while it is visible to nobody."""
     gathered: DelayTrace | None = None
-    """When it waits, and waited for so long that its row has left the timer log."""
+    """Set when it waits, and waited for so long that its row has left the timer log."""
     topics: tuple[str, ...]
-    """Those that were looked through."""
+    """The topics that were looked through."""
     unread: tuple[str, ...] = ()
-    """What could not be read on the way, and why: there may be more of the message there."""
+    """What could not be read on the way, and why. There may be more of the message there."""
 
 
 async def trace(
@@ -139,11 +139,12 @@ async def trace(
     topic: str | None = None,
     progress: Callable[[int, int], None] = lambda done, topics: None,
 ) -> Trace:
-    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics; four at a time.
+    """Look for a message in one topic with its timer log and the dead-letter queues of its groups, or in all topics, four at a time.
 
-    Of a table only the parts are read whose Bloom filters admit the id, of a log what is not published yet. A message that is in none of them is
-    looked for among the half messages of transactions, and among all that waits for its delivery time. ``progress`` hears how many topics of
-    how many are done. Raises `InvalidArgument` for what can be no id, and `TopicNotFound`.
+    In a table, only those parts are read whose Bloom filters admit the id; in a log, only what is not published yet. A message found in
+    none of them is looked for among the half messages of transactions, and among the messages that wait for their delivery time.
+    ``progress`` is given the number of topics that are done and of all topics. Raises `InvalidArgument` for what cannot be an id, and
+    `TopicNotFound`.
     """
     if not is_unicode(message_id) or not message_id:
         raise InvalidArgument("a message id is a text", operation="trace", observed=repr(message_id))
@@ -166,7 +167,7 @@ class _Tracing:
         self._unread: list[str] = []
         self._records: dict[str, GroupRecord] = {}
         self._seen_in: set[str] = set()
-        """Topics."""
+        """The topics in which the message was found."""
 
     async def run(self, topic: str | None, progress: Callable[[int, int], None]) -> Trace:
         self._records = await self._groups.all()
@@ -200,13 +201,13 @@ class _Tracing:
         await self._transactions.close()
 
     async def _readable(self, work: Awaitable[T]) -> T | None:
-        """What there is, or None where it cannot be read: then that is told, and the rest goes on."""
+        """The result, or None where it cannot be read: then that is noted, and the rest goes on."""
         try:
             return await work
         except (DataDamaged, NewerFormatError, HalfMessagesMissing) as error:
             self._unread.append(str(error))
         except (TopicNotFound, TopicDeleted):
-            return None  # deleted meanwhile, with all that was in it
+            return None  # the topic was deleted meanwhile, with all that was in it
         return None
 
     async def _topics(self, only: str | None) -> list[str]:
@@ -223,7 +224,7 @@ class _Tracing:
         return [(topic, one) for one in await Reader(topic).lookup(message_id=self._id)]
 
     async def _gathered(self, names: Sequence[str]) -> DelayTrace | None:
-        """What waits for longer than its timer log keeps it is in runs: all of them are read."""
+        """The delay of a message that waits for longer than its timer log keeps it. Such messages are in runs; all runs are read."""
         for name in filter(is_timer_log, names):
             topic = topic_of(name)
             rows = await self._readable(waiting(self._lake, timer_cells(self._lake), topic, message_id=self._id))
@@ -340,7 +341,7 @@ def _buried(message: MessageView) -> _Buried | None:
 
 
 def _row(message: MessageView) -> pa.RecordBatch:
-    """As filters look at it."""
+    """The message's row as filters look at it."""
     row = {**message.stored(), "keys": list(message.keys), "properties": list(message.properties.items())}
     return pa.RecordBatch.from_pylist([{name: row[name] for name in MESSAGE_SCHEMA.names}], MESSAGE_SCHEMA)
 

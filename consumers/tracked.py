@@ -10,27 +10,27 @@ from ..log.messages import MessageView
 from .step import Step
 
 _READ_AHEAD_MS = 60_000
-"""What is due that soon is read before, as far as it may be kept in memory: else it would be late by the time that takes."""
+"""Messages due within this time are read ahead, as far as memory allows: otherwise they would be late by the time that reading takes."""
 
 
 class Tracked:
-    """Of one queue in one owner."""
+    """The tracked messages of one queue in one owner."""
 
     def __init__(self, cell: QueueCell, *, retained: int) -> None:
         self.tries = dict(cell.tries)
-        """By offset, as they are to stand in the cell."""
+        """Tries by offset, as they are to stand in the cell."""
         self.messages: dict[int, MessageView] = {}
-        """Those of them that are in memory and not running."""
+        """The tracked messages that are in memory and not running."""
         self.suspects = sorted(offset for offset, tries in cell.tries.items() if tries.state is State.SUSPECT)
-        """Messages that were in flight in an owner that died, and not run again yet."""
+        """Messages that were in flight in an owner that died, and were not run again yet."""
         self._retained = retained
         self._due = [(tries.due_ms, offset) for offset, tries in cell.tries.items() if tries.state is State.WAITING]
-        """(when, offset) of those that wait; some are out of date."""
+        """(when, offset) of the messages that wait; some entries are out of date."""
         heapq.heapify(self._due)
         self._overdue: dict[int, None] = {}
-        """Those that were due before they could run: the owner is not woken for them any more."""
+        """Messages that fell due before they could run: the owner is not woken for them any more."""
         self._leaving: dict[int, Tries] = {}
-        """Those that are about to wait outside of the cell (`spill`): nothing becomes of them meanwhile."""
+        """Messages that are about to wait outside of the cell (`spill`). They do not change meanwhile."""
         self._has_out = any(tries.state is State.OUT for tries in cell.tries.values())
 
     def __len__(self) -> int:
@@ -39,8 +39,8 @@ class Tracked:
     # --- What is wanted ---------------------------------------------------------------------------------------------------------
 
     def missing(self, now_ms: int) -> list[int]:
-        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due; and of those that
-        will be soon, as many as there is room for.
+        """Offsets of messages that are to be run again and are not in memory: suspects, and waiting ones that are due. Messages due soon
+        are added as far as there is room.
         """
         soon = [one for one in self._due if one[0] <= now_ms + _READ_AHEAD_MS and one[1] not in self.messages]
         due = [offset for due, offset in soon if due <= now_ms and self._is_waiting(due, offset)]
@@ -51,22 +51,22 @@ class Tracked:
         return sorted(wanted)
 
     def next_due_ms(self) -> list[int]:
-        """When the next of those that wait is due; empty when none does."""
+        """When the next waiting message is due; empty when none waits."""
         while self._due and not self._is_waiting(*self._due[0]):
             heapq.heappop(self._due)
         return [self._due[0][0]] if self._due else []
 
     def expiries_ms(self) -> list[int]:
-        """When those that were handed out by handle come back."""
+        """When messages that were handed out by handle come back."""
         return [tries.due_ms for tries in self.tries.values() if tries.state is State.OUT] if self._has_out else []
 
     @property
     def count_waiting(self) -> int:
-        """How many wait in the cell for their next attempt, or a few more."""
+        """The number of messages that wait in the cell for their next attempt, or a few more."""
         return len(self._due) + len(self._overdue) + len(self._leaving)
 
     def count_due(self, until_ms: int) -> int:
-        """How many of them are due then, or a few more."""
+        """The number of waiting messages due until then, or a few more."""
         return len(self._overdue) + sum(due_ms <= until_ms for due_ms, _ in self._due)
 
     @property
@@ -82,11 +82,11 @@ class Tracked:
     # --- What comes in ----------------------------------------------------------------------------------------------------------
 
     def recalled(self, messages: Iterable[MessageView]) -> None:
-        """Take those of these that are tracked."""
+        """Take those of these messages that are tracked."""
         self.messages.update((message.offset, message) for message in messages if message.offset in self.tries)
 
     def adopt(self, cell: QueueCell) -> None:
-        """Take what became of messages that were handed out by handle."""
+        """Take over what became of messages that were handed out by handle."""
         for offset, before in list(self.tries.items()) if self._has_out else ():
             if before.state is not State.OUT:
                 continue
@@ -101,7 +101,9 @@ class Tracked:
     # --- What waits outside of the cell -----------------------------------------------------------------------------------------
 
     def spill(self, most: int) -> Mapping[int, Tries]:
-        """Let those that are due last leave, but for so many. Until `spilled` or `returned` says what became of that, they are not run."""
+        """Let the messages that are due last leave, except ``most`` of them. They are not run until `spilled` or `returned` says what
+        became of them.
+        """
         waiting = sorted(one for one in set(self._due) if self._is_waiting(*one))
         self._due, leaving = waiting[:most], waiting[most:]
         found = {offset: self.tries.pop(offset) for _, offset in leaving}
@@ -111,12 +113,12 @@ class Tracked:
         return found
 
     def spilled(self, waiting: Iterable[int]) -> None:
-        """Forget these: they left."""
+        """Forget these messages, which left the cell."""
         for offset in waiting:
             del self._leaving[offset]
 
     def returned(self, waiting: Mapping[int, Tries]) -> None:
-        """Let these wait in the cell, which they came back to, or never left."""
+        """Let these messages wait in the cell, because they came back to it or never left."""
         for offset, tries in waiting.items():
             self._leaving.pop(offset, None)
             if offset not in self.tries:
@@ -126,20 +128,20 @@ class Tracked:
     # --- What becomes of them ---------------------------------------------------------------------------------------------------
 
     def of(self, message: MessageView) -> Tries:
-        """The history of a message in flight, which may be that of one that is not tracked."""
+        """The history of a message in flight, also of one that is not tracked."""
         return self.tries.get(message.offset, Tries(State.RUNNING))
 
     def set(self, offset: int, tries: Tries, step: Step) -> None:
-        """Track a message from now on, or otherwise than before."""
+        """Track a message from now on, or change its tries."""
         self.tries[offset] = step.tries[offset] = tries
 
     def settle(self, offsets: Iterable[int], step: Step) -> None:
-        """Track these no more: they are done."""
+        """Stop tracking these messages: they are done."""
         for offset in offsets if self.tries else ():
             self._drop(offset, step)
 
     def forget(self, messages: Iterable[MessageView], step: Step) -> None:
-        """Track these no more: they are settled, or behind a marker."""
+        """Stop tracking these messages: they are settled, or behind a marker."""
         for message in messages if self.tries else ():
             self._drop(message.offset, step)
 
@@ -151,13 +153,13 @@ class Tracked:
             self.messages[message.offset] = message
 
     def run(self, message: MessageView, step: Step, *, company: int = 0) -> MessageView:
-        """Count one more delivery of a message. Returns it as it is to be handed out."""
+        """Count one more delivery of a message. Returns the message as it is to be handed out."""
         before = self.of(message)
         self.set(message.offset, Tries(State.RUNNING, before.attempts + 1, before.strikes, 0, company), step)
         return message._replace(delivery_attempt=before.attempts + 1)
 
     def take_due(self, now_ms: int, step: Step) -> list[MessageView]:
-        """Run all that are due and in memory."""
+        """Run all messages that are due and in memory."""
         self.fall_due(now_ms)
         found = [offset for offset in self._overdue if offset in self.messages]
         for offset in found:
@@ -165,7 +167,7 @@ class Tracked:
         return [self.run(self.messages.pop(offset), step) for offset in found]
 
     def fall_due(self, now_ms: int) -> None:
-        """Note what is due: it runs as soon as it may, and was read."""
+        """Note the messages that are due. Each runs as soon as it may and has been read."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
             if self._is_waiting(due_ms, offset):
@@ -185,12 +187,12 @@ class Tracked:
         return [self.run(self.messages.pop(offset), step, company=company) for offset in chosen]
 
     def put_back(self, messages: Sequence[MessageView]) -> None:
-        """Make these suspects again: they were not started."""
+        """Make these messages suspects again: they were not started."""
         self.messages.update((message.offset, message) for message in messages)
         self.suspects = sorted([*self.suspects, *(message.offset for message in messages)])
 
     def take_suspects(self, which: Callable[[MessageView], bool]) -> list[MessageView]:
-        """Take some out of the list of suspects that are in memory; they stay tracked."""
+        """Take some suspects that are in memory out of their list; they stay tracked."""
         found = [self.messages[offset] for offset in self.suspects if offset in self.messages and which(self.messages[offset])]
         for message in found:
             del self.messages[message.offset]
@@ -199,7 +201,7 @@ class Tracked:
         return found
 
     def let_go(self, earliest: int, step: Step) -> None:
-        """Settle those that retention took."""
+        """Settle messages that retention removed."""
         gone = [
             offset for offset, tries in self.tries.items() if offset < earliest and tries.state not in (State.RUNNING, State.OUT)
         ]
@@ -219,7 +221,7 @@ class Tracked:
                 self.set(offset, Tries(State.RUNNING, 0), step)
 
     def stop_all(self, company: int, step: Step) -> None:
-        """Leave those in flight to the next owner, as suspects without a strike."""
+        """Leave messages in flight to the next owner, as suspects without a strike."""
         for offset, tries in list(self.tries.items()):
             if tries.state is State.RUNNING:
                 self.set(offset, Tries(State.SUSPECT, tries.attempts, tries.strikes, 0, company), step)

@@ -1,4 +1,4 @@
-"""Where in the log the rows lie that the table has not, so that a few of them are read again without a walk through all before them."""
+"""Where the rows that the table lacks lie in the log. A few of them can be read again without a walk through all rows before them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ from ..log.view import View
 Offsets = npt.NDArray[np.int64]
 
 ENTRIES_MAX = 8_192
-"""At some 2 KiB each, 4 KiB with batches in 16 queues. Of more, the first are forgotten: to them the reader has the shortest way."""
+"""The most entries, at some 2 KiB each, 4 KiB with batches in 16 queues. Beyond that the first are forgotten: the reader has the shortest
+way to them.
+"""
 _TOGETHER = 16
 _TOGETHER_BYTES = 16 * MIB
 """Entries that are fetched and decoded side by side; a larger one is left to the reader, which takes it file by file."""
 _WALK_ENTRIES = 16
-"""After so many, others get their turn: folding entries that are in memory waits for nothing."""
+"""The number of entries after which others get their turn: folding entries that are in memory waits for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     folded: Folded
-    """Of its state, only what follows is kept."""
+    """Only ``next_offsets`` and two more fields of its state are kept."""
     size_bytes: int
-    """With all that it links."""
+    """The size of the entry with everything that it links."""
 
     def following(self, queue: int) -> int:
         """The queue's next offset behind this entry."""
@@ -49,9 +51,9 @@ class _Entry:
 
 
 class Unpublished:
-    """The entries of a topic's log behind its table; each is folded once, when somebody first picks rows that the table has not.
+    """The entries of a topic's log behind its table. Each is folded once, when somebody first picks rows that the table lacks.
 
-    It only saves work: whatever is not found here the reader finds, or says what became of it.
+    It only saves work: the reader finds rows that are not found here, or says what became of them.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -61,9 +63,9 @@ class Unpublished:
         self._walking = asyncio.Lock()
 
     async def pick(self, published: int, queue: int, offsets: Offsets) -> list[pa.RecordBatch]:
-        """Of the rows of these rising offsets those that are found, in order; ``published`` is the last entry that the table has.
+        """The rows that are found for these rising offsets, in order. ``published`` is the last entry that the table has.
 
-        At most one request for each entry that has any of them, and one for what it links; none for what is in memory. Raises
+        At most one request for each entry that has any of them, and one for what it links; none for entries in memory. Raises
         `StoreUnavailable`.
         """
         await self._walk(published)
@@ -99,20 +101,20 @@ class Unpublished:
                     await fold_known(self._view, topic.store, topic.paths, known)
                     await asyncio.sleep(0)
             except (ViewLost, DataDamaged):
-                self._view = None  # what it passed stays true; the reader tells what there is of the rest
+                self._view = None  # the entries it passed stay true; the reader tells what is left of the rest
 
     def _folded(self, folded: Folded, data: bytes) -> None:
         state = folded.state
         if state.incarnation != self._topic.record.incarnation:
             return
-        # Of the state nothing is needed but these, and the states of thousands of entries are large.
+        # Only these parts of the state are needed, and the states of thousands of entries are large.
         slim = State(entry=state.entry, store_time_ms=state.store_time_ms, next_offsets=state.next_offsets)
         self._entries.append(_Entry(replace(folded, state=slim), entry_bytes(folded, data)))
         if len(self._entries) > ENTRIES_MAX:
             del self._entries[: ENTRIES_MAX // 8]
 
     def _with_any(self, queue: int, offsets: Offsets) -> Iterator[_Entry]:
-        """The entries that have rows of these offsets, in order; maybe one more, at whose place others were lost."""
+        """The entries that have rows of these offsets, in order. There may be one more, at whose place others were lost."""
         at = 0
         while at < len(offsets):
             offset = int(offsets[at])
@@ -125,14 +127,14 @@ class Unpublished:
     # --- What they hold
 
     async def _stored(self, entry: _Entry, queue: int) -> _Stored | None:
-        """An entry's bytes and what it links for the queue; None if it is not there any more as it was folded."""
+        """An entry's bytes and what it links for the queue. None if it is no longer there as it was folded."""
         topic, folded = self._topic, entry.folded
         where = topic.paths.entry(folded.number)
         data = topic.tail.cache.get(folded.number)
         if data is None:
             try:
                 data = (await topic.store.get(where)).data
-                if read_header(data, where=where) != folded.header:  # written in the place of one that was trimmed
+                if read_header(data, where=where) != folded.header:  # the entry was written in the place of one that was trimmed
                     return None
             except (ObjectMissing, DataDamaged):
                 return None
@@ -147,7 +149,7 @@ class _Stored:
 
 
 def _together(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
-    """These in order, as many at a time as may be in memory."""
+    """The entries in order, as many at a time as may be in memory."""
     some: list[_Entry] = []
     size_bytes = 0
     for entry in entries:
