@@ -1,7 +1,8 @@
 """The one writer of a process to a topic's log: it appends entries, hands over what lost a race, and links what others handed over.
 
-The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait. Safety
-rests on the fold alone; everything here is about getting there soon and with few requests. What is on its way is kept by `Outstanding`.
+The loop of `Appender` takes one decision at a time (`decide`, a pure function): append the next entry, hand over and follow, or wait.
+Safety rests on the fold alone. This module only makes appends quick and cheap in requests. `Outstanding` keeps the appends that are on
+their way.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from .tail import Tail
 from .waiting import Waiting
 
 ALONE_INLINE_TIMES = 8
-"""Where nobody else appends, an entry may hold so much more: one request instead of two, and who reads it wants its rows."""
+"""The factor by which an entry may be larger where nobody else appends: one request instead of two, and its reader wants its rows
+anyway."""
 _PUT_LARGE_BYTES = 8 * MIB
 
 
@@ -60,7 +62,7 @@ class Appender:
         self._checkpoints = CheckpointWriter(store, paths)
         self._pending = Outstanding()
         self._backoff = Backoff(self._pace.retry_s)
-        """After turns that failed."""
+        """Waits after failed turns."""
         self._look: asyncio.Task[None] | None = None
         self._write_ids: OrderedDict[int, str] = OrderedDict()
         self._own_ids: set[str] = set()
@@ -71,7 +73,9 @@ class Appender:
         tail.jump_listeners.append(self._on_jump)
 
     async def append_batch(self, batch: Batch, rows: pa.Table | None, *, size_bytes: int, deadline_s: float) -> Outcome:
-        """Append one batch; ``rows`` sorted by queue, or None when its parts are staged. The caller sends a producer's batches one by one."""
+        """Append one batch. ``rows`` are sorted by queue, or None when the batch's parts are staged. The caller sends a producer's
+        batches one by one.
+        """
         return await self._append(batch=batch, rows=rows, size_bytes=size_bytes, deadline_s=deadline_s)
 
     async def append_opening(self, opening: Opening, *, deadline_s: float) -> Outcome:
@@ -83,7 +87,7 @@ class Appender:
         return await self._append(actions=tuple(actions), deadline_s=deadline_s)
 
     def expect(self) -> None:
-        """Something will be appended in a moment: look meanwhile what others have appended, where others do."""
+        """Prepare for an append that will come in a moment: look meanwhile what others have appended, where others do."""
         now_s = self._now_s()
         if not self._race.leading and self._race.contended(now_s) and not self._race.looked(now_s):
             self._start_look()
@@ -116,7 +120,7 @@ class Appender:
             timer.cancel()
 
     async def close(self) -> None:
-        """Stop; what is still pending ends by what is known of it."""
+        """Stop. Pending appends end by what is known of them."""
         self._closing = True
         if self._task is not None:
             self._task.cancel()
@@ -130,7 +134,7 @@ class Appender:
         self._tail.jump_listeners.remove(self._on_jump)
 
     async def _run(self) -> None:
-        """Take turns until nothing is pending; what waiting will not mend ends all that is."""
+        """Take turns until nothing is pending. A fault that waiting does not mend ends everything pending."""
         while not self._closing and (self._pending or self._race.in_charge(self._now_s())):
             try:
                 await self._turn()
@@ -148,7 +152,7 @@ class Appender:
             self._backoff = Backoff(self._pace.retry_s)
 
     async def _take_step(self) -> None:
-        if self._tail.view.is_aged:  # on such a view an append would end as unknown if the log has been trimmed past it
+        if self._tail.view.is_aged:  # on an aged view an append would end as unknown if the log has been trimmed past it
             await self._catch_up()
             return
         pending = self._pending.open
@@ -181,14 +185,14 @@ class Appender:
         limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
         await self._hand_over([p for p in self._pending.open if p.rows is not None and p.size_bytes > limit])
         now_s = self._now_s()
-        if self._pending:  # a process in charge that has nothing to append itself goes on only as long as it finds something
+        if self._pending:  # a process in charge with nothing of its own to append goes on only while it finds something
             race.begin_append(now_s)
         if collected := race.combines(now_s) and (race.leading or not self._pending):
             await asyncio.sleep(max(race.moved_s, race.listed_s) + self._pace.combine_s - now_s)
             await self._list()
         self._end_overdue()
         state = self._tail.state
-        # What is large and came while this waited is handed over by the next turn.
+        # Large batches that came during this wait are handed over by the next turn.
         fit = [p for p in self._pending.open if p.rows is None or p.size_bytes <= limit or p.exposed_until]
         composed = compose(
             state,
@@ -218,7 +222,9 @@ class Appender:
         race.note_race(self._now_s(), won=won)
 
     async def _write(self, number: int, data: bytes, composed: Composed) -> bool:
-        """Make ``data`` entry ``number``, or learn whose stands there. True: ours. Raises `ViewLost` when neither can be known."""
+        """Make ``data`` entry ``number``, or learn whose entry has that number. True: ours. Raises `ViewLost` when neither can be
+        known.
+        """
         view = self._tail.view
         key = self._paths.entry(number)
         write_id = composed.header.write_id
@@ -233,7 +239,7 @@ class Appender:
             try:
                 await self._store.put(key, data, mode=Put.CREATE)
             except Conflict:
-                pass  # refused, or refused after our own success: only what stands there tells
+                pass  # refused, or refused after our own success: only the entry that stands there tells
             except StoreUnavailable:
                 await asyncio.sleep(backoff.next_s())
             except PenstockError:
@@ -271,7 +277,9 @@ class Appender:
     # --- Handing over and following ---------------------------------------------------------------------------------------------
 
     async def _hand_over_and_follow(self, chosen: list[Pending]) -> None:
-        """Follow beside the request: what the next entries tell is the same. A hand-over that was begun is always seen to its end."""
+        """Follow beside the request, since the next entries tell the same either way. A hand-over that was begun is always seen to its
+        end.
+        """
         following = asyncio.ensure_future(self._follow())
         try:
             await self._hand_over(chosen)
@@ -281,7 +289,7 @@ class Appender:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _hand_over(self, chosen: list[Pending]) -> None:
-        """Put these where any appender finds them, this one too."""
+        """Put these where any appender finds them, this process's included."""
         self._end_overdue()
         tail = self._tail.state.entry
         fresh: list[Pending] = []
@@ -316,14 +324,14 @@ class Appender:
         for pending in fresh:
             batch = next(placed) if pending.batch else None
             if pending.valid_until != tail + VALIDITY_ENTRIES:
-                continue  # it took so long that it has been formed anew meanwhile
+                continue  # the request took so long that the batch was formed anew meanwhile
             pending.handed_tail = tail
             pending.handed_ms = self._clock.wall_ms()
             pending.handed_s = self._now_s()
             pending.batch = batch
 
     async def _follow(self) -> None:
-        """Look for the entry that brings what was handed over, until there is more to hand over or hope ends."""
+        """Look for the entry that brings what was handed over, until there is more to hand over or no hope is left."""
         await self._pause(self._pace.follow_first_s)
         while self._pending:
             await self._catch_up()
@@ -340,7 +348,7 @@ class Appender:
             if await self._waiting.list(self._tail.state.entry):
                 self._waiting.review(self._tail.state)
                 found = bool(self._waiting)
-        finally:  # one that failed is followed by a pause too
+        finally:  # a failed one is followed by a pause too
             self._race.note_listed(self._now_s(), found=found)
 
     # --- What the tail tells ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""What a view folds, gathered for whoever needs the entries' rows; also those that the view was led around and that can be had back."""
+"""Gathers what a view folds, for callers that need the entries' rows. It includes entries that the view was led around and that can be
+recovered.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from .view import View
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Entries that a view was led around: those behind ``before``, the last state known, up to ``after``, where it went on."""
+    """Entries that a view was led around: those after ``before``, the last state known, up to ``after``, where the view went on."""
 
     before: State
     after: State
@@ -32,7 +34,7 @@ class Arrivals:
         self.before = view.state
         """The state before the first of them."""
         self.size_bytes = 0
-        """Of the entries folded, with all that they link."""
+        """The size of the folded entries, with all that they link."""
         view.on_fold = self._take
         view.on_jump = self._jump
 
@@ -51,7 +53,9 @@ class Arrivals:
 
     @property
     def lost_entry(self) -> int:
-        """The entry to name when they leave offsets out: the one that a repair among them names, else where the view was led around."""
+        """The entry to name when offsets are missing: the one that a repair among the arrivals names, else the one where the view was
+        led around.
+        """
         actions = (action for item in self._arrived if not isinstance(item, Jump) for action in item[0].header.actions)
         return next((action.lost_first for action in actions if isinstance(action, Repair)), self.before.entry + 1)
 
@@ -60,14 +64,16 @@ class Arrivals:
         return [_state_after(item) for item in self._arrived]
 
     def begin(self, before: State, *, within: Jump | None = None) -> None:
-        """Start anew behind ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
+        """Start anew after ``before``, which may be an entry ``within`` the jump that brought the view to where it stands."""
         self.before, self.size_bytes = before, 0
         self._arrived.clear()
         if within is not None:
             self._arrived.append(within)
 
     async def entries(self) -> list[tuple[Folded, bytes]]:
-        """The entries in order, with those between a jump's two ends whose rows are known for certain. May be asked again."""
+        """The entries in order. Entries between a jump's two ends are included if their rows are known for certain. May be called
+        again.
+        """
         entries: list[tuple[Folded, bytes]] = []
         for item in tuple(self._arrived):
             if isinstance(item, Jump):
@@ -90,5 +96,5 @@ def _state_after(item: tuple[Folded, bytes] | Jump) -> State:
 
 
 def entry_bytes(folded: Folded, data: bytes) -> int:
-    """Bytes of an entry with all that it links."""
+    """The size of an entry with all that it links."""
     return len(data) + sum(part.size_bytes for batch in folded.header.batches for part in batch.parts)

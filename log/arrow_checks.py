@@ -1,4 +1,4 @@
-"""Arrow data that users send: checked as single messages are, but column by column."""
+"""Checks Arrow data that users send: as single messages are checked, but column by column."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _check_groups(groups: pa.DictionaryArray, topic_type: MessageType, limits: T
 
 
 def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
-    """Whether all messages are delayed ones, or none."""
+    """Check that all messages are delayed ones, or none."""
     if topic_type is MessageType.DELAY and due.null_count:
         said = "the topic takes DELAY messages, and this is none: delivery_timestamp is null"
         _refuse(pc.is_null(due), said, MessageTypeMismatch)
@@ -107,7 +107,7 @@ def _check_type(due: pa.ChunkedArray, topic_type: MessageType) -> None:
 
 
 def check_delivery_times(due: pa.ChunkedArray, limit: timedelta, now_us: int) -> None:
-    """Raise `InvalidArgument` or `LimitExceeded`, naming the first row whose time no message may ask for."""
+    """Raise `InvalidArgument` or `LimitExceeded`, naming the first row whose time is not allowed."""
     due_us = due.cast(pa.int64())
     _refuse(pc.less(due_us, 0), "delivery_timestamp is before 1970", InvalidArgument)
     latest_us = now_us + limit // timedelta(microseconds=1)
@@ -135,7 +135,7 @@ def _check_labels(table: pa.Table, limits: TopicLimits) -> None:
 
 
 def _check_texts(what: str, column: pa.DictionaryArray, bytes_max: int, *, setting: str | None = None) -> None:
-    """Look at every distinct text once."""
+    """Check every distinct text once."""
     texts = column.dictionary
     for bad, message, error in (
         (pc.greater(pc.binary_length(texts), bytes_max), f"{what} is over {bytes_max} bytes", LimitExceeded),
@@ -154,7 +154,7 @@ def _check_list(what: str, lists: pa.Array, texts: pa.Array, *, may_be_empty: bo
 
 
 def _invisible(texts: pa.Array, *, may_be_empty: bool = False) -> pa.Array:
-    """Which of these texts nobody could read, or are null."""
+    """Whether each text is null or unreadable."""
     bad = pc.invert(pc.utf8_is_printable(texts))
     if not may_be_empty:
         bad = pc.or_(bad, pc.equal(pc.binary_length(pc.utf8_trim_whitespace(texts)), 0))

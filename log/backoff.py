@@ -1,4 +1,4 @@
-"""Waiting before one looks, or tries what failed for a moment, again."""
+"""Waits before a retry, or before another look."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MAX_S = 1.0
 
 
 class Backoff:
-    """How long to wait before one tries again, and then again."""
+    """The waits between tries of one operation."""
 
     def __init__(self, first_s: float) -> None:
         self._next_s = first_s
 
     def next_s(self) -> float:
-        """Each is twice as long as the one before, up to a second."""
+        """The next wait: twice as long as the one before, up to a second."""
         now_s, self._next_s = self._next_s, min(2 * self._next_s, _MAX_S)
         return now_s
 
 
 async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, timeout_s: float) -> T:
-    """What ``work`` returns, tried again for so long as the store does not answer. Only for work that may be done several times."""
+    """What ``work`` returns, tried again while the store does not answer. Only for work that may be done several times."""
     backoff, end_s = Backoff(_FIRST_S), clock.monotonic_s() + timeout_s
     while True:
         try:
@@ -41,7 +41,7 @@ async def until_answered(work: Callable[[], Awaitable[T]], clock: Clock, *, time
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> None:
-    """So long, or until the event is set."""
+    """Wait ``seconds``, or until the event is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
             await stop.wait()

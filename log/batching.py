@@ -1,4 +1,4 @@
-"""From messages to the rows of a batch: columns built at once, routed, and sorted by queue."""
+"""Builds the rows of a batch from messages: columns at once, routed, and sorted by queue."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where the messages of a batch go; small, so that receipts may keep it."""
+    """The queues of a batch's messages; small, so that receipts may keep it."""
 
     queues: npt.NDArray[np.int32]
     """The queue of every message, in sending order."""
 
     @cached_property
     def rows(self) -> dict[int, int]:
-        """Rows of every queue."""
+        """The number of rows of every queue."""
         counts = np.bincount(self.queues)
         return {int(queue): int(counts[queue]) for queue in np.flatnonzero(counts)}
 
     @cached_property
     def order(self) -> npt.NDArray[np.int64]:
-        """The messages by queue, and by sending order within each."""
+        """The messages by queue, and by sending order within each queue."""
         return np.argsort(self.queues.astype(np.uint16), kind="stable")  # 16 bits: numpy sorts them by radix
 
     @cached_property
     def ranks(self) -> npt.NDArray[np.int64]:
-        """How many messages of the same queue stand before each message."""
+        """The number of messages of the same queue before each message."""
         order = self.order
         sorted_queues = self.queues[order]
         first = np.flatnonzero(np.r_[True, sorted_queues[1:] != sorted_queues[:-1]]) if len(order) else np.empty(0, np.int64)
@@ -58,27 +58,27 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class BatchRows:
-    """The rows of one batch: in parts, so that several threads can build them at once."""
+    """The rows of one batch. Parts of them can be built by several threads at once."""
 
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
-    """What differs from message to message but ids and queues, in sending order; all that is not here is empty."""
+    """Columns that differ from message to message, ids and queues apart, in sending order. Columns that are not here are empty."""
     places: Places
     ids: MessageIds | KeptIds
     producer: str
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.places.queues)
 
     @property
     def size_bytes(self) -> int:
-        """Of the rows in memory, uncompressed, more or less."""
+        """The approximate size of the rows in memory, uncompressed."""
         return self.count * (_ID_CHARS + len(self.producer) + 16) + sum(column.nbytes for column in self.columns.values())
 
     @cached_property
     def table(self) -> pa.Table:
-        """With `LOG_SCHEMA`, sorted by queue, and by sending order within each."""
+        """The rows with `LOG_SCHEMA`, sorted by queue, and by sending order within each queue."""
         return self.part(0, self.count)
 
     def part(self, start: int, count: int) -> pa.Table:
@@ -108,13 +108,13 @@ def message_id(prefix: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageIds:
-    """The ids of a batch's messages: those of one open producer begin alike, and count up."""
+    """The ids of a batch's messages. The ids of one open producer have the same prefix, and count up."""
 
     prefix: int
     first_number: int
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.Array:
-        """Of these messages, built without a Python object for each."""
+        """The ids of these messages, built without a Python object for each."""
         count = len(indices)
         text = np.empty((count, _ID_CHARS // 4), np.uint32)  # four digits at a time
         text[:, :4] = np.frombuffer(f"{self.prefix:016x}".encode(), np.uint32)
@@ -132,7 +132,7 @@ class KeptIds:
     ids: pa.ChunkedArray
 
     def column(self, indices: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-        """Of these messages."""
+        """The ids of these messages."""
         return self.ids.take(pa.array(indices))
 
 
@@ -147,7 +147,7 @@ def rows_of_messages(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for checked messages; ``queues`` names the queue of those (by index) whose sender chose it.
+    """Rows for checked messages. ``queues`` has the queue, by index, of each message whose sender chose one.
 
     Tag, keys, properties and delivery time are those of the messages in ``labelled`` (by index); the others have none.
     """
@@ -172,12 +172,12 @@ def rows_of_messages(
 
 
 def _due(message: Message, born_us: int) -> datetime | None:
-    """When a message is due: a delay counts from its birth."""
+    """The time when a message is due; a delay counts from its birth."""
     return message.delivery_timestamp if message.delay is None else from_us(born_us) + message.delay
 
 
 def _spread(given: Mapping[int, T], absent: T, count: int) -> list[T]:
-    """``count`` values: the given ones at their places."""
+    """``count`` values: the given ones at their indices, ``absent`` elsewhere."""
     values = [absent] * count
     for at, value in given.items():
         values[at] = value
@@ -192,7 +192,7 @@ def rows_of_arrow(
     producer: str,
     ids: MessageIds,
 ) -> BatchRows:
-    """Rows for a table that `check_arrow` has passed, or for copies, which have ids and birth times of their own."""
+    """Rows for a table that `check_arrow` has passed, or for copies, which keep their ids and birth times."""
     count = data.num_rows
     chosen = data["queue"].combine_chunks()
     if count and chosen.null_count == 0:
@@ -225,7 +225,7 @@ def _times(times_us: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _empty(kind: pa.DataType, count: int) -> pa.Array:
-    """``count`` empty lists or maps, or nulls."""
+    """``count`` empty lists or maps, or nulls for other types."""
     if not pa.types.is_nested(kind):
         return pa.nulls(count, kind)
     offsets = pa.array(np.zeros(count + 1, np.int32))

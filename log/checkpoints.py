@@ -26,7 +26,7 @@ class _CheckpointForm(StateForm, frozen=True, kw_only=True):
 
 
 def is_due(entry: int, size_bytes: int) -> bool:
-    """Whether the writer of this entry writes a checkpoint: each 64th entry, or less often the larger checkpoints are."""
+    """Whether the writer of this entry writes a checkpoint: at each 64th entry, or less often the larger checkpoints are."""
     return entry % (CHECKPOINT_ENTRIES * max(1, size_bytes // _LARGE_BYTES)) == 0
 
 
@@ -36,7 +36,7 @@ def encode_checkpoint(state: State) -> bytes:
 
 
 def decode_checkpoint(data: bytes, *, where: str) -> State:
-    """Raises `DataDamaged` or `NewerFormatError`; what it returns has been checked by hash, and against its own digest."""
+    """Raises `DataDamaged` or `NewerFormatError`. The returned state has been checked by hash, and against its own digest."""
     body, _, check = data.partition(b"\n")
     if check != digest(body).encode() + b"\n":
         raise DataDamaged("the checkpoint is not what was written", object=where)
@@ -48,7 +48,7 @@ def decode_checkpoint(data: bytes, *, where: str) -> State:
 
 
 class CheckpointWriter:
-    """Writes due checkpoints beside everything else; a failure is no harm, as any process can write one again."""
+    """Writes due checkpoints in the background. A failure does no harm, as any process can write the checkpoint later."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class CheckpointWriter:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def write_if_due(self, state: State) -> None:
-        """Begin to write this state's checkpoint if its entry is one of those that get one."""
+        """Begin to write this state's checkpoint if its entry is one that gets a checkpoint."""
         if state.entry % CHECKPOINT_ENTRIES or not is_due(state.entry, len(encode_checkpoint(state))):
             return
         task = asyncio.ensure_future(self.write(state))
@@ -64,14 +64,14 @@ class CheckpointWriter:
         task.add_done_callback(self._tasks.discard)
 
     async def write(self, state: State) -> None:
-        """Write this state's checkpoint unless it is there."""
+        """Write this state's checkpoint unless it exists."""
         try:
             await self._store.put(self._paths.checkpoint(state.entry), encode_checkpoint(state), mode=Put.CREATE)
         except PenstockError:
-            # It is there, or the store is full, refuses or does not answer. Nothing rests on this one: whoever appends or opens next
-            # tries again, and a lasting fault of the store ends the sends themselves.
+            # The checkpoint exists, or the store is full, refuses or does not answer. Nothing depends on this one: the next process
+            # that appends or opens tries again, and a lasting fault of the store ends the sends themselves.
             return
 
     async def finish(self) -> None:
-        """Wait for what was begun."""
+        """Wait for the writes that were begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)

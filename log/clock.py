@@ -1,4 +1,4 @@
-"""Time as the store has it: what producers stamp entries with, and when consumers' retries are due, whatever this machine's clock does."""
+"""Time by the store's clock. Producers stamp entries with it and consumers' retries are due by it, whatever this machine's clock does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .stores.protocol import ObjectStore
 log = logging.getLogger("penstock.log")
 
 _NOISE_MS = 2_000
-"""What a store's answer may be off by; S3 cuts its times to the second."""
+"""The error of a store's answer; S3 cuts its times to the second."""
 _ANSWER_MAX_S = 30.0
-"""Of asking: the time that an answer says may be off by half of what it took."""
+"""The longest that asking for the time may take. The answer may be off by half of what it took."""
 _MINUTE_MS = 60_000
 
 _Base = tuple[int, float]
@@ -30,13 +30,14 @@ class StoreClock:
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
         self.monotonic_s = machine.monotonic_s
-        """The machine's, without a step between: every ``send`` reads it."""
+        """The machine's own function, without a call in between: every ``send`` reads it."""
         self._base: _Base | None = None
         self._seen: tuple[_Base, int] | None = None
-        """How far the machine's clock was ahead when the time was asked last, and by which base."""
+        """How far the machine's clock was ahead when the time was last asked, and the base at that moment."""
         self._synced = False
         self.agreed = False
-        """Whether the machine's clock was within five minutes of the store's once. From then on time follows the store's without it."""
+        """Whether the machine's clock was ever within five minutes of the store's. From then on time follows the store's clock without
+        it."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch, by the store's clock as far as it is known."""
@@ -52,7 +53,7 @@ class StoreClock:
         return base_ms + int((self._machine.monotonic_s() - base_s) * 1000)
 
     def _notice(self, base: _Base, ahead_ms: int) -> None:
-        """Say it once when the machine's clock stepped since the time was asked last."""
+        """Log once that the machine's clock stepped since the time was last asked."""
         seen, self._seen = self._seen, (base, ahead_ms)
         if seen is None or seen[0] is not base:
             return
@@ -63,13 +64,13 @@ class StoreClock:
             )
 
     def hold(self) -> None:
-        """Carry on from this machine's time of now, unless the store's is known."""
+        """Carry on from this machine's present time, unless the store's is known."""
         if self._base is None:
             base = (self._machine.wall_ms(), self._machine.monotonic_s())
             self._seen, self._base = (base, 0), base
 
     async def sync(self, store: ObjectStore) -> int:
-        """Ask the store, and follow its clock from now on. Returns by how many milliseconds this machine's is ahead of it.
+        """Ask the store for the time, and follow its clock from now on. Returns by how many milliseconds this machine's clock is ahead.
 
         Raises `StoreUnavailable` for an answer that took too long to tell the time: this process may have stood still for hours.
         """
@@ -101,7 +102,7 @@ def _by(step_ms: int) -> str:
 
 
 def too_far(ahead_ms: int, store: ObjectStore) -> ClockSkewError:
-    """What a writer is told whose clock is more than five minutes off."""
+    """The error of a writer whose clock is more than five minutes off."""
     return ClockSkewError(
         "this machine's clock is too far from the store's",
         operation="open for writing",

@@ -1,4 +1,4 @@
-"""Deciding what the next entry holds; pure, so that it can be tested without a store."""
+"""Decides what the next entry holds. Pure, so that it can be tested without a store."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .state import State
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """The entry behind a state, with nothing in it that the fold would void."""
+    """The entry after a state, with nothing in it that the fold would void."""
 
     header: Header
     inline: Mapping[int, pa.Table]
     """Rows of the inline batches, by position."""
     put_in: Sequence[Pending]
-    """What of this process it brings."""
+    """The pending appends of this process that it brings."""
     useless: Sequence[str]
-    """Keys of handed objects that no later entry can bring either."""
+    """Keys of handed-over objects that no later entry can bring either."""
 
     @property
     def empty(self) -> bool:
@@ -42,7 +42,9 @@ def compose(
     now_ms: int,
     combines: bool = False,
 ) -> Composed:
-    """Actions and openings first, then what others handed over, oldest first, then this process's batches, within the caps."""
+    """Compose the next entry within the caps. Actions and openings come first, then what others handed over, oldest first, then this
+    process's batches.
+    """
     judge = Judge(state, state.entry + 1)
     judge.advance_time(now_ms)
     open_pending = [one for one in pending if not one.done]

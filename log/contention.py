@@ -1,8 +1,8 @@
-"""Who appends next: what a process knows of the others, and the decision it takes on it.
+"""Decides which process appends next, by what each knows of the others.
 
-Plain retries starve: whoever wrote last knows the tail first, and wins again. So a process that loses a race *combines* from then on: for a
-while it looks for what others hand over, and its entries say so. Others see that and hand over instead of racing. All of this is advice;
-no verdict of the fold depends on it.
+Plain retries starve: whoever wrote last knows the tail first, and wins again. So a process that loses a race *combines* from then on:
+for a while it looks for what others hand over, and its entries say so. Others see that and hand over instead of racing. All of this is
+advice. No verdict of the fold depends on it.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from .header import Header
 from .pending import Pending
 
 LOST_RACES_MAX = 1
-"""A process that loses so many races for one entry goes on to combine."""
+"""The number of lost races in a row after which a process combines."""
 LIST_UNASKED_EVERY = 64
-"""A process that never loses a race lists once in this many of its entries, so that nobody who hands over starves."""
+"""A process that never loses a race lists hand-overs once in this many of its entries, so that no process that hands over starves."""
 PASSED_OVER_MAX = 2
 BUSY_BATCHES = 4
-"""A process whose entry combined so many will most likely go on for a second."""
+"""The number of combined batches in an entry from which its writer is expected to go on for a second."""
 _NEVER_S = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient an appender is; seconds."""
+    """The waiting times of an appender, in seconds."""
 
     combine_s: float = 0.045
-    """Between an entry and the next look for what others handed over."""
+    """The wait between an entry and the next look for what others handed over."""
     linger_s: float = 0.5
-    """For how long a process that combines goes on looking after it last found something."""
+    """How long a process that combines goes on looking after it last found something."""
     contended_s: float = 3.0
-    """For how long after another process's entry, or a lost race, it looks before it appends."""
+    """How long a process looks before each append, after another process's entry or a lost race."""
     looked_s: float = 0.1
-    """What was seen of the tail so long ago is believed when it comes to appending,"""
+    """The age up to which a look at the tail is good enough to append on."""
     trusted_s: float = 1.0
-    """and so long ago when it comes to handing over, as a hand-over may come some entries late."""
+    """The age up to which a look at the tail is good enough to hand over on: a hand-over may come some entries late."""
     follow_first_s: float = 0.06
     follow_s: float = 0.03
     follow_max_s: float = 0.15
-    """Until the first look for the next entry after handing over, and between further looks, which go by the rhythm of entries."""
+    """The waits before the first look for the next entry after a hand-over, and between further looks, which go by the rhythm of
+    entries."""
     step_in_s: float = 0.3
     step_in_spread_s: float = 0.6
-    """Without an entry for so long (plus a share of the spread, by rank) a follower appends itself; less than ``linger_s``."""
+    """The wait without an entry after which a follower appends itself, plus a share of the spread by rank. Less than ``linger_s``."""
     retry_s: float = 0.05
-    """After a request whose outcome is unknown, doubled up to a second."""
+    """The wait after a request whose outcome is unknown; doubled up to a second."""
 
 
 class Role(Enum):
@@ -73,7 +74,7 @@ def decide(*, leading: bool, contended: bool, served: bool, looked: bool, passed
 
 
 def rank(process: str, entry: int) -> float:
-    """Where in the line of takers of an entry a process stands, from 0 to 1."""
+    """A process's position among those waiting to take an entry, from 0 to 1."""
     return xxhash.xxh64_intdigest(f"{process}/{entry}".encode()) / 2**64
 
 
@@ -88,7 +89,7 @@ class Contention:
         self.moved_s = now_s
         """When the last entry was folded."""
         self.looked_s = _NEVER_S
-        """What is known of the tail was true then, at least."""
+        """The time at which the known tail was last seen to be current."""
         self.listed_s = _NEVER_S
         self._own_in_a_row = 0
         self._lost_in_a_row = 0
@@ -143,7 +144,7 @@ class Contention:
             self._combines_until_s, self._combiner_s = now_s + self._pace.linger_s, _NEVER_S
 
     def lists_beside(self, now_s: float) -> bool:
-        """Whether to list what is handed over beside the PUT of an entry."""
+        """Whether to list hand-overs beside the PUT of an entry."""
         return self.combines(now_s) or self._own_in_a_row % LIST_UNASKED_EVERY == LIST_UNASKED_EVERY - 1
 
     def note_race(self, now_s: float, *, won: bool) -> None:

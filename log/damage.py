@@ -1,8 +1,8 @@
 """Ways around an entry that cannot be folded, the same for every process that meets it.
 
-In this order: the process's own state is the wrong one, and an older checkpoint folds well; a later checkpoint is vouched for by the
-entry behind it, or ends the log, so that all who come start from it; a later entry is a repair, which carries the whole state. If there
-is none, the fold stops.
+They are tried in this order. First, the process's own state may be the wrong one: an older checkpoint folds well. Second, a later
+checkpoint may be confirmed by the entry after it, or end the log, so that every new process starts from it. Third, a later entry may be
+a repair, which carries the whole state. If none of them applies, the fold stops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OLDER_CHECKPOINTS_TRIED = 2
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where a fold goes on."""
+    """The state where a fold goes on."""
 
     state: State
     skipped: bool
@@ -33,7 +33,7 @@ class Resumption:
 
 
 async def find_resumption(store: ObjectStore, paths: TopicPaths, number: int, damage: DataDamaged) -> Resumption:
-    """A state at or after entry ``number``, which could not be folded; raises ``damage`` when there is none."""
+    """A state at or after entry ``number``, which could not be folded. Raises ``damage`` when there is none."""
     for checkpoint in await _checkpoints(store, paths, below=number):
         state = await _fold_up_to(store, paths, checkpoint, number)
         if state is not None:
@@ -57,10 +57,10 @@ async def entry_numbers(store: ObjectStore, paths: TopicPaths, *, after: int) ->
 
 
 def of_the_log(numbers: Iterable[int], *, after: int) -> list[int]:
-    """Those of ascending entry numbers that can belong to a log that is known up to ``after``.
+    """The numbers, of these ascending ones, that can belong to a log that is known up to ``after``.
 
-    A log has no gap but where objects were lost. What lies far behind a gap was put there by somebody else: who took it for the log's end
-    would look for every entry before it.
+    A log has gaps only where objects were lost. An object far behind a gap was put there by somebody else. A process that took it for
+    the log's end would look for every entry before it.
     """
     found: list[int] = []
     last = after
@@ -95,7 +95,7 @@ async def _fold_up_to(store: ObjectStore, paths: TopicPaths, state: State, numbe
 
 
 async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> list[State]:
-    """The newest good checkpoints below an entry, and the empty state when the log still has its first entry."""
+    """The newest good checkpoints below an entry, then the empty state when the log still has its first entry."""
     states: list[State] = []
     for number in reversed(await _checkpoint_numbers(store, paths)):
         if number >= below:
@@ -109,7 +109,7 @@ async def _checkpoints(store: ObjectStore, paths: TopicPaths, *, below: int) -> 
 
 
 async def _can_be_trusted(store: ObjectStore, paths: TopicPaths, checkpoint: State) -> bool:
-    """Whether the entry behind a checkpoint vouches for it, or there is none yet: then it is where whoever comes now starts."""
+    """Whether the entry after a checkpoint confirms it, or there is no such entry yet; then every new process starts from it."""
     following = await read_header_at(store, paths, checkpoint.entry + 1)
     if following is not None:
         return following.state_digest == checkpoint.digest

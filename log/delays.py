@@ -1,4 +1,4 @@
-"""Delayed messages on their way into the timer log: when each is due, which queue it is for, and by what it can be recalled."""
+"""Delayed messages on their way into the timer log: their due times, their queues, and the handles that recall them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from .runtime import Clock
 from .stored import whole_number
 
 QUEUE = 0
-"""The only one of a timer log."""
+"""The only queue of a timer log."""
 DESTINATION_QUEUE = "\tqueue"
-"""The property that says, in the timer log, which queue the sender named. No sender can give it: names are visible characters."""
+"""The property that holds, in the timer log, the queue that the sender named. No sender can set it: names are visible characters."""
 _MICROSECOND = timedelta(microseconds=1)
 _MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
 DELAY_LEVELS = (*(timedelta(seconds=s) for s in (1, 5, 10, 30)), *(timedelta(minutes=m) for m in _MINUTES))
-"""RocketMQ's 18."""
+"""RocketMQ's 18 delay levels."""
 _PROPERTIES_TYPE = LOG_SCHEMA.field("properties").type
 
 
 def delay_level(level: int) -> timedelta:
-    """The delay of one of RocketMQ's 18 levels: 1 s, 5 s, 10 s, 30 s, 1 to 10 min by the minute, 20 min, 30 min, 1 h, 2 h.
+    """The delay of one of RocketMQ's 18 levels. They are 1 s, 5 s, 10 s, 30 s, 1 to 10 min by the minute, 20 min, 30 min, 1 h and 2 h.
 
-    Raises `InvalidArgument` for another number: 0, which RocketMQ takes for no delay, and above 18, which it takes for 18, too.
+    Raises `InvalidArgument` for any other number. That includes 0, which RocketMQ takes for no delay, and numbers above 18, which it
+    takes for 18.
     """
     if not isinstance(level, int) or isinstance(level, bool) or not 1 <= level <= len(DELAY_LEVELS):
         raise InvalidArgument("there is no such delay level", expected=f"1 to {len(DELAY_LEVELS)}", observed=repr(level))
@@ -43,7 +44,7 @@ def delay_level(level: int) -> timedelta:
 
 
 def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
-    """When a message is due. Raises `InvalidArgument` or `LimitExceeded` for one that no message may ask for."""
+    """The time when a message is due. Raises `InvalidArgument` or `LimitExceeded` for a time that is not allowed."""
     at: object = message.delivery_timestamp
     delay: object = message.delay
     if at is not None and delay is not None:
@@ -91,16 +92,16 @@ def delivery_us(message: Message, limit: timedelta, now_us: int) -> int:
 
 
 class RecallHandle(NamedTuple):
-    """Which waiting message a sender means."""
+    """The identity of a waiting message, for its recall."""
 
     topic: str
     offset: int
-    """In the timer log."""
+    """The offset in the timer log."""
     due_us: int
     message_id: str
 
     def encode(self) -> str:
-        """Letters, digits, ``-`` and ``_``."""
+        """The handle as text of letters, digits, ``-`` and ``_``."""
         return urlsafe_b64encode(f"v1 {self.topic} {self.offset} {self.due_us} {self.message_id}".encode()).decode().rstrip("=")
 
     @classmethod
@@ -113,7 +114,7 @@ class RecallHandle(NamedTuple):
             if version == "v1" and found.encode() == handle and found.offset >= 0 and identity.isprintable():
                 return found
         except (ValueError, AttributeError):
-            pass  # told below
+            pass  # raised below
         raise InvalidArgument(
             "this is no recall handle",
             operation="recall",
@@ -124,14 +125,14 @@ class RecallHandle(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Delayed:
-    """What the receipts of a batch of delayed messages must know."""
+    """The part of a batch of delayed messages that its receipts need."""
 
     topic: str
     due_us: npt.NDArray[np.int64]
     ids: MessageIds
 
     def handle(self, index: int, offset: int | None) -> str | None:
-        """Of the message sent as number ``index`` of the batch; None where its offset is not known."""
+        """The recall handle of the message sent as number ``index`` of the batch. None where its offset is not known."""
         if offset is None:
             return None
         identity = message_id(self.ids.prefix, self.ids.first_number + index)
@@ -165,7 +166,7 @@ class WaitingMessage(NamedTuple):
     """A delayed message that is still to be delivered."""
 
     topic: str
-    """Where it will come out."""
+    """The topic to which it will be delivered."""
     message_id: str
     message_group: str | None
     tag: str | None
@@ -173,14 +174,14 @@ class WaitingMessage(NamedTuple):
     properties: dict[str, str]
     body: bytes
     queue: int | None
-    """The one that its sender named; None: its message group's, or any."""
+    """The queue that its sender named. None: its message group's queue, or any."""
     born_timestamp: datetime
     """When ``send`` was called."""
     delivery_timestamp: datetime
     """When it is due."""
     producer: str
     recall_handle: str
-    """By this ``lake.recall`` calls it back."""
+    """The handle with which ``lake.recall`` calls it back."""
 
 
 def waiting_messages(topic: str, rows: pa.Table) -> Iterator[WaitingMessage]:
@@ -211,7 +212,7 @@ class Delays:
         self._topic, self._limit, self._clock = topic, limits.delay, clock
 
     def timed(self, message: Message, queue: int | None) -> Message:
-        """A checked message with its delivery time, or its delay, which counts from its birth, and the queue that its sender named.
+        """A checked message with its delivery time, and the queue that its sender named. A delay counts from the message's birth.
 
         Raises what `delivery_us` raises.
         """
@@ -227,18 +228,18 @@ class Delays:
         return with_destinations(table)
 
     def of(self, due: pa.Array | pa.ChunkedArray, ids: MessageIds) -> Delayed:
-        """What the receipts of these messages must know."""
+        """The part of these messages that their receipts need."""
         return Delayed(self._topic, due.cast(pa.int64()).to_numpy(), ids)
 
 
 def named_queue(properties: Mapping[str, str]) -> int | None:
-    """The queue that the sender of a row of the timer log named; None: none, or what no queue is called."""
+    """The queue that the sender of a row of the timer log named. None: it named none, or what it named is no queue."""
     queue = whole_number(properties.get(DESTINATION_QUEUE, ""))
     return queue if queue is not None and queue < QUEUES_MAX else None
 
 
 def with_destinations(table: pa.Table) -> pa.Table:
-    """Rows for the timer log: the named queues as properties."""
+    """Rows for the timer log, with the named queues as properties."""
     queues = table["queue"]
     if queues.null_count == table.num_rows:
         return table
@@ -250,7 +251,7 @@ def with_destinations(table: pa.Table) -> pa.Table:
 
 
 def without_destinations(table: pa.Table) -> pa.Table:
-    """Rows of the timer log as they were sent: with the named queues, or null, in ``queue``."""
+    """Rows of the timer log as they were sent, with the named queues, or null, in ``queue``."""
     nowhere = pa.nulls(table.num_rows, pa.int32())
     names = table["properties"].combine_chunks().keys
     if not pc.any(pc.equal(names, DESTINATION_QUEUE)).as_py():

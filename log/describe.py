@@ -1,4 +1,4 @@
-"""What a topic looks like from outside: settings, offsets, and where its load lies."""
+"""Describes a topic as seen from outside: settings, offsets, and where its load lies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TopicDescription:
     named_producers: dict[str, int]
     """Producers seen within 30 days, with the last sequence accepted of each."""
     sampled: int
-    """How many of the messages stored last the figures on skew are about."""
+    """The number of the newest messages on which the figures on skew are based."""
     hottest_groups: tuple[tuple[str, int], ...]
     """The message groups with most messages in the sample."""
 
@@ -54,12 +54,12 @@ class TopicDescription:
 
     @property
     def messages(self) -> int:
-        """How many are kept."""
+        """The number of messages that are kept."""
         return sum(one.next - one.earliest for one in self.queues)
 
 
 async def describe(topic: Topic, reader: Reader) -> TopicDescription:
-    """Fold up to the end, and count queues and message groups over the last messages, by store time as far as offsets tell."""
+    """Fold up to the end, and count queues and message groups over the newest messages, by store time as far as offsets tell."""
     offsets = await reader.offsets()
     state = topic.tail.state
     total = sum(following - earliest for earliest, following in offsets.values())

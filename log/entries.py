@@ -16,7 +16,7 @@ ROWS_KEY = "penstock.rows"
 
 
 def encode_entry(header: Header, inline: Mapping[int, pa.Table]) -> bytes:
-    """An entry with the rows of its inline batches; ``inline`` maps a batch's position to its rows, sorted by queue."""
+    """An entry with the rows of its inline batches. ``inline`` maps a batch's position to its rows, sorted by queue."""
     if sorted(inline) != header.inline:
         raise InternalError("inline rows and header disagree", expected=header.inline, observed=sorted(inline))
     pieces: list[pa.Table] = []
@@ -36,9 +36,10 @@ def encode_rows(tables: Sequence[pa.Table]) -> bytes:
 
 
 def read_header(data: bytes, *, where: str, number: int | None = None) -> Header:
-    """The header of a whole entry whose seal holds, and which says that it is entry ``number``. Raises `DataDamaged`, or `NewerFormatError`.
+    """The header of a whole entry. Checks that its seal holds and that its number is ``number``. Raises `DataDamaged` or
+    `NewerFormatError`.
 
-    A repair is folded on any state, so only its place tells that it is the one that should come now.
+    The number must be checked here: a repair is folded on any state, so only its key tells that it comes next.
     """
     footer = read_footer(data, where=where)
     if FOOTER_KEY not in footer:

@@ -23,8 +23,8 @@
     │   └── ForeignObject           an object that Penstock did not write
     └── InternalError           our bug; please report it
 
-Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a
-code for programs: codes are only ever added. The text is for people and may change.
+Every error carries ``operation``, ``object``, ``expected``, ``observed`` and ``hint`` where they are known. ``kind`` is a code for
+programs; codes are only ever added. The text is for people and may change.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PenstockError(Exception):
 
 
 FACT_CHARS_MAX = 2_000
-"""Of what stands in a message; the error itself has all of it."""
+"""The number of characters of a fact that a message shows; the error itself has all of it."""
 
 
 def _text(value: object) -> str:
@@ -98,19 +98,19 @@ class RetryError(PenstockError):
 
 
 class StoreUnavailable(RetryError):
-    """The store did not answer in time, throttled, or failed; whether it carried the call out is not known."""
+    """The store did not answer in time, throttled, or failed. Whether it carried the call out is not known."""
 
     kind = "store_unavailable"
 
 
 class StorageFull(RetryError):
-    """The store has no room left. Nothing was written; whoever runs in the background tries again until somebody made room."""
+    """The store has no room left. Nothing was written. Background work tries again until somebody has made room."""
 
     kind = "storage_full"
 
 
 class BackPressureError(RetryError):
-    """The producer holds as many bytes in memory as it may; nothing was taken over."""
+    """The producer holds as many bytes in memory as it may. Nothing was taken over."""
 
     kind = "back_pressure"
 
@@ -122,7 +122,7 @@ class NotWritten(RetryError):
 
 
 class ReopenError(PenstockError):
-    """This object can do no more; open a new one."""
+    """This object cannot be used any more; open a new one."""
 
     kind = "reopen"
 
@@ -134,7 +134,7 @@ class ClosedError(ReopenError):
 
 
 class FencedError(ReopenError):
-    """A newer instance of the same named producer is open; this one may not write any more."""
+    """A newer instance of the same named producer is open. This one may not write any more."""
 
     kind = "fenced"
 
@@ -194,7 +194,7 @@ class NotSupported(CallError):
 
 
 class MissingDependency(CallError):
-    """Something this call needs is not installed here, or not in a version that fits; the hint says what to install."""
+    """Something this call needs is not installed here, or not in a fitting version. The hint says what to install."""
 
     kind = "missing_dependency"
 

@@ -1,27 +1,28 @@
-"""Text of others where people and programs read it line by line: what steers a terminal or ends a line is spelt out. Pure."""
+"""Makes foreign text safe to show line by line: characters that control a terminal or end a line are escaped. Pure."""
 
 from __future__ import annotations
 
 import re
 
 _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON may hold as it is, and no terminal should be given: DEL and C1, ends of lines of Unicode, marks of direction, half characters."""
+"""Characters that JSON may hold as they are but no terminal should get: DEL and C1, Unicode's ends of lines, marks of direction, lone
+surrogates."""
 
 
 def escaped(text: str) -> str:
-    """Text as one line that steers nothing: what is not printable is spelt as Python spells it."""
+    """Text as one line without control characters: what is not printable is escaped as Python does it."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text)
 
 
 def escaped_json(document: str) -> str:
-    """A JSON document that says the same and steers nothing: in it such characters stand in strings only."""
+    """An equivalent JSON document without control characters; such characters can stand only in its strings."""
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def text_of_error(error: BaseException) -> str:
-    """Its kind and what it says, also where saying it fails."""
+    """An error's kind and text, also where its text cannot be formed."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - a mistake in an exception of somebody's own

@@ -1,8 +1,8 @@
 """Parquet files that prove their own integrity.
 
-Every file Penstock writes to the log carries a seal: a hash of its data pages and a hash of its footer, patched into a footer value of fixed
-length after the file is complete. A reader of the whole file checks both, so a change of any byte is found; a reader of the footer alone
-checks the footer's. Parquet's page checksums guard readers that fetch single pages.
+Every file Penstock writes to the log carries a seal: a hash of its data pages and a hash of its footer. The seal is patched into a
+footer value of fixed length after the file is complete. A reader of the whole file checks both hashes, so a change of any byte is
+found. A reader of the footer alone checks the footer's. Parquet's page checksums guard readers that fetch single pages.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _MAGIC = b"PAR1"
 ROW_GROUP_ROWS = 64 * 1024
 ROWS_BYTES_MIN = 256 * MIB
 ROWS_BYTES_RATIO = 4096
-"""Rows take at most so many times the file's bytes in memory, or `ROWS_BYTES_MIN`. Rows that are all alike come to 1,000 times."""
+"""The most memory that rows may take, as a multiple of the file's bytes; at least `ROWS_BYTES_MIN`. Rows that are all alike take 1,000
+times."""
 _VALUE_BYTES = 8
-"""Of a value, on average and without its text, in memory."""
+"""The average memory of a value, without its text."""
 _DICTIONARY_COLUMNS = ["queue", "message_group", "tag", "producer"]
 
 
 def digest(data: bytes | memoryview) -> str:
-    """128 bits, as 32 hexadecimal digits, that tell any two honest files apart."""
+    """A hash of 128 bits, as 32 hexadecimal digits, that tells any two honest files apart."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
@@ -67,13 +68,13 @@ def seal(written: pa.Buffer) -> bytes:
 
 
 def read_footer(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a whole file, once both halves of its seal hold. Raises `DataDamaged` or `ForeignObject`."""
+    """The footer values of a whole file, after both halves of its seal were checked. Raises `DataDamaged` or `ForeignObject`."""
     check_seal(file, where=where)
     return _footer_values(file, where)
 
 
 def read_footer_alone(file: bytes, *, where: str) -> dict[str, str]:
-    """The footer values of a file whose rows may be damaged, or that is only the last part of one. Raises `DataDamaged`."""
+    """The footer values of a file whose rows may be damaged, or of which only the last part is given. Raises `DataDamaged`."""
     if len(file) < 12 or file[-4:] != _MAGIC or (size := int.from_bytes(file[-8:-4], "little") + 8) > len(file):
         raise ForeignObject("not a Parquet file, or cut off", object=where, observed=f"{len(file)} bytes")
     check_footer(memoryview(file)[-size:], where=where)
@@ -89,9 +90,9 @@ def _footer_values(file: bytes, where: str) -> dict[str, str]:
 
 
 def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of a file whose seal was checked; with ``schema``, those of a file that has these columns and types, and valid text in them.
+    """The rows of a file whose seal was checked. With ``schema``, the file must have these columns and types, and valid text in them.
 
-    A file says by itself how large its rows are, so it is asked before room is made for them. Raises `DataDamaged`.
+    The file's own statement of its rows' size is checked before memory is taken for them. Raises `DataDamaged`.
     """
     try:
         parquet = pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True)
@@ -112,7 +113,7 @@ def read_rows(file: bytes, *, where: str, columns: list[str] | None = None, sche
 
 
 def _check_size(metadata: pq.FileMetaData, size_bytes: int, where: str) -> None:
-    """Raise when the rows would need far more room than rows that Penstock wrote into so few bytes."""
+    """Raise when the rows would need far more memory than rows that Penstock wrote into so few bytes."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     needed = rows * metadata.num_columns * _VALUE_BYTES + sum(group.total_byte_size for group in groups)
@@ -131,7 +132,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def check_seal(file: bytes, *, where: str) -> int:
-    """Raise unless every byte is as it was written; returns where the footer starts."""
+    """Raise unless every byte is as it was written. Returns the position where the footer starts."""
     start = _footer_start(file, where)
     at = _seal_at(file, start, where)
     if digest(memoryview(file)[:start]).encode() != bytes(file[at : at + _HALF]):
@@ -161,7 +162,7 @@ def _footer_start(file: bytes | bytearray, where: str) -> int:
 
 
 def _seal_at(file: bytes | bytearray, start: int, where: str) -> int:
-    """Where the seal's value begins: behind its key, a type byte and a length byte of Thrift's compact protocol."""
+    """The position of the seal's value: behind its key, a type byte and a length byte of Thrift's compact protocol."""
     found = file.rfind(_SEAL, start)
     at = found + len(_SEAL) + 2
     if found < 0 or at + 2 * _HALF > len(file):

@@ -20,14 +20,14 @@ class _FloorForm(Stored, frozen=True):
 
 
 def encode_floor(number: int, *, write_id: str) -> bytes:
-    """The floor as bytes; ``write_id`` makes each one of its own."""
+    """The floor as bytes; ``write_id`` makes each write different."""
     return json.dumps(
         {"format": FORMAT_VERSION, "floor": number, "write_id": write_id, "digest": _digest(number, write_id)}
     ).encode()
 
 
 def decode_floor(data: bytes, *, where: str) -> int:
-    """The floor's number, once it is proved: what lies below is deleted. Raises `DataDamaged` or `NewerFormatError`."""
+    """The floor's number, once its digest is checked: what lies below is deleted. Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _FloorForm, what=_WHAT, where=where, hint=_HINT)
     if form.digest != _digest(form.floor, form.write_id):
         raise damaged(_WHAT, "another digest", where=where, hint=_HINT)

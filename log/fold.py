@@ -1,9 +1,9 @@
 """The judge: a topic's state as a pure function of its entries.
 
 ``fold(state, header)`` gives the state after an entry and what became of everything in it. Producers use the same `Judge` to leave out
-what would be void, but nothing is safe because of that: an entry may hold anything, and every process that folds it comes to the same
-verdicts. Of the invariants of ``docs/0001-the-log-protocol.md``, what I2, I3 and I5 to I8 say of verdicts are properties of this module
-alone; all others, and that every process folds the same entries, need those who write and read.
+what would be void, but safety does not rest on that. An entry may hold anything, and every process that folds it comes to the same
+verdicts. The invariants I2, I3 and I5 to I8 of ``docs/0001-the-log-protocol.md`` are, as far as they concern verdicts, properties of
+this module alone. All others, and that every process folds the same entries, also depend on writers and readers.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Folded:
     """An entry and its verdicts."""
 
     state: State
-    """After the entry."""
+    """The state after the entry."""
     header: Header
     epochs: tuple[Epoch | Void, ...]
-    """Of every opening."""
+    """The epoch of every opening, or why it is void."""
     verdicts: tuple[Mapping[int, int] | Void, ...]
-    """Of every batch: the first offset in each of its queues, or why it is void."""
+    """The verdict on every batch: the first offset in each of its queues, or why it is void."""
 
     @property
     def number(self) -> int:
@@ -67,15 +67,15 @@ class Folded:
 
     @property
     def is_repair(self) -> bool:
-        """Whether it brings its state along."""
+        """Whether the entry brings its state along."""
         return any(isinstance(action, Repair) for action in self.header.actions)
 
 
 def fold(state: State, header: Header, *, where: str = "") -> Folded:
-    """The state after the entry behind ``state``, and its verdicts.
+    """The state after the entry that follows ``state``, and its verdicts.
 
-    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a
-    repair is taken from any state, as it brings its own.
+    Raises `DataDamaged` when the entry was not built on this state: its number, digest or offset bases disagree. An entry with a repair
+    is accepted on any state, as it brings its own.
     """
     repair = next((action for action in header.actions if isinstance(action, Repair)), None)
     if repair is not None:
@@ -110,7 +110,7 @@ def _check_built_on(state: State, header: Header, where: str) -> None:
 
 
 class Judge:
-    """A working copy of a state, to which the parts of entry ``entry`` are put one after another."""
+    """A working copy of a state, to which the parts of entry ``entry`` are applied one after another."""
 
     def __init__(self, state: State, entry: int) -> None:
         self._before = state
@@ -127,7 +127,7 @@ class Judge:
         self._time_ms = state.store_time_ms
         self._sum = state.sum
         self._rows = 0
-        """That the entry has brought so far."""
+        """The number of rows that the entry has brought so far."""
         self._expire()
 
     def advance_time(self, append_time_ms: int) -> None:
@@ -237,7 +237,7 @@ class Judge:
         self._generation += 1
 
     def _expire(self) -> None:
-        """Drop what no late link can need any more; exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
+        """Drop rows that no late link can need any more: exactly after UNNAMED_ROW_ENTRIES, so that all processes agree."""
         oldest = self._entry - UNNAMED_ROW_ENTRIES
         for name, row in list(self._unnamed.items()):
             if row.entry >= oldest:
@@ -258,7 +258,7 @@ class Judge:
 
     def _put_row(self, rows: dict[str, ProducerRow], name: str, row: ProducerRow, kind: str) -> None:
         if name in rows:
-            self._drop_row(rows, name, kind)  # and so to the end: rows stay in the order of their last use
+            self._drop_row(rows, name, kind)  # so that it moves to the end: rows stay in the order of their last use
         rows[name] = row
         self._sum += row_hash(kind, name, row)
 
@@ -270,7 +270,7 @@ class Judge:
 
 
 def is_of_generation(generation: int, current: int) -> bool:
-    """Whether a batch or opening was meant for this life of the topic, and routed as it routes."""
+    """Whether a batch or opening was meant for this life of the topic, and for its routing."""
     return generation == current
 
 
@@ -300,7 +300,7 @@ def goes_on_from(known: ProducerRow | None, opening: Opening) -> int:
 
 
 def may_begin(created: Created, former: str) -> bool:
-    """Whether a creation is of the life behind the ``former`` one, and of a topic that can be."""
+    """Whether a creation belongs to the life after the ``former`` one, and is of a topic that can exist."""
     return created.replaces == former and 0 < created.queues <= QUEUES_MAX
 
 
@@ -317,7 +317,7 @@ def may_forget(entry: int, closed_entry: int) -> bool:
 
 
 def store_time(before_ms: int, append_time_ms: int) -> int:
-    """The store timestamp of an entry: its appender's clock, but never back, and at most a day ahead of the entry before."""
+    """The store timestamp of an entry: its appender's clock, but never earlier than the entry before, and at most a day ahead of it."""
     latest_ms = append_time_ms if before_ms == 0 else min(append_time_ms, before_ms + STORE_TIME_STEP_MAX_MS)
     return max(before_ms, min(latest_ms, TIME_MAX_MS))
 

@@ -1,4 +1,4 @@
-"""Messages waiting in memory to become batches: the part of a producer that its callers' threads touch."""
+"""Messages waiting in memory to become batches: the part of a producer that its callers' threads use."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from .patience import patiently
 from .receipts import BatchFuture, Settled
 
 MESSAGE_OVERHEAD_BYTES = 450
-"""What a message costs in memory beside its body: the tuple, its receipt, its columns."""
+"""The memory that a message takes beside its body: the tuple, its receipt, its columns."""
 _GROWTH_MAX = 4
 _COPIES = 2
-"""A batch on its way is in memory as columns, and again as encoded parts."""
+"""A batch on its way is in memory twice: as columns, and as encoded parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSent:
-    """What became of a batch: for whoever counts."""
+    """The outcome of a batch, for metrics."""
 
     messages: int
     size_bytes: int
-    """What the caller gave: bodies, properties, keys and groups."""
+    """The bytes that the caller gave: bodies, properties, keys and groups."""
     took_s: float
-    """Since its first message was sent."""
+    """The time since its first message was sent."""
     durable: bool
-    """False: it failed, or what became of it is unknown."""
+    """False: it failed, or its outcome is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerOptions:
-    """How a producer gathers and waits."""
+    """The settings by which a producer gathers and waits."""
 
     linger: timedelta = timedelta(milliseconds=25)
-    """How long the first message of a batch waits for company."""
+    """How long the first message of a batch waits for further ones."""
     linger_max: timedelta = timedelta(milliseconds=400)
-    """How long it waits where so much is sent that half a batch comes together meanwhile: fewer, larger and cheaper requests."""
+    """How long it waits where half a batch comes together in that time. That makes fewer, larger and cheaper requests."""
     batch_bytes: int = 4 * MIB
-    """A batch with this much in it goes at once. While another is on its way it grows on, up to four times this or a quarter of
+    """The size at which a batch goes at once. While another is on its way it grows on, up to four times this or a quarter of
     ``memory_bytes``."""
     memory_bytes: int = 64 * MIB
-    """What may wait in memory, overhead included."""
+    """The bytes that may wait in memory, overhead included."""
     on_full: Literal["block", "raise"] = "block"
-    """What ``send`` does when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
+    """The action of ``send`` when ``memory_bytes`` are waiting. On the event loop's own thread it always raises."""
     block_timeout: timedelta = timedelta(seconds=60)
     delivery_timeout: timedelta = timedelta(seconds=120)
-    """After this a batch ends as not written, where that is proved, or as unknown; one of more than 8 MiB, after 24 hours at most."""
+    """The time after which a batch ends as not written, where that is proved, or as unknown. A batch of more than 8 MiB ends after 24
+    hours at most."""
     on_batch: Callable[[BatchSent], None] | None = None
-    """Told of each batch once it is durable or failed, on the event loop: it must be quick, and raise nothing. For metrics."""
+    """Called with each batch once it is durable or failed, on the event loop, for metrics. It must be quick, and raise nothing."""
 
     def __post_init__(self) -> None:
         for name, most in (
@@ -82,65 +83,66 @@ class ProducerStatistics:
     messages_durable: int
     batches_durable: int
     bytes_waiting: int
-    """In memory, overhead included."""
+    """The bytes in memory, overhead included."""
     failed: bool
 
 
 @dataclass(eq=False, slots=True)
 class Gathering:
-    """What will be one batch: messages one by one, or a table."""
+    """The content of a future batch: messages one by one, or a table."""
 
     first_number: int
     started_s: float
     id_prefix: int = 0
     bodies: list[bytes] = field(default_factory=list)
-    """Of every message, as are ``groups`` and ``born_s``: not the messages, which would keep the garbage collector busy."""
+    """The body of every message, as ``groups`` and ``born_s`` hold theirs. The messages are not kept: they would burden the garbage
+    collector."""
     groups: list[str | None] = field(default_factory=list)
     born_s: list[float] = field(default_factory=list)
-    """When each was sent, by the monotonic clock."""
+    """The times when the messages were sent, by the monotonic clock."""
     labelled: dict[int, Message] = field(default_factory=dict)
-    """The messages, by index, that may have a tag, keys or properties."""
+    """Messages, by index, that may have a tag, keys or properties."""
     queues: dict[int, int] = field(default_factory=dict)
-    """The queue of those messages, by index, whose sender chose it."""
+    """The queues, by index, of messages whose sender chose one."""
     table: pa.Table | None = None
     last_sequence: int | None = None
-    """Of the last message, where the application gives sequences."""
+    """The sequence of the last message, where the application gives sequences."""
     size_bytes: int = 0
     notice_bytes: int = 0
-    """The appending side is told when it has grown to this."""
+    """The size at which the appending side is told that it has grown."""
     full: bool = False
-    """Large enough to go at once."""
+    """Whether it is large enough to go at once."""
     closed: bool = False
-    """Nothing more may join: it is a batch of its own, or as large as one may be."""
+    """Whether nothing more may join: it is a batch of its own, or as large as a batch may be."""
     future: BatchFuture = field(default_factory=BatchFuture)
     taken_count: int = 0
-    """Messages that were turned into rows."""
+    """The number of messages that were turned into rows."""
     sent_bytes: int = 0
-    """What was in it when its time came."""
+    """The size at the moment it was taken for the append."""
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Gathering:
-        """A batch of its own, of checked messages."""
+        """A separate batch of checked messages."""
         bodies, groups = [one.body for one in messages], [one.message_group for one in messages]
         return cls(0, 0.0, bodies=bodies, groups=groups, labelled=dict(enumerate(messages)))
 
     @property
     def count(self) -> int:
-        """Messages so far."""
+        """The number of messages so far."""
         return self.taken_count + (self.table.num_rows if self.table is not None else len(self.bodies))
 
     @property
     def payload_bytes(self) -> int:
-        """What it has in it, without what the messages cost as objects."""
+        """The size of its content, without what the messages take as objects."""
         return self.size_bytes - MESSAGE_OVERHEAD_BYTES * len(self.bodies)
 
     def built(self) -> None:
-        """Its rows are elsewhere now, and receipts may be kept for long: what nobody needs any more goes."""
+        """Drop what nobody needs any more: the rows were built, and receipts may be kept for long."""
         self.taken_count, self.table = self.count, None
         self.bodies, self.groups, self.born_s, self.labelled, self.queues = [], [], [], {}, {}
 
     def settle(self, outcome: Settled | PenstockError) -> None:
-        """Tell all receipts."""
+        """Tell all receipts the outcome."""
         self.built()
         if isinstance(outcome, Settled):
             self.future.set_result(outcome)
@@ -149,15 +151,15 @@ class Gathering:
 
 
 def tell(options: ProducerOptions, gathering: Gathering, *, now_s: float, durable: bool) -> None:
-    """Let whoever counts know what became of it."""
+    """Report a batch's outcome to the metrics callback."""
     if options.on_batch is not None and gathering.count:
         options.on_batch(BatchSent(gathering.count, gathering.sent_bytes, now_s - gathering.started_s, durable))
 
 
 def linger_s(options: ProducerOptions, bytes_per_s: float) -> float:
-    """How long the first message of a batch waits for company, at this rate of sending."""
+    """How long the first message of a batch waits for further ones, at this rate of sending."""
     if not options.linger:
-        return 0.0  # who asks for no delay sends one by one and waits for each
+        return 0.0  # a caller that asks for no delay sends one by one and waits for each
     longest_s = options.linger_max.total_seconds()
     pays = bytes_per_s * longest_s >= options.batch_bytes / 2
     return max(longest_s, options.linger.total_seconds()) if pays else options.linger.total_seconds()
@@ -195,7 +197,7 @@ class Sequences:
 
 
 class Buffer:
-    """Gatherings in order, within a memory limit. All but ``take`` and ``release`` are called by senders, under ``lock``."""
+    """Gatherings in order, within a memory limit. Senders call all methods but ``take`` and ``release``, under ``lock``."""
 
     def __init__(
         self,
@@ -216,15 +218,15 @@ class Buffer:
         self.room = threading.Condition(self.lock)
         self.queue: deque[Gathering] = deque()
         self.open: Gathering | None = None
-        """What the next message joins, the last of ``queue``."""
+        """The gathering that the next message joins, the last of ``queue``."""
         self.size_bytes = 0
-        """Waiting or on its way."""
+        """The bytes waiting or on their way."""
         self.room_bytes = options.memory_bytes
-        """From so many bytes on a sender must `await_room`; zero once nothing may be sent any more."""
+        """The number of bytes from which a sender must `await_room`; zero once nothing may be sent any more."""
         self._number = 0
-        """Of the first message behind all closed gatherings."""
+        """The number of the first message behind all closed gatherings."""
         self.bytes_per_s = 0.0
-        """Taken lately."""
+        """The rate at which bytes were lately taken."""
         self._taken_s = now_s()
         self.failure: PenstockError | None = None
         self.heard = False
@@ -232,7 +234,7 @@ class Buffer:
         self.closed = False
 
     def await_room(self) -> None:
-        """Return when there is room; raise what forbids sending, or `BackPressureError`."""
+        """Return when there is room. Raises what forbids sending, or `BackPressureError`."""
         limit = self._options.memory_bytes
         block = self._options.on_full == "block" and threading.get_ident() != self._loop_thread
         timeout_s = self._options.block_timeout.total_seconds()
@@ -267,7 +269,7 @@ class Buffer:
         return self.open
 
     def add(self, gathering: Gathering, size_bytes: int) -> None:
-        """Let a batch of its own wait behind all that was sent before."""
+        """Queue a separate batch behind all that was sent before."""
         self._close_open()
         gathering.first_number, gathering.id_prefix = self._number, self.id_prefix
         gathering.started_s, gathering.closed = self._now_s(), True
@@ -278,12 +280,12 @@ class Buffer:
         self._wake()
 
     def notice(self, gathering: Gathering) -> None:
-        """The open gathering has grown to something: its first message, a batch, or as much as a batch may be."""
+        """React to the growth of the open gathering: its first message, a full batch, or as much as a batch may be."""
         payload_bytes, batch_bytes = gathering.payload_bytes, self._options.batch_bytes
         if payload_bytes >= self._largest_bytes:
             self._close_open()
         goal = batch_bytes if payload_bytes < batch_bytes else self._largest_bytes
-        # Whoever has little in many messages is asked again and again, but seldom.
+        # A gathering with few bytes in many messages is checked again and again, but seldom.
         gathering.notice_bytes = gathering.size_bytes + max(goal - payload_bytes, batch_bytes // 64)
         wake = gathering.count == 1 or (payload_bytes >= batch_bytes and not gathering.full)
         gathering.full = payload_bytes >= batch_bytes
@@ -297,7 +299,7 @@ class Buffer:
             self.open = None
 
     def cut(self, gathering: Gathering, count: int, size_bytes: int, last_sequence: int | None) -> None:
-        """Make ``gathering`` again what it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
+        """Restore ``gathering`` as it was with ``count`` messages: a ``send`` that Ctrl-C interrupted has sent nothing."""
         del gathering.bodies[count:], gathering.groups[count:], gathering.born_s[count:]
         gathering.queues.pop(count, None)
         gathering.labelled.pop(count, None)
@@ -315,7 +317,7 @@ class Buffer:
             return self.queue[0] if self.queue else None
 
     def take(self) -> Gathering:
-        """The oldest gathering, to be appended; nothing joins it any more."""
+        """The oldest gathering, to be appended. Nothing joins it any more."""
         with self.lock:
             if self.queue[0] is self.open:
                 self._close_open()
@@ -331,13 +333,13 @@ class Buffer:
             return gathering
 
     def release(self, gathering: Gathering) -> None:
-        """Its bytes are free again."""
+        """Free the bytes of a gathering."""
         with self.lock:
             self.size_bytes -= gathering.size_bytes
             self.room.notify_all()
 
     def fail(self, error: PenstockError) -> None:
-        """Nothing can be sent any more; what waits ends with an error that says why."""
+        """Refuse all further messages. Waiting ones end with an error that says why."""
         with self.lock:
             self.failure = self.failure or error
             waiting, self.queue = list(self.queue), deque()
@@ -347,20 +349,20 @@ class Buffer:
             gathering.settle(failed_before(error))
 
     def close(self) -> None:
-        """Refuse further messages; what waits is still to be taken."""
+        """Refuse further messages. Waiting ones are still to be taken."""
         with self.lock:
             self.closed, self.room_bytes = True, 0
             self.room.notify_all()
 
     def after_fork(self, error: PenstockError) -> None:
-        """In a child process: the lock may be held by a thread that does not exist here."""
+        """Prepare a child process, in which the lock may be held by a thread that does not exist there."""
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.failure, self.room_bytes = error, 0
 
 
 def failed_before(error: PenstockError) -> PenstockError:
-    """What a send gets after ``error`` ended its producer."""
+    """The error of a send after ``error`` ended its producer."""
     if isinstance(error, FencedError | ClosedError) or error.kind == "forked":
         return error
     failed = ProducerFailedError(

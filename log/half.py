@@ -1,4 +1,4 @@
-"""Half messages: staged like any upload, durable and visible to nobody, until a transaction's decision lets one entry link them."""
+"""Half messages: staged like any upload, durable but visible to nobody until a transaction's decision lets one entry link them."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ MESSAGE_OVERHEAD_BYTES = 128
 
 @dataclass(frozen=True, slots=True)
 class HalfFile:
-    """Messages of one topic as an object that is to be uploaded."""
+    """Messages of one topic as an object to upload."""
 
     data: bytes
     rows: Mapping[int, int]
-    """Of every queue."""
+    """The number of rows of every queue."""
 
     @property
     def messages(self) -> int:
         return sum(self.rows.values())
 
     def part(self, paths: TopicPaths, job: str, number: int) -> Part:
-        """As a link names it."""
+        """The object as a link names it."""
         return Part(half_key(paths, job, number).removeprefix(paths.root), 0, self.rows, len(self.data), digest(self.data))
 
 
 def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tuple[Message, int]:
-    """The message as it is now, and what it costs in memory. Raises unless it may be sent in a transaction to a topic with these settings."""
+    """The message as it is now, and its memory. Raises unless it may be sent in a transaction to a topic with these settings."""
     if settings.message_type is not MessageType.TRANSACTION:
         raise MessageTypeMismatch(
             f"the topic takes {settings.message_type} messages, and this is a TRANSACTION message",
@@ -84,7 +84,7 @@ def check_half(message: Message, settings: TopicSettings, *, topic: str) -> tupl
 def half_rows(
     messages: Sequence[Message], queue: int | None, router: Router, *, born_us: int, producer: str, ids: MessageIds
 ) -> BatchRows:
-    """The rows of checked messages, all to one ``queue`` or in turn."""
+    """The rows of checked messages, all in one ``queue`` or in the queues in turn."""
     labelled = {at: one for at, one in enumerate(messages) if one.tag is not None or one.keys or one.properties}
     queues = {} if queue is None else dict.fromkeys(range(len(messages)), queue)
     bodies = [one.body for one in messages]
@@ -93,25 +93,25 @@ def half_rows(
 
 
 def half_files(rows: BatchRows) -> list[HalfFile]:
-    """The objects of these rows, in order; each holds what one request carries well."""
+    """The objects of these rows, in order; each holds as much as one request carries well."""
     per_part = max(1, rows.count * PART_BYTES // max(1, rows.size_bytes))
     return [HalfFile(*encode_part(rows.part(start, per_part))) for start in range(0, rows.count, per_part)]
 
 
 def half_key(paths: TopicPaths, job: str, number: int) -> str:
-    """Where one of an upload's objects is. Only the transaction's sender writes it, tried again always with the same bytes."""
+    """The key of one of an upload's objects. Only the transaction's sender writes it, and each retry has the same bytes."""
     return paths.job_part(job, f"{number:08d}")
 
 
 def message_ids(ids: MessageIds, count: int) -> list[str]:
-    """The ids of as many messages."""
+    """The ids of ``count`` messages."""
     return [message_id(ids.prefix, ids.first_number + number) for number in range(count)]
 
 
 async def read_half(store: ObjectStore, paths: TopicPaths, job: str, number: int, *, expected: str) -> tuple[Part, pa.Table]:
     """One of an upload's objects, with its rows (`LOG_SCHEMA`).
 
-    Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected, or its rows are no messages.
+    Raises `ObjectMissing`, and `DataDamaged` when its digest is not the expected one or its rows are no messages.
     """
     key = half_key(paths, job, number)
     data = (await store.get(key)).data
@@ -123,6 +123,6 @@ async def read_half(store: ObjectStore, paths: TopicPaths, job: str, number: int
 
 
 async def staged_sizes(store: ObjectStore, paths: TopicPaths, job: str) -> dict[str, int]:
-    """What is on the store of an upload: the size of each object by its key."""
+    """The objects of an upload that exist on the store: the size of each by its key."""
     listed: list[ObjectInfo] = await store.list(paths.job(job))
     return {info.key: info.size_bytes for info in listed}

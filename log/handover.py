@@ -1,4 +1,4 @@
-"""Handing batches to whoever appends next: one object whose name says all that an appender needs to link it.
+"""Hands batches to the next appender: one object whose name says all that an appender needs to link it.
 
 The object lies under ``staged/handed/<tail>/``; its name is the encoded header, so that a LIST replaces reading it. Its body holds the
 rows, batch after batch, each sorted by queue. A header too long for a name stands in the body's footer, and the name says so.
@@ -47,18 +47,18 @@ class _HandedForm(Stored, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What one process handed over at once: openings, and batches whose parts point at the object (or at staged uploads)."""
+    """What one process handed over at once: openings, and batches whose parts point at the object or at staged uploads."""
 
     tail: int
     key: str
-    """Of the object, from the lake's root."""
+    """The key of the object, from the lake's root."""
     openings: tuple[Opening, ...]
     batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """An object to be written, and what it will mean."""
+    """An object to be written, and what it will mean once it is."""
 
     handed: Handed
     data: bytes
@@ -67,7 +67,8 @@ class HandOver:
 def prepare(
     paths: TopicPaths, *, tail: int, write_id: str, openings: Sequence[Opening], batches: Sequence[tuple[Batch, pa.Table | None]]
 ) -> HandOver:
-    """The object that hands these over at ``tail``. Batches come with their rows sorted by queue, or with parts staged before.
+    """The object that hands these openings and batches over at ``tail``. Batches come with their rows sorted by queue, or with parts
+    staged before.
 
     All must be valid until ``tail`` + 64. ``write_id`` (32 hexadecimal digits) makes the name fresh.
     """
@@ -89,7 +90,9 @@ def prepare(
 
 
 async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -> Handed | None:
-    """What a listed object hands over; None for a foreign or damaged one. Reads it only when its name is too short to say."""
+    """The content of a listed hand-over. None for a foreign or damaged object. The object is read only when its name is too short to
+    say all.
+    """
     found = paths.handed_parts(info.key)
     if found is None:
         return None
@@ -108,7 +111,7 @@ async def read_handed(store: ObjectStore, paths: TopicPaths, info: ObjectInfo) -
             return None  # the collector goes by the tail: the rows could be gone before the last entry that may link them
         return _placed(paths, tail, name, openings, batches, len(data), digest(data))
     except (DataDamaged, NewerFormatError, ObjectMissing, LookupError, ValueError):
-        return None  # an object that says nothing legible hands nothing over; its producer will notice and hand over again
+        return None  # an illegible object hands nothing over; its producer will notice and hand over again
 
 
 def _placed(
@@ -155,7 +158,7 @@ def _encode_name(write_id: str, openings: Sequence[Opening], batches: Sequence[B
 
 
 def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...], tuple[Batch, ...], str]:
-    """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is none."""
+    """Raises `DataDamaged`, `ValueError` or `LookupError` for a name that is not valid."""
     data = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
     if data[0] != _VERSION:
         raise ValueError(f"version {data[0]}")
@@ -183,7 +186,7 @@ def _decode_name(name: str, tail: int, where: str) -> tuple[tuple[Opening, ...],
 
 
 def _put(out: bytearray, *numbers: int) -> None:
-    """Unsigned LEB128."""
+    """Append numbers as unsigned LEB128."""
     for number in numbers:
         while number >= 0x80:
             out.append(number & 0x7F | 0x80)

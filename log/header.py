@@ -1,7 +1,7 @@
-"""The values an entry's footer carries: who wrote it, on what state, and which batches it brings.
+"""The values in an entry's footer: its writer, the state it was built on, and the batches it brings.
 
-JSON on the outside, frozen values on the inside. Decoding checks types, ranges and lengths, and refuses what a newer version wrote; whether
-a batch counts is decided only by the fold.
+They are JSON on the outside, frozen values on the inside. Decoding checks types, ranges and lengths, and refuses what a newer version
+wrote. Only the fold decides whether a batch counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .stored import Digest, Id, Name, Number, SequenceNumber, Stored, TimeMs, da
 
 @dataclass(frozen=True, slots=True, order=True)
 class Epoch:
-    """One opening of a producer's name: where it stands in the log. Later ones are larger, and no two are equal."""
+    """One opening of a producer's name, by its place in the log. Later openings are larger, and no two are equal."""
 
     entry: int
     position: int
@@ -40,7 +40,7 @@ class Part:
     """Rows of every queue, in queue order from ``first_row`` on."""
     size_bytes: int
     digest: str
-    """Of the whole object, as `files.digest` gives it."""
+    """The digest of the whole object, as `files.digest` gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Batch:
     valid_until: int
     """The last entry number that may bring it."""
     parts: tuple[Part, ...] = ()
-    """Where its rows are, in order; none: inline in the entry."""
+    """The places of its rows, in order; none: inline in the entry."""
     job: str | None = None
-    """The staged upload its parts belong to, closed by the entry that brings it."""
+    """The staged upload that its parts belong to, closed by the entry that brings it."""
 
     @property
     def row_count(self) -> int:
@@ -73,20 +73,21 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A named producer's opening: fences its former self, and its place in the log is the new epoch."""
+    """A named producer's opening. It fences the name's former instance, and its place in the log is the new epoch."""
 
     producer: str
     write_id: str
-    """By which the opener recognises it."""
+    """The id by which the opener recognises it."""
     generation: int
     valid_until: int
     last_sequence: int = -1
-    """Where a name that the state does not know goes on."""
+    """The last sequence from which a name goes on if the state does not know it."""
 
 
 class Created(Stored, frozen=True, tag=True):
-    """The topic begins, with fresh queues; ignored while one lives, when its last life was not the one it was made to replace, and when it
-    has no queue or more than `QUEUES_MAX`.
+    """The topic begins, with fresh queues.
+
+    Ignored in three cases: the topic lives; its last life was not the one to be replaced; it has no queue or more than `QUEUES_MAX`.
     """
 
     incarnation: Name
@@ -96,7 +97,7 @@ class Created(Stored, frozen=True, tag=True):
 
 
 class Deleted(Stored, frozen=True, tag=True):
-    """The topic ends; ignored unless this incarnation lives."""
+    """The topic ends. Ignored unless this incarnation lives."""
 
     incarnation: Name
 
@@ -114,7 +115,7 @@ class ForgetJob(Stored, frozen=True, tag=True):
 
 
 class RowForm(Stored, frozen=True, array_like=True):
-    """What a state knows of one producer, as it is stored."""
+    """The stored form of what a state knows of one producer."""
 
     name: Name
     last: SequenceNumber
@@ -125,7 +126,7 @@ class RowForm(Stored, frozen=True, array_like=True):
 
 
 class StateForm(Stored, frozen=True):
-    """A state as it is stored, in checkpoints and repairs; the order of its lists is part of it."""
+    """The stored form of a state, in checkpoints and repairs. The order of its lists is part of it."""
 
     entry: Number
     incarnation: Name
@@ -141,7 +142,7 @@ class StateForm(Stored, frozen=True):
 
 
 class Repair(Stored, frozen=True, tag=True):
-    """The state after this entry, whole, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
+    """The whole state after this entry, as entries ``lost_first`` to ``lost_last`` cannot be read any more."""
 
     state: StateForm
     lost_first: Number
@@ -159,7 +160,7 @@ PartForm: TypeAlias = tuple[Name, Number, _Counts, Number, Digest]
 
 
 class BatchForm(Stored, frozen=True):
-    """A batch as it is stored; what is empty is left out."""
+    """The stored form of a batch. Empty values are left out."""
 
     p: Name
     s: tuple[SequenceNumber, SequenceNumber]
@@ -186,21 +187,21 @@ class _EntryForm(Stored, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An entry but for its inline rows. The fold takes actions, then openings, then batches, each in list order."""
+    """An entry without its inline rows. The fold takes actions, then openings, then batches, each in list order."""
 
     entry: int
     write_id: str
     append_time_ms: int
-    """By the appender's clock, corrected by the store's answers."""
+    """The time by the appender's clock, corrected by the store's answers."""
     state_digest: str
-    """Of the state it was built on."""
+    """The digest of the state it was built on."""
     bases: Mapping[int, int]
     """The next offset of every touched queue in that state."""
     actions: tuple[Action, ...] = ()
     openings: tuple[Opening, ...] = ()
     batches: tuple[Batch, ...] = ()
     combines: bool = False
-    """Whether its writer goes on looking for what is handed over for a while; advice, which no verdict depends on."""
+    """Whether its writer goes on looking for hand-overs for a while. This is advice, and no verdict depends on it."""
 
     @property
     def inline(self) -> list[int]:
@@ -245,7 +246,7 @@ def decode_header(text: str, *, where: str) -> Header:
 
 
 def batch_document(batch: Batch) -> dict[str, Any]:
-    """A batch as JSON; what is empty is left out."""
+    """A batch as JSON. Empty values are left out."""
     document: dict[str, Any] = {
         "p": batch.producer,
         "s": [batch.previous, batch.last],
@@ -263,7 +264,7 @@ def batch_document(batch: Batch) -> dict[str, Any]:
 
 
 def parse_batches(forms: Iterable[BatchForm]) -> tuple[Batch, ...]:
-    """Raises `ValueError` for counts that do not pair."""
+    """Raises `ValueError` for counts that do not pair up."""
     return tuple(map(_parse_batch, forms))
 
 
@@ -307,7 +308,7 @@ def _counts(counts: Mapping[int, int]) -> list[int]:
 
 
 def _parse_counts(flat: Sequence[int]) -> dict[int, int]:
-    """The inverse of `_counts`: each queue once, in order. Raises `ValueError`."""
+    """The inverse of `_counts`, with each queue once and in order. Raises `ValueError`."""
     queues = flat[::2]
     if len(flat) % 2 or any(behind <= before for before, behind in pairwise(queues)):
         raise ValueError(f"counts that do not pair, or not in the queues' order: {list(flat[:16])}")

@@ -31,7 +31,7 @@ from .topics import Topic, alter_topic, create_topic, delete_topic, list_topics,
 log = logging.getLogger("penstock.log")
 
 _LIVES_MAX = 5
-"""So often a topic may be found deleted and made anew while it is opened."""
+"""The number of times a topic may be found deleted and made anew while it is opened."""
 CLOCK_SYNC_S = 3600.0
 CLOCK_RETRY_S = 60.0
 
@@ -39,8 +39,8 @@ CLOCK_RETRY_S = 60.0
 class Lake:
     """Topics, producers and readers of one root, on the running event loop.
 
-    ``read_only=True`` never writes, not even the probe that checks, before the lake's first write, that the store honours conditional
-    writes. ``pace`` tunes how producers share a topic.
+    ``read_only=True`` never writes. That includes the probe that checks, before the lake's first write, that the store honours
+    conditional writes. ``pace`` tunes how producers share a topic.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Lake:
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The URL of the lake, without secrets."""
         return self.store.url
 
     # --- Topics -----------------------------------------------------------------------------------------------------------------
 
     async def create_topic(self, name: str, settings: TopicSettings) -> TopicRecord:
-        """Create a topic; fine when it exists with these settings. Raises `TopicExists` when it has others."""
+        """Create a topic. Nothing happens when it exists with these settings. Raises `TopicExists` when it has others."""
         check_own(name, operation="create_topic")
         timed = settings.message_type is MessageType.DELAY
         if timed:
@@ -91,26 +91,26 @@ class Lake:
         return record
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its messages; maintenance removes the objects."""
+        """Delete a topic with all its messages. Maintenance removes the objects."""
         check_topic_name(name)
         check_own(name, operation="delete_topic")
         await self._writable("delete_topic")
         try:
             await delete_topic(self.store, self.runtime, name)
-        finally:  # also where a deletion was broken off between the two
+        finally:  # also where a deletion was interrupted between the two
             await end_orphan(self.store, self.runtime, name)
             self._retire(name)
             self._retire(timer_log_name(name))
 
     async def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves it out."""
+        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves that topic out."""
         self._check_open()
         return await list_topics(self.store, damaged=damaged)
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """The topic's end, shared by all that this lake has open on it. Raises `TopicNotFound`.
+        """The topic, shared by all that this lake has open on it. Raises `TopicNotFound`.
 
-        Only ``writable=True`` asks anything of the store or of the clock that reading does not need.
+        Checks of the store and of the clock that reading does not need are made only with ``writable=True``.
         """
         self._check_open()
         if writable:
@@ -124,7 +124,7 @@ class Lake:
         return topic
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """A topic of type DELAY and the timer log of the same life of it. Raises `TopicNotFound` when either is missing.
+        """A topic of type DELAY and the timer log of its same life. Raises `TopicNotFound` when either is missing.
 
         With ``writable`` a missing timer log is made.
         """
@@ -155,7 +155,9 @@ class Lake:
         return topic
 
     def _retire(self, name: str) -> None:
-        """Open it anew the next time. What still uses it goes on, to learn by itself what became of the topic."""
+        """Forget an open topic, so that the next use opens it anew. Present users go on, and learn by themselves what became of the
+        topic.
+        """
         task = self._opened.pop(name, None)
         if task is not None:
             self._retired.append(task)
@@ -173,8 +175,9 @@ class Lake:
     ) -> Producer:
         """Open a producer. With a ``name`` it fences every earlier instance of that name, and may send with sequences.
 
-        ``known_sequence`` is the last one that the caller knows to be accepted: where a name that has left the log's state goes on. What is
-        sent to a topic of type DELAY goes into its timer log, but for ``copies`` (`Producer.send_copies`): they go into the topic itself.
+        ``known_sequence`` is the last sequence that the caller knows to be accepted. A name that has left the log's state goes on from
+        there. Messages for a topic of type DELAY go into its timer log, except ``copies`` (`Producer.send_copies`), which go into the
+        topic itself.
         """
         check_producer_name(name)
         if name is not None and name.startswith(OWN_PREFIX) and not copies:
@@ -185,7 +188,7 @@ class Lake:
         if delays(opened.record) and not copies:
             served, opened = await self.timer_log(topic, writable=True)
             settings = served.settings
-        # Of one moment: messages go by the settings to queues of the generation.
+        # Both are of one moment: messages go by the settings to queues of the generation.
         generation = opened.tail.state.generation
         options = options or ProducerOptions()
         epoch: Epoch | None = None
@@ -214,12 +217,12 @@ class Lake:
 
     async def _writable_topic(self, name: str) -> Topic:
         topic = await self.topic(name, writable=True)
-        while not topic.is_current:  # the log was read on while it was made fit for writing
+        while not topic.is_current:  # the log was read on while the topic was made fit for writing
             topic = await self.topic(name, writable=True)
         return topic
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
-        """Of each open producer, its topic and what it has done; any thread may ask."""
+        """The topic and the counts of each open producer. Any thread may ask."""
         return [(one.topic, one.statistics()) for one in self._producers if not one.closed]
 
     async def reader(self, topic: str) -> Reader:
@@ -229,7 +232,7 @@ class Lake:
         return reader
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """What is known of a topic: settings, offsets, table, hottest queues and message groups."""
+        """A description of a topic: settings, offsets, table, hottest queues and message groups."""
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
 
@@ -262,9 +265,10 @@ class Lake:
     # --- Time -------------------------------------------------------------------------------------------------------------------
 
     async def keep_time(self) -> None:
-        """Return once the lake's time follows the store's clock, so that setting this machine's delays and hastens nothing.
+        """Return once the lake's time follows the store's clock, so that setting this machine's clock delays and hastens nothing.
 
-        Writing does it by itself. Where the store does not say its time, or is only read, time goes on from this machine's of now.
+        Writing does this by itself. Where the store does not tell its time, or is only read, time goes on from this machine's present
+        time.
         """
         self._check_open()
         if self._time is None:
@@ -280,7 +284,7 @@ class Lake:
         self._clock.hold()
 
     async def _ask_time(self) -> float:
-        """Follow what the store says; returns when to ask again."""
+        """Follow the store's clock. Returns the time until the next question."""
         try:
             ahead_ms = await self._clock.sync(self.store)
         except PenstockError as error:
@@ -295,7 +299,7 @@ class Lake:
             self._keeper = asyncio.ensure_future(self._keep_clock(pause_s))
 
     async def _keep_clock(self, pause_s: float) -> None:
-        """A machine clock that has been set meanwhile is no reason to stop."""
+        """Follow the store's clock for good. A machine clock that was set meanwhile is no reason to stop."""
         while True:
             await asyncio.sleep(pause_s)
             pause_s = await self._ask_time()
@@ -303,10 +307,10 @@ class Lake:
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first error of a producer that
-        nobody was told.
+        """Close all readers and producers (writing what was sent), then all topics and the store. Raises the first producer's error
+        that was not reported to anybody.
 
-        Whoever closes it meanwhile waits for the same end; closing again does nothing. Giving up waiting does not stop it.
+        Concurrent calls wait for the same end; closing again does nothing. Cancelling a call does not stop the close.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())

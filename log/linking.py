@@ -1,4 +1,4 @@
-"""Rows that other processes stage, linked by one: a batch is in the log whole or not at all and, under a name, once.
+"""Links rows that other processes stage. A batch is in the log whole or not at all and, under a name, once.
 
     linker = await open_linker(lake, "orders", name="spark/etl")
     if not linker.is_linked(batch):                  # else an earlier instance of the name has seen to it
@@ -6,8 +6,8 @@
         parts = …                                    # each by `staging.upload_part`, in any process, tried as often as need be
         linked = await linker.link(job, parts, batch=batch)
 
-Nothing is visible before ``link``, and then all parts that it is given are, in their order within each queue. What was uploaded and is not
-linked the collector removes after two days. Why this holds: ``docs/0008-ordered-writes.md``.
+Nothing is visible before ``link``. Then all parts that it was given are, in their order within each queue. The collector removes
+uploads that are not linked after two days. The proof is in ``docs/0008-ordered-writes.md``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .timer_log import check_own, delays
 from .topics import Topic
 
 BATCH_ROWS_MAX = 2**32
-"""Each batch number stands for so many sequences, of which the last is its batch's."""
+"""The number of sequences that each batch number stands for; the last of them is its batch's."""
 BATCH_MAX = 2**31 - 1
 LINK_ATTEMPTS_MAX = 5
 _TIMEOUT = timedelta(minutes=2)
@@ -53,18 +53,18 @@ class Linked:
 
     rows: int
     entry: int | None
-    """That brought it; None: only that it is there is known, as the name's next opening told, or the log was trimmed meanwhile."""
+    """The entry that brought it. None when only the fact is known: the name's next opening told it, or the log was trimmed meanwhile."""
     offsets: Mapping[int, tuple[int, int]] | None
-    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    """The first offset and the one after the last of every touched queue. None when only the fact is known."""
 
 
 def sequence_of(batch: int) -> int:
-    """The sequence that the batch's last row has: it leaves room for as many rows as a batch may have."""
+    """The sequence of the batch's last row. It leaves room for as many rows as a batch may have."""
     return (batch + 1) * BATCH_ROWS_MAX - 1
 
 
 class Linker:
-    """A producer whose rows other processes stage, on the running event loop. Made by `open_linker`; it links one batch at a time.
+    """A producer whose rows other processes stage, on the running event loop. `open_linker` makes it; it links one batch at a time.
 
     After an error open another one.
     """
@@ -79,18 +79,18 @@ class Linker:
         self._timeout_s = timeout.total_seconds()
         self._one_at_a_time = asyncio.Lock()
         self.generation = generation
-        """Of the topic's life that ``settings`` are of."""
+        """The routing generation of the topic's life that ``settings`` belong to."""
         self.id: str = name or topic.runtime.new_id()
         """The producer's name, or a random id."""
 
     @property
     def topic(self) -> Topic:
-        """Where it links to."""
+        """The topic that it links to."""
         return self._topic
 
     @property
     def settings(self) -> TopicSettings:
-        """The topic's; rows are to be routed by them."""
+        """The topic's settings, by which rows are to be routed."""
         return self._topic.settings
 
     @property
@@ -103,7 +103,7 @@ class Linker:
         return batch <= self.last_batch
 
     async def begin(self) -> Job:
-        """Begin a batch: returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
+        """Begin a batch. Returns once its uploads may begin, in any process. It is to be linked within 24 hours."""
         topic = self._topic
         return await until_answered(
             lambda: begin_job(topic.store, topic.paths, topic.runtime, producer=self.id),
@@ -119,11 +119,12 @@ class Linker:
     async def link(self, job: Job, parts: Sequence[Part], *, batch: int | None = None) -> Linked:
         """Return once the rows of these parts, and no others of the job, are durably in the log, in one entry.
 
-        ``batch`` is its number, of a linker with a name; numbers rise, gaps are fine. One that is in the log already is an error here.
-        Where no answer tells what became of it the name is opened anew, which ends all doubt, and it is linked then if it has not been.
+        ``batch`` is its number, for a linker with a name. Numbers rise; gaps are fine. A number that is in the log already is an error
+        here. Where no answer tells the outcome, the name is opened anew, which ends all doubt. The batch is linked then if it has not
+        been.
 
-        Raises `FencedError` when a newer instance of the name is open, `NotWritten` when it is proved not to be in the log,
-        `UnknownOutcome` (without a name, or when the store does not answer for long), `TopicDeleted`.
+        Raises `FencedError` when a newer instance of the name is open, and `NotWritten` when the batch is proved not to be in the log.
+        Raises `UnknownOutcome` without a name, or when the store does not answer for long, and `TopicDeleted`.
         """
         rows = self._checked(parts, batch)
         async with self._one_at_a_time:
@@ -165,10 +166,11 @@ class Linker:
         return self._last_sequence + sum(rows.values()) if batch is None else sequence_of(batch)
 
     async def _reopened_behind(self, batch: int) -> bool:
-        """Open the name anew, which voids every link that is still on its way, and say whether the batch got into the log before."""
+        """Open the name anew, which voids every link still on its way. Returns whether the batch got into the log before."""
         assert self._name is not None, "only a linker with a name numbers its batches"
         try:
-            # In whatever generation of its routing the topic is by now: this is to learn what is there. In a later topic the name is another's.
+            # Whatever the routing generation of the topic is by now: this is to learn what is there. In a later topic the name is
+            # another's.
             generation = self._topic.tail.state.generation
             if not self._topic.is_current:
                 raise self._deleted(batch)
@@ -176,7 +178,7 @@ class Linker:
                 self._topic, self._name, generation=generation, timeout_s=self._timeout_s
             )
         except (RetryError, UnknownOutcome) as error:
-            # That the opening was not written says nothing of the batch.
+            # An opening that was not written says nothing about the batch.
             raise UnknownOutcome(
                 "whether the batch got into the log is not known, as the name could not be opened anew",
                 operation="link",
@@ -197,7 +199,7 @@ class Linker:
         )
 
     def _checked(self, parts: Sequence[Part], batch: int | None) -> dict[int, int]:
-        """The rows of every queue. Raises for what the fold would void."""
+        """The number of rows of every queue. Raises for parts that the fold would void."""
         counted: Counter[int] = Counter()
         for part in parts:
             counted.update(part.rows)
@@ -217,16 +219,16 @@ class Linker:
 
 
 def check_batch(batch: int) -> None:
-    """Raise `InvalidArgument` unless this can number a batch."""
+    """Raise `InvalidArgument` unless this is a valid number of a batch."""
     if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
         raise InvalidArgument("not a batch's number", operation="link", expected=f"0 to {BATCH_MAX}", observed=batch)
 
 
 async def current_topic(lake: Lake, name: str, *, timeout: timedelta = _TIMEOUT) -> tuple[Topic, int]:
-    """The topic that has the name now, open for writing, and the generation of the routing by its settings.
+    """The topic that has the name now, open for writing, and the routing generation of its settings.
 
-    What this process has open of it may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right now, and
-    `NotSupported` for a topic of type DELAY.
+    The topic that this process has open may be older than a deletion. Raises `TopicNotFound`, `TopicDeleted` when it is deleted right
+    now, and `NotSupported` for a topic of type DELAY.
     """
     check_own(name, operation="link")
     opened = await lake.topic(name, writable=True)
@@ -251,9 +253,9 @@ async def open_linker(
 ) -> Linker:
     """Open a linker. With a ``name`` it fences every earlier instance of that name, and numbers its batches.
 
-    ``timeout`` is for getting one link, or one opening, into the log; ``generation`` that of the routing by which the rows to be linked
-    were staged, if they are already. Raises what ``lake.producer`` raises, `TopicDeleted` when the topic's is another one, and
-    `InvalidArgument` for a name under which a producer has sent messages with sequences of its own.
+    ``timeout`` is for getting one link, or one opening, into the log. ``generation`` is the routing generation by which the rows to be
+    linked were staged, if they are already. Raises what ``lake.producer`` raises, and `TopicDeleted` when the topic's generation is
+    another one. Raises `InvalidArgument` for a name under which a producer has sent messages with sequences of its own.
     """
     check_producer_name(name)
     opened, current = await current_topic(lake, topic, timeout=timeout)

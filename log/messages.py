@@ -33,9 +33,10 @@ class MessageType(StrEnum):
 class Message(NamedTuple):
     """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
 
-    ``message_group`` is what order is kept within, and is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
-    looked up. Messages for a topic of type DELAY have a ``delivery_timestamp`` (with a zone; one that has passed is delivered at once) or a
-    ``delay``, counted from ``send``; and a message group, if they shall stand in its order once they are due.
+    Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
+    looked up. || Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``. A
+    message whose time has passed is delivered at once. A message group is optional there; it keeps the order of its messages once they
+    are due.
     """
 
     body: bytes
@@ -66,7 +67,7 @@ class Message(NamedTuple):
 
     @property
     def message_type(self) -> MessageType:
-        """DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
+        """The message's type: DELAY with a delivery time or a delay, else FIFO with a message group, else NORMAL."""
         if self.delivery_timestamp is not None or self.delay is not None:
             return MessageType.DELAY
         return MessageType.NORMAL if self.message_group is None else MessageType.FIFO
@@ -78,7 +79,7 @@ class MessageView(NamedTuple):
     topic: str
     queue: int
     offset: int
-    """Its place in the queue: dense, from 0, never used twice."""
+    """The message's place in the queue: dense, from 0, never used twice."""
     message_id: str
     message_group: str | None
     tag: str | None
@@ -86,30 +87,30 @@ class MessageView(NamedTuple):
     properties: dict[str, str]
     body: bytes
     born_timestamp: datetime
-    """When ``send`` was called, by the producer's corrected clock."""
+    """The time when ``send`` was called, by the producer's corrected clock."""
     store_timestamp: datetime
-    """When it was appended; never goes back along a topic."""
+    """The time when it was appended; never goes back along a topic."""
     delivery_timestamp: datetime | None
     producer: str
     delivery_attempt: int = 1
-    """Handed out by a consumer: how often the message was delivered to its group, this time included."""
+    """The number of this delivery to the group, from 1. Set by consumers."""
     epoch: int = 0
-    """Handed out by a consumer: of the ownership of the queue under which this delivery was made."""
+    """The epoch of the queue's ownership under which this delivery was made. Set by consumers."""
     receipt_handle: str = ""
-    """Handed out by ``receive``: what acknowledges this delivery, also from another process; empty otherwise."""
+    """The handle that acknowledges this delivery, also from another process. Set by ``receive``; empty otherwise."""
 
     @property
     def fencing_token(self) -> tuple[int, int, int, int]:
-        """(queue, epoch, offset, delivery attempt): of two tokens of one queue, the one with the higher epoch is of the later owner, so
-        whoever stores what a message leads to can refuse an owner that was replaced.
+        """The fencing token (queue, epoch, offset, delivery attempt). Of two tokens of one queue, the one with the higher epoch is of
+        the later owner. A system that stores a message's effects can so refuse an owner that was replaced.
         """
         return self.queue, self.epoch, self.offset, self.delivery_attempt
 
     def stored(self) -> dict[str, Any]:
-        """What was stored, by name: every field but those that a consumer adds when it hands the message out."""
+        """The stored values by name: every field but those that a consumer adds when it hands the message out."""
         return {name: value for name, value in self._asdict().items() if name not in _OF_A_DELIVERY}
 
-    def json(self) -> Any:  # noqa: ANN401 - whatever the body says
+    def json(self) -> Any:  # noqa: ANN401 - any JSON value
         """The body parsed as JSON. Raises `InvalidArgument` when it is not."""
         try:
             return json.loads(self.body)
@@ -168,13 +169,13 @@ SEND_SCHEMA = pa.schema([_QUEUE, *_PAYLOAD[1:6], _DELIVERY, pa.field("sequence",
 """The columns that ``send_batch`` takes; only ``body`` is required, and ``delivery_timestamp`` by topics of type DELAY."""
 
 COPY_SCHEMA = pa.schema([*SEND_SCHEMA, _PAYLOAD[0], _PAYLOAD[6]])
-"""The columns of messages that were sent before, and keep id and birth time as they go to another topic."""
+"""The columns of messages that were sent before, and keep their id and birth time on the way to another topic."""
 
 
 def views(
     topic: str, batch: pa.RecordBatch | pa.Table, *, attempts: Iterable[int] | None = None, epoch: int = 0
 ) -> Iterator[MessageView]:
-    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order; ``attempts`` has the delivery attempt of each, by default 1."""
+    """The rows of a batch with `MESSAGE_SCHEMA` as messages, in order. ``attempts`` has the delivery attempt of each; the default is 1."""
     columns = view_columns(topic, batch, epoch=epoch)
     if attempts is not None:
         of_each = [attempt for _, attempt in zip(range(batch.num_rows), attempts, strict=True)]
@@ -215,7 +216,7 @@ def views_of(columns: Sequence[Iterable[Any]]) -> Iterator[MessageView]:
 
 _ATTEMPT = MessageView._fields.index("delivery_attempt")
 _make_view: Callable[[Iterable[Any]], MessageView] = partial(tuple.__new__, MessageView)
-"""As `MessageView._make`, without a call of Python's for every message; the columns are as many as the fields."""
+"""A faster `MessageView._make`, without a Python call for every message. The columns must be as many as the fields."""
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Column:
@@ -232,7 +233,9 @@ def _keys(column: pa.Array | pa.ChunkedArray) -> Column:
 
 
 def _properties(column: pa.Array | pa.ChunkedArray) -> Column:
-    """Read-only where there are none: a dict for every message costs the garbage collector more than all else together."""
+    """The properties of each message; read-only where there are none. A dict for every message costs the garbage collector more than
+    all else together.
+    """
     if _is_empty(column):
         return repeat(_NO_PROPERTIES)
     return [dict(pairs) if pairs else _NO_PROPERTIES for pairs in column.to_pylist()]
@@ -252,7 +255,7 @@ def _times(column: pa.Array | pa.ChunkedArray) -> Column:
         return [None if tick is None else _EPOCH + _MICROSECOND * tick for tick in ticks.to_pylist()]
     values = ticks.to_numpy()
     if values[0] == values[-1] and bool((values == values[0]).all()):
-        return repeat(_EPOCH + _MICROSECOND * int(values[0]))  # as of all rows of an entry
+        return repeat(_EPOCH + _MICROSECOND * int(values[0]))  # as in all rows of an entry
     return list(map(_EPOCH.__add__, values.astype("timedelta64[us]").tolist()))
 
 
@@ -297,7 +300,7 @@ def check_message(message: Message, topic_type: MessageType, limits: TopicLimits
 
 
 def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> Iterator[T]:
-    """What ``check`` gives of each message of a batch; its error says which message it is."""
+    """The result of ``check`` for each message of a batch. Its error says which message it is."""
     for number, message in enumerate(messages):
         try:
             yield check(message)
@@ -308,7 +311,7 @@ def checked_each(messages: Iterable[Message], check: Callable[[Message], T]) -> 
 
 
 def frozen(message: Message) -> Message:
-    """A checked message as it is now, whatever its sender does to its parts from now on."""
+    """A checked message as it is now, unaffected by what its sender does to its parts later."""
     body, group, tag, keys, properties, due, delay = message
     return Message(bytes(body), group, tag, tuple(keys), dict(properties), due, delay)
 
@@ -324,7 +327,7 @@ _TYPE_HINTS = {
 
 
 def _check_labels(tag: object, keys: Sequence[str], properties: Mapping[str, str], limits: TopicLimits) -> None:
-    """The checks of what most messages have little of, apart from the hot path."""
+    """Check what most messages have little of, apart from the hot path."""
     size = 0
     if tag is not None:
         size = len(_text("the tag", tag))
@@ -354,7 +357,7 @@ def _text(what: str, value: object, *, may_be_empty: bool = False) -> bytes:
 
 
 def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | None = None) -> None:
-    """``setting`` is the topic's, if it is one."""
+    """Raise if a size is over the limit. ``setting`` is the topic's setting, if the limit is one."""
     if observed > limit:
         raise LimitExceeded(
             f"{what} is over the limit",
@@ -366,6 +369,6 @@ def _at_most(what: str, observed: int, limit: int, unit: str, *, setting: str | 
 
 
 def limit_hint(setting: str) -> str:
-    """How a limit of a topic is raised."""
+    """A hint how to stay below a topic's limit, or raise it."""
     less = "ask for an earlier time" if setting == "delay" else "send less"
     return f"{less}, or raise the topic's limit: alter_topic(…, limits=TopicLimits({setting}=…))"

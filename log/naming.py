@@ -1,4 +1,4 @@
-"""Producers' names: what one may be, and how a process opens one."""
+"""Producers' names: which are valid, and how a process opens one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .topics import Topic
 
 OPENING_ATTEMPTS_MAX = 5
 OWN_PREFIX = "%"
-"""Of producers' names that no application may take, such as the one under which messages are let go that were due."""
+"""The prefix of producers' names that no application may take. An example is the name under which due messages are delivered."""
 
 
 def check_producer_name(name: str | None) -> None:
-    """Raise `InvalidArgument` or `LimitExceeded` unless a producer can be called so; None: it has no name."""
+    """Raise `InvalidArgument` or `LimitExceeded` unless a producer can have this name. None: it has no name."""
     if name is None:
         return
     if not isinstance(name, str) or not name or not name.isprintable():
@@ -30,19 +30,21 @@ def check_producer_name(name: str | None) -> None:
 
 
 async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: float, known_sequence: int = -1) -> tuple[Epoch, int]:
-    """The epoch and the last sequence of a fresh opening. One whose outcome is unknown is tried again as it is.
+    """The epoch and the last sequence of a fresh opening.
 
-    It keeps its write id, as an earlier try that was handed over may get into the log behind a later one: of openings with one write id
-    one counts, and under another it would fence the producer that it was meant for.
+    An opening whose outcome is unknown is tried again unchanged, with the same write id. An earlier try that was handed over may get
+    into the log behind a later one. Of openings with one write id only one counts; under another id it would fence the producer that it
+    was meant for.
 
-    ``generation`` is that of the routing by the settings that the caller goes by: in any other the name is not opened (`TopicDeleted`).
+    ``generation`` is the routing generation of the settings that the caller goes by. In any other generation the name is not opened
+    (`TopicDeleted`).
     """
     last: UnknownOutcome | None = None
     opening = Opening(name, topic.runtime.new_id(), generation, 0, known_sequence)
     first_at = topic.tail.state.entry
     for _ in range(OPENING_ATTEMPTS_MAX):
         at = topic.tail.state.entry
-        # After so many entries the state may have forgotten that it is in the log, and would count it again.
+        # After so many entries the state may have forgotten that the opening is in the log, and would count it again.
         if is_spent(opening, topic.tail.state) or at - first_at >= VALIDITY_ENTRIES:
             opening, first_at = replace(opening, write_id=topic.runtime.new_id()), at
         outcome = await topic.appender.append_opening(opening, deadline_s=topic.runtime.clock.monotonic_s() + timeout_s)
@@ -51,7 +53,7 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
         assert isinstance(outcome, PenstockError), "an opening is opened or fails"
         if isinstance(outcome, UnknownOutcome):
             last = outcome
-        elif last is None or not isinstance(outcome, NotWritten):  # that this try was not written says nothing of those before
+        elif last is None or not isinstance(outcome, NotWritten):  # a try that was not written says nothing of those before
             raise outcome
     raise UnknownOutcome(
         "the producer's name could not be opened: what became of every try is unknown",
@@ -65,5 +67,5 @@ async def open_name(topic: Topic, name: str, *, generation: int, timeout_s: floa
 
 
 def is_spent(opening: Opening, state: State) -> bool:
-    """Whether an opening is in the log and its epoch cannot be known any more: it is never accepted again, wherever it still is."""
+    """Whether an opening is in the log and its epoch cannot be known any more. Then it is never accepted again, wherever it still is."""
     return was_accepted(opening, state.openings) and as_accepted(opening, state) is None

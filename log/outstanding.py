@@ -1,4 +1,4 @@
-"""All that one process has on its way into the log, and what entries, jumps, time and faults make of it."""
+"""The appends that one process has on their way into the log, and how entries, jumps, time and faults settle them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .pending import Pending, after_fold, after_jump, at_deadline, is_expired
 from .state import State
 
 _LISTING_MS = 100
-"""A hand-over is not passed over by an entry that was composed so soon after it: its writer may have listed before."""
+"""The age below which a hand-over does not count as passed over by an entry: the entry's writer may have listed before it."""
 
 
 class Outstanding:
@@ -25,7 +25,7 @@ class Outstanding:
 
     @property
     def open(self) -> list[Pending]:
-        """Those whose outcome is not known yet."""
+        """The appends whose outcome is not known yet."""
         self._appends = [one for one in self._appends if not one.done]
         return list(self._appends)
 
@@ -33,7 +33,7 @@ class Outstanding:
         self._appends.append(pending)
 
     def folded(self, folded: Folded) -> None:
-        """An entry was folded, right behind the one before."""
+        """Settle appends by an entry that was folded right after the one before."""
         for pending in self.open:
             outcome = after_fold(pending, folded)
             if outcome is not None:
@@ -43,7 +43,7 @@ class Outstanding:
         self._renew_expired(folded.state)
 
     def jumped(self, state: State) -> None:
-        """Entries were passed over."""
+        """Settle appends after entries were passed over."""
         for pending in self.open:
             outcome = after_jump(pending, state)
             if outcome is not None:
@@ -58,18 +58,22 @@ class Outstanding:
                 pending.valid_from(state.entry)
 
     def end_overdue(self, now_s: float, state: State) -> None:
-        """Nothing leaves this process after its deadline, however the timer sleeps: staged rows it links may be gone by then."""
+        """Settle overdue appends, even if the timer is late. Nothing leaves this process after its deadline: staged rows it links may
+        be gone by then.
+        """
         for pending in self.open:
             if now_s >= pending.deadline_s:
                 pending.settle(at_deadline(pending, state))
 
     def end(self, state: State) -> None:
-        """Nobody goes on with any of it."""
+        """Settle all appends, since nobody goes on with them."""
         for pending in self.open:
             pending.settle(at_deadline(pending, state))
 
     def fail(self, error: PenstockError, state: State) -> None:
-        """A fault that waiting will not mend ends all: with the fault itself where nothing can have been written."""
+        """End all appends after a fault that waiting does not mend. An append gets the fault itself where nothing of it can have been
+        written.
+        """
         for pending in self.open:
             if state.entry >= pending.exposed_until:
                 pending.settle(error)
@@ -85,9 +89,9 @@ class Outstanding:
 
 
 def expose(chosen: Sequence[Pending], until: int) -> Callable[[], None]:
-    """Note that a request is about to leave which may bring these as late as entry ``until``.
+    """Note that a request is about to leave that may bring these appends as late as entry ``until``.
 
-    Returns what takes the note back: for when that was the only request, and the store has refused it for good.
+    Returns a function that takes the note back, for the case that the store has refused the only request for good.
     """
     before = [(pending, pending.exposed_until) for pending in chosen]
     for pending in chosen:

@@ -1,7 +1,7 @@
-"""Names to object keys and back.
+"""Maps names to object keys and back.
 
-Rules that keep every store and every Delta reader content: numbers are padded to 20 digits where their order matters; no ``%``
-(Delta readers decode it); no key is the folder of another; no path part is longer than 255 bytes.
+These rules suit every store and every Delta reader. Numbers are padded to 20 digits where their order matters. No key has a ``%``,
+which Delta readers decode. No key is the folder of another. No path part is longer than 255 bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ TOPICS = "topics/"
 
 
 def check_topic_name(name: str) -> None:
-    """Raise unless ``name`` can be a topic: letters, digits, ``_`` and ``-``, at most 127, or ``%DLQ%`` or ``%TIMER%`` and such a name."""
+    """Raise unless ``name`` can be a topic's: letters, digits, ``_`` and ``-``, at most 127, or such a name after ``%DLQ%`` or
+    ``%TIMER%``.
+    """
     if not isinstance(name, str):
         raise InvalidArgument("a topic name must be a string", observed=type(name).__name__)
     plain = name.removeprefix(_prefix(name))
@@ -42,7 +44,7 @@ def topic_folder(name: str) -> str:
 
 
 def _prefix(name: str) -> str:
-    """That of a topic that Penstock makes by itself; empty for another's."""
+    """The prefix of a topic that Penstock makes by itself; empty for other topics."""
     return next((prefix for prefix in _FOLDER_PREFIXES if name.startswith(prefix)), "")
 
 
@@ -58,7 +60,7 @@ def topic_name(folder: str) -> str:
 
 
 def timer_log_name(topic: str) -> str:
-    """``%TIMER%orders`` for ``orders``."""
+    """The name of a topic's timer log: ``%TIMER%orders`` for ``orders``."""
     return TIMER_PREFIX + topic
 
 
@@ -73,7 +75,7 @@ def topic_of(timer_log: str) -> str:
 
 
 def is_staged(key: str) -> bool:
-    """Whether a key, relative to a topic's root, can be that of rows that were staged for the topic."""
+    """Whether a key, relative to a topic's root, can belong to rows that were staged for the topic."""
     folder, *parts = key.split("/")
     return folder == "staged" and bool(parts) and all(part.isprintable() and part not in {"", ".", ".."} for part in parts)
 

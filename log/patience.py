@@ -1,7 +1,7 @@
-"""Waiting in a thread, without keeping Ctrl-C out.
+"""Waits in a thread without blocking Ctrl-C.
 
-A signal that strikes in the moment before a thread blocks on a lock is noted and wakes nobody; Python acts on it when the thread next runs.
-So who waits looks up now and then.
+A signal that arrives in the moment before a thread blocks on a lock is noted and wakes nobody. Python acts on it when the thread next
+runs. So a waiting thread wakes now and then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ LOOK_UP_S = 0.25
 
 
 def patiently(wait: Callable[[float], T], timeout_s: float | None = None) -> T:
-    """What ``wait`` returns, which is told how long it may take and raises `TimeoutError` then; all in all within ``timeout_s``."""
+    """What ``wait`` returns. ``wait`` is called with the time it may take, and raises `TimeoutError` after it. All calls together take
+    at most ``timeout_s``.
+    """
     left_s = math.inf if timeout_s is None else timeout_s
     while True:
         step_s = min(left_s, LOOK_UP_S)

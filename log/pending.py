@@ -1,7 +1,7 @@
-"""What is on its way into the log, and what each entry (or each jump over entries) proves about it.
+"""Appends on their way into the log, and what each entry, or each jump over entries, proves about them.
 
-An append ends as written, not written or unknown. *Not written* needs every entry that could carry it folded by this process, or a row of
-the same epoch that proves it; everything else is unknown.
+An append ends as written, not written or unknown. *Not written* needs a proof: this process has folded every entry that could carry the
+append, or a row of the same epoch shows it. Everything else is unknown.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .state import ProducerRow, State
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """It is in the log, durably."""
+    """The append is in the log, durably."""
 
     entry: int
     store_time_ms: int
     offsets: Mapping[int, int] | None
-    """The first offset in each of its queues; None when entries were passed over, so that only the fact is known."""
+    """The first offset in each of its queues. None when entries were passed over, so that only the fact is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The producer's name is this process's until another opens it."""
+    """The producer's name belongs to this process until another opens it."""
 
     epoch: Epoch
     last_sequence: int
@@ -46,25 +46,25 @@ class Pending:
     """A batch, an opening or a set of actions, until its outcome is known."""
 
     deadline_s: float
-    """By the monotonic clock; then it ends as unknown, or as not written where that is proved."""
+    """The deadline by the monotonic clock. Then the append ends as unknown, or as not written where that is proved."""
     future: asyncio.Future[Outcome]
     batch: Batch | None = None
     opening: Opening | None = None
     actions: tuple[Action, ...] = ()
     rows: pa.Table | None = None
-    """Of a batch whose rows are not staged, sorted by queue."""
+    """The rows of a batch that are not staged, sorted by queue."""
     size_bytes: int = 0
     handed_tail: int | None = None
     """The tail it was handed over at; None: not handed over."""
     handed_ms: int = 0
     handed_s: float = 0.0
-    """When that was done, by the corrected clock and by the monotonic one."""
+    """The time of the hand-over: ``handed_ms`` by the corrected clock, ``handed_s`` by the monotonic one."""
     exposed_until: int = 0
     """The last entry number that could still carry it through some earlier request."""
     passed_over: int = 0
     """Entries appended since it was handed over that did not bring it."""
     write_ids: set[str] = field(default_factory=set)
-    """Of the entries it was put into."""
+    """The write ids of the entries it was put into."""
 
     @property
     def done(self) -> bool:
@@ -77,7 +77,7 @@ class Pending:
             self.future.set_result(outcome)
 
     def valid_from(self, tail: int) -> None:
-        """Let it be brought by the entries after ``tail``; only when no earlier request can carry it any more."""
+        """Let the entries after ``tail`` bring it. Allowed only when no earlier request can carry it any more."""
         if self.batch is not None:
             self.batch = replace(self.batch, valid_until=tail + VALIDITY_ENTRIES)
         if self.opening is not None:
@@ -93,7 +93,7 @@ class Pending:
 
 
 def before_any(pending: Pending, state: State) -> Outcome | None:
-    """How what no entry of this append can have brought ends, if that is known already: the fold would void it.
+    """The outcome of an append that no entry can have brought, if it is known already because the fold would void it.
 
     An opening may be in the log all the same, by an earlier append that ended as unknown.
     """
@@ -106,7 +106,7 @@ def before_any(pending: Pending, state: State) -> Outcome | None:
 
 
 def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
-    """What an entry, folded right after the one before, says of ``pending``."""
+    """What an entry, folded right after the one before, says about ``pending``."""
     if pending.actions:
         written = folded.header.write_id in pending.write_ids
         return Written(folded.number, folded.store_time_ms, {}) if written else None
@@ -124,7 +124,7 @@ def after_fold(pending: Pending, folded: Folded) -> Outcome | None:
 
 def after_jump(pending: Pending, state: State) -> Outcome | None:
     """What is known of ``pending`` after entries were passed over: only what a row of the same epoch proves."""
-    if pending.exposed_until == 0:  # it has not left this process
+    if pending.exposed_until == 0:  # the append has not left this process
         return before_any(pending, state)
     if pending.opening is not None and (opened := as_accepted(pending.opening, state)) is not None:
         return opened
@@ -141,7 +141,7 @@ def after_jump(pending: Pending, state: State) -> Outcome | None:
 
 
 def at_deadline(pending: Pending, state: State) -> Outcome:
-    """How it ends when its time is over."""
+    """The outcome of an append whose time is over."""
     if state.entry >= pending.exposed_until:
         return NotWritten(
             "the send did not get into the log in time", operation="append", hint="nothing of it was written; try again"
@@ -160,7 +160,7 @@ def _batch(pending: Pending) -> Batch:
 
 
 def is_same(one: Batch, other: Batch) -> bool:
-    """One producer never uses the same sequences of an epoch for two batches."""
+    """Whether two batches are the same: a producer never uses the same sequences of an epoch for two batches."""
     return (one.producer, one.named, one.epoch, one.previous, one.last) == (
         other.producer,
         other.named,
@@ -171,12 +171,14 @@ def is_same(one: Batch, other: Batch) -> bool:
 
 
 def as_accepted(opening: Opening, state: State) -> Opened | None:
-    """What an opening was given by an entry before ``state``; None where the state does not tell, or a later one stands before it."""
+    """The result of an opening that an entry before ``state`` accepted. None where the state does not tell, or where a later opening
+    has replaced it.
+    """
     entry = state.openings.get(opening.write_id)
     row = state.named.get(opening.producer)
     if entry is None or row is None or row.epoch is None or row.epoch.entry != entry:
         return None
-    # Of an entry with more openings the state does not tell whose place is whose, and no two may have one epoch.
+    # For an entry with several openings the state does not tell which has which position, and no two may have one epoch.
     alone = list(state.openings.values()).count(entry) == 1
     return Opened(row.epoch, row.last) if alone else None
 
@@ -187,7 +189,7 @@ def is_own(accepted: Opening, own: Opening) -> bool:
 
 
 def proves(row: ProducerRow, batch: Batch) -> bool:
-    """Whether a producer's row says anything of a batch: one of another epoch does not."""
+    """Whether a producer's row says anything about a batch: a row of another epoch does not."""
     return row.epoch == batch.epoch
 
 
@@ -196,7 +198,7 @@ def _row(state: State, batch: Batch) -> ProducerRow | None:
 
 
 def _hopeless(batch: Batch, state: State) -> PenstockError | None:
-    """Why no entry after ``state`` can bring a batch that none brought so far, if that is known: the fold would void it."""
+    """Why no entry after ``state`` can bring a batch that none has brought so far, if it is known that the fold would void it."""
     return _gone(batch.generation, state) or _fenced(batch, state) or _forgotten(batch, state) or _closed(batch, state)
 
 

@@ -1,4 +1,4 @@
-"""Where one message stands: which entry of the log brought it, and which file of the table has it."""
+"""Locates one message: the entry of the log that brought it, and the file of the table that has it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Published:
     """A message in its topic's Delta table."""
 
     version: int
-    """Of the table as it was looked at."""
+    """The version of the table as it was read."""
     path: str
-    """Of the file that has the message at that version, relative to the table: compaction moves rows to other files."""
+    """The path of the file that has the message at that version, relative to the table. Compaction moves rows to other files."""
 
 
 async def published_in(topic: Topic, queue: int, offset: int) -> Published | None:
-    """The file of the table that has a message; None as long as it is in the log alone."""
+    """The file of the table that has a message. None while the message is in the log alone."""
     delta = DeltaLog(topic.store, topic.paths, topic.record.table, topic.runtime, keep_removes=False)
     snapshot = await delta.refresh()
     found = files_between(snapshot, queue, offset, offset + 1)
@@ -34,7 +34,8 @@ async def published_in(topic: Topic, queue: int, offset: int) -> Published | Non
 
 
 async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
-    """The entry that brought a message; None when the log was trimmed past it, which is an hour after it was published, or later, or damaged there.
+    """The entry that brought a message. None when the log is damaged there, or was trimmed past it, which happens an hour or more after
+    publication.
 
     Reads few checkpoints, then the entries from one to the next at most. Raises `DataDamaged` when one of those cannot be read.
     """
@@ -55,11 +56,11 @@ async def entry_of(topic: Topic, queue: int, offset: int) -> int | None:
                 return None
     except ViewLost:  # the log was trimmed meanwhile
         return None
-    return view.state.entry if view.state.entry == before + 1 else None  # else it was led around damage
+    return view.state.entry if view.state.entry == before + 1 else None  # else the view was led around damage
 
 
 async def _last_checkpoint_before(topic: Topic, has_it: Callable[[State], bool]) -> int | None:
-    """The number of the newest checkpoint whose state has not what is looked for, 0 for the log's beginning; None: all have it."""
+    """The number of the newest checkpoint whose state does not have it yet, 0 for the log's beginning. None: all have it."""
     paths = topic.paths
     floor = await read_floor(topic.store, paths)
     listed = await topic.store.list(paths.checkpoints, after=paths.checkpoint(floor - 1) if floor else None)
@@ -70,7 +71,7 @@ async def _last_checkpoint_before(topic: Topic, has_it: Callable[[State], bool])
         key = paths.checkpoint(numbers[middle])
         try:
             state = decode_checkpoint((await topic.store.get(key)).data, where=key)
-        except ObjectMissing:  # trimmed meanwhile: it is older than what is kept
+        except ObjectMissing:  # trimmed meanwhile, so older than what is kept
             first = middle + 1
             continue
         if has_it(state):

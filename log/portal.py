@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Portal:
-    """An event loop in a thread of its own, started by the first call and ended by `stop` or with the interpreter."""
+    """An event loop in a thread of its own. The first call starts it; `stop` or the interpreter's exit ends it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,14 +34,14 @@ class Portal:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made the portal: the thread does not exist here."""
+        """Whether this is a child of the process that made the portal, where the thread does not exist."""
         return os.getpid() != self._pid
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run ``work()`` on the loop and wait for it. Ctrl-C cancels it there, and is raised once it has ended.
 
-        Raises `ForkedError` in a child of the process that made this portal, `ClosedError` after `stop`, also for what was waiting then,
-        `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
+        Raises `ForkedError` in a child of the process that made this portal. Raises `ClosedError` after `stop`, also for calls that
+        were waiting then. Raises `InvalidArgument` on the loop's own thread, and `RetryError` when no thread or loop can be started.
         """
         if self.forked:
             raise ForkedError("the process was forked after the lake was opened", hint="connect again in the child")
@@ -59,7 +59,7 @@ class Portal:
         try:
             task = patiently(finished.result)
         except BaseException:
-            # Waiting for its end keeps what comes next, such as closing the same iterator, from meeting it half way.
+            # Waiting for the task's end keeps the next call, such as closing the same iterator, from meeting it half way.
             loop.call_soon_threadsafe(lambda: [one.cancel() for one in tasks])
             patiently(finished.result)
             raise
@@ -70,7 +70,7 @@ class Portal:
     def stop(self) -> None:
         """Cancel what runs and end the thread, for good."""
         if self.forked:
-            return  # neither the thread nor whoever held the lock exists here
+            return  # neither the thread nor the holder of the lock exists here
         with self._lock:
             self._stopped = True
             loop, self._loop = self._loop, None
@@ -122,6 +122,6 @@ class Portal:
                 observed=repr(error),
                 hint="the process may be out of threads or open files; the next call tries again",
             ) from error
-        # What is left open at the end must not wait for a thread that the interpreter has frozen.
+        # An object left open at the end must not wait for a thread that the interpreter has frozen.
         atexit.register(self.stop)
         return loop

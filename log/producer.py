@@ -1,7 +1,7 @@
-"""Sending: messages gather in memory and are appended batch by batch, one on its way at a time.
+"""Sends messages: they gather in memory and are appended batch by batch, one on its way at a time.
 
-What is sent while a batch is on its way gathers in the next, so load makes batches larger, not the line longer. After a batch failed, or
-its outcome is unknown, everything behind it fails too: nothing overtakes.
+Messages sent while a batch is on its way gather in the next, so load makes batches larger, not the line longer. After a batch failed,
+or its outcome is unknown, everything behind it fails too: nothing overtakes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STAGE_AGAIN_S = 0.5
 
 
 class Producer:
-    """Sends to one topic. Made by ``lake.producer``; ``send`` and ``send_batch`` may be called from any thread.
+    """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
 
     Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs.
     """
@@ -94,27 +94,29 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last message known to be accepted under this name, -1 for none: where an application goes on."""
+        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on after it."""
         return self._accepted
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, and nothing is on its way any more."""
+        """Whether the producer was closed, and nothing is on its way any more."""
         return self._buffer.closed and self._task.done()
 
     def statistics(self) -> ProducerStatistics:
-        """What this producer has done so far."""
+        """The counts of this producer so far."""
         return ProducerStatistics(*self._durable, self._buffer.size_bytes, self._buffer.failure is not None)
 
     def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
-        """Take a message over and return at once; the receipt resolves when it is durable.
+        """Take a message over and return at once. The receipt resolves when the message is durable.
 
-        ``queue`` names the queue instead of the routing. ``sequence`` (named producers) makes the send idempotent across restarts: it must
-        rise from call to call, gaps allowed, and one that was accepted before this producer was opened is a duplicate: acknowledged, not
-        written. Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError`, `BackPressureError`; and once the producer
-        is done for, `ClosedError`, `FencedError` or `ProducerFailedError`.
+        ``queue`` names the queue instead of the routing. ``sequence``, for named producers, makes the send idempotent across restarts.
+        It must rise from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a
+        duplicate: acknowledged, but not written.
+
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has
+        ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
         """
-        # Half of what a message costs is spent here, so the steps are written out: no calls that can be spared.
+        # Half of the cost of a message is spent here, so the steps are written out: no calls that can be spared.
         size_bytes = 0
         if message.__class__ is Message:
             body, group, tag, keys, properties, due, delay = message
@@ -163,10 +165,10 @@ class Producer:
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
         """Take rows over as one batch, durable as a whole or not at all.
 
-        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string); ``tag``, ``keys`` (list of strings),
-        ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64) may be there; on DELAY topics also ``delivery_timestamp``
-        (with a zone), in every row. Messages are taken like by `send`.
-        Raises what `send` raises, before anything is taken over.
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
+        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
+        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. || Raises what `send` raises, before
+        anything is taken over.
         """
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)
@@ -179,10 +181,10 @@ class Producer:
         )
 
     def send_copies(self, rows: pa.Table) -> BatchReceipt:
-        """Take over messages that another topic took once, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
+        """Send messages that another topic took before, with all columns of `COPY_SCHEMA`: under their own ids, with sequences.
 
-        For dead letters, their way back, and messages whose delivery time has come, not for applications: limits and message type are not
-        checked. Of a producer opened with ``copies``, where the topic is of type DELAY.
+        This serves dead letters, their redrive, and messages whose delivery time has come. It is not for applications: limits and
+        message type are not checked. Where the topic is of type DELAY, the producer must have been opened with ``copies``.
         """
         return self._send_table(rows.select(COPY_SCHEMA.names).cast(COPY_SCHEMA))
 
@@ -214,7 +216,7 @@ class Producer:
         return BatchReceipt(gathering.future, duplicates)
 
     def _checked(self, message: Message, queue: int | None = None) -> tuple[Message, int]:
-        """The message as it is now, and what it costs in memory. Raises unless it may be sent."""
+        """The message as it is now, and its memory. Raises unless it may be sent."""
         try:
             check_message(message, self._settings.message_type, self._settings.limits)
         except CallError as error:
@@ -238,7 +240,7 @@ class Producer:
     # --- Waiting, on the event loop ---------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Return when all that was sent before is durable. Raises what became of it otherwise."""
+        """Return when all that was sent before is durable. Raises its error otherwise."""
         with self._buffer.lock:
             futures = [gathering.future for gathering in self._buffer.queue if gathering.count] + (
                 [self._on_its_way.future] if self._on_its_way else []
@@ -263,7 +265,7 @@ class Producer:
     async def close(self) -> None:
         """Write what was sent, then stop; closing again does nothing.
 
-        Raises what became of it, if not all of it is durable and nobody was told so by a receipt, by ``send`` or by ``flush``.
+        Raises the error of messages that are not durable, if no receipt, ``send`` or ``flush`` has reported it yet.
         """
         if self.closed:
             return
@@ -272,7 +274,7 @@ class Producer:
         try:
             await asyncio.wait((self._task,))
         except asyncio.CancelledError:
-            self._task.cancel()  # who gives up waiting gives up what is not durable yet
+            self._task.cancel()  # a caller that gives up waiting gives up what is not durable yet
             await asyncio.wait((self._task,))
             raise
         failed = self._failed is not None and not self._failed.future.heard
@@ -280,7 +282,7 @@ class Producer:
             raise self._buffer.failure
 
     def after_fork(self, error: PenstockError) -> None:
-        """In a child process: refuse to send."""
+        """Refuse to send in a child process."""
         self._buffer.after_fork(error)
 
     # --- Appending, on the event loop -------------------------------------------------------------------------------------------

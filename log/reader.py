@@ -1,4 +1,4 @@
-"""Reading a topic: old offsets from its Delta table, new ones from its log, joined without a seam; no consumer group."""
+"""Reads a topic without a consumer group: old offsets from its Delta table, new ones from its log, joined without a seam."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Position: TypeAlias = "int | datetime | Literal['earliest', 'latest']"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Offsets of a queue that cannot be read any more, and were passed over as that was wanted."""
+    """Offsets of a queue that cannot be read any more, and were passed over as the caller asked."""
 
     queue: int
     first_offset: int
@@ -36,12 +36,12 @@ class LeftOut:
 
     @property
     def messages(self) -> int:
-        """How many."""
+        """The number of messages."""
         return self.limit_offset - self.first_offset
 
 
 class Reader:
-    """Reads any queue from any place. Made by ``lake.reader``. ``groups_ahead``: see `scan_queue`."""
+    """Reads any queue from any place. ``lake.reader`` makes it. ``groups_ahead``: see `scan_queue`."""
 
     def __init__(self, topic: Topic, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
@@ -58,12 +58,12 @@ class Reader:
 
     @property
     def queues(self) -> int:
-        """How many queues the topic has."""
+        """The number of the topic's queues."""
         return self._topic.settings.queues
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """What `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
         merged: list[LeftOut] = []
         for queue, first, limit in sorted(self._left_out):
             if merged and merged[-1].queue == queue and first <= merged[-1].limit_offset:
@@ -84,16 +84,16 @@ class Reader:
         columns: list[str] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
+        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
 
-        ``queue=None`` reads all queues: what is in the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
-        exclusive; a time means the first message whose store timestamp is at or after it (behind a silence of more than a day these lag:
-        docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as
-        ``paid || refunded``, ``where`` a condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
+        exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
+        timestamps lag (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a
+        condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
 
-        Raises `TopicDeleted` once the topic is gone, `OffsetOutOfRange` for an offset older than the earliest kept (also when retention
-        overtakes what is being read) or beyond the next one, and `DataDamaged` where rows cannot be read any more, behind those that can,
-        naming object and offsets; ``damaged="skip"`` leaves those out, and `left_out` says which they were.
+        Raises `TopicDeleted` once the topic is gone. Raises `OffsetOutOfRange` for an offset older than the earliest kept, also when
+        retention overtakes the reading, or beyond the next one. Raises `DataDamaged`, naming object and offsets, where rows cannot be
+        read any more, after yielding those before them. ``damaged="skip"`` leaves such rows out, and `left_out` says which they were.
         """
         check_flag("follow", follow, operation="read")
         if follow and end != "latest":
@@ -136,7 +136,7 @@ class Reader:
         where: str | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> AsyncGenerator[MessageView, None]:
-        """The same, message by message."""
+        """The messages of `read`, one by one."""
         source = self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged)
         try:
             async for batch in source:
@@ -180,13 +180,13 @@ class Reader:
         return await self._topic.runtime.offload(lambda: pl.from_arrow(table))
 
     async def offsets(self) -> dict[int, tuple[int, int]]:
-        """For every queue, the earliest kept offset and the one after the last."""
+        """The earliest kept offset and the one after the last, for every queue."""
         snapshot = await self._rows.refresh()
         following = self._topic.tail.state.next_offsets
         return {queue: (snapshot.start(queue), following[queue]) for queue in range(self.queues)}
 
     async def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """The offset that a position means now in each of these queues, or in all: where reading from there begins.
+        """The offset at which reading from a position would begin now, in each of these queues or in all.
 
         Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
         """
@@ -198,7 +198,9 @@ class Reader:
         return (await self._rows.with_table(lambda snapshot: self._bounds(snapshot, chosen, position, None)))[1]
 
     async def stored_at(self, offsets: Mapping[int, int]) -> dict[int, datetime]:
-        """When the message at one offset of each of these queues was stored, read in one pass; without those that cannot be read any more."""
+        """The store times of the messages at one offset of each of these queues, read in one pass. Messages that cannot be read any
+        more are left out.
+        """
         limits = {queue: offset + 1 for queue, offset in offsets.items() if self._checked_queues(queue)}
         span = Span(position=dict(offsets), limits=limits, skip_damaged=True, movable=True)
         source = self._rows.joined(await self._rows.refresh(), span, ["queue", "offset", "store_timestamp"])
@@ -213,7 +215,7 @@ class Reader:
     async def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:
-        """The messages for which all that is given holds, by queue and offset; reads little of a large topic."""
+        """The messages that match all given values, by queue and offset. Reads little of a large topic."""
         for name, value in (("message_id", message_id), ("key", key), ("message_group", message_group)):
             _check_text(name, value)
         wanted = Lookup(message_id=message_id, key=key, message_group=message_group)
@@ -221,7 +223,7 @@ class Reader:
         return list(views(self._paths.topic, table.sort_by([("queue", "ascending"), ("offset", "ascending")])))
 
     async def close(self) -> None:
-        """Stop following: iterations end."""
+        """Stop following, which ends the iterations."""
         self._closed.set()
 
     async def _found(self, snapshot: Snapshot, wanted: Lookup) -> pa.Table:
@@ -235,7 +237,7 @@ class Reader:
     async def _bounds(
         self, snapshot: Snapshot, queues: list[int], start: Position, end: Position | None
     ) -> tuple[Snapshot, dict[int, int], dict[int, int] | None]:
-        """The table, and for every queue the first offset to read and, unless ``end`` is None, the one to stop before."""
+        """The table and, for every queue, the first offset to read and the one to stop before (None if ``end`` is None)."""
         starts = {queue: await self._offset(snapshot, queue, start) for queue in queues}
         if end is None:
             return snapshot, starts, None
@@ -273,7 +275,7 @@ class Reader:
         return following
 
     def _behind_the_table(self, snapshot: Snapshot, queues: Sequence[int]) -> Span:
-        """What the log has beyond the table, as far as it can be read."""
+        """The part of the log after the table, as far as it can be read."""
         following = self._topic.tail.state.next_offsets
         return Span(
             position={queue: snapshot.end(queue) for queue in queues},
@@ -319,7 +321,7 @@ def _checked_skip(damaged: object) -> bool:
 
 
 def _check_text(name: str, value: object) -> None:
-    """Refuse what no message can have, before it is looked for in every file."""
+    """Refuse a text that no message can have, before every file is searched for it."""
     if value is not None and not is_unicode(value):
         raise InvalidArgument(
             f"{name} is not a text", operation="lookup", expected="a str of Unicode characters", observed=repr(value)

@@ -1,7 +1,8 @@
-"""Rows of a topic: from its table what that has, then from its log. What both have lost is named, or left out if that is wanted.
+"""Reads the rows of a topic: first those in its table, then those in its log. Rows that both have lost are named, or left out if the
+caller asks for that.
 
-Damage is told from what other processes do meanwhile: rows that retention took are out of range, and what was trimmed from the log while
-a reader looked is in the table.
+Damage is distinguished from what other processes do meanwhile. Rows that retention took are out of range. Rows trimmed from the log
+during the read are in the table.
 """
 
 from __future__ import annotations
@@ -34,31 +35,31 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Span:
-    """What is still to be read."""
+    """The rows that are still to be read."""
 
     position: dict[int, int]
-    """Of every queue to be read, the next offset; moves along."""
+    """The next offset of every queue to be read; moves along."""
     limits: Mapping[int, int] | None
-    """The offsets to stop before; None: there is no end."""
+    """The offsets to stop before. None: there is no end."""
     follow: bool = False
     skip_damaged: bool = False
     left_out: list[tuple[int, int, int]] = field(default_factory=list)
-    """With ``skip_damaged``: (queue, first, limit) of what cannot be read any more; ranges may meet."""
+    """The (queue, first, limit) of rows that ``skip_damaged`` left out, as they cannot be read any more. Ranges may meet."""
     movable: bool = False
-    """Whether a queue of which nothing was read yet may begin at a later offset, because retention took the first ones."""
+    """Whether a queue from which nothing was read yet may begin at a later offset, because retention took the first ones."""
 
     @property
     def queues(self) -> list[int]:
-        """Those that are not at their end yet."""
+        """The queues that are not at their end yet."""
         return [queue for queue, at in self.position.items() if self.limits is None or at < self.limits[queue]]
 
     def limit(self, queue: int, end: int) -> int:
-        """``end``, or where the queue's reading stops before it."""
+        """The smaller of ``end`` and the queue's limit."""
         return end if self.limits is None else min(end, self.limits[queue])
 
 
 class Rows:
-    """Reads the rows of one topic; until ``closed`` is set, if it follows. ``groups_ahead``: see `scan_queue`."""
+    """Reads the rows of one topic. If it follows, it does so until ``closed`` is set. ``groups_ahead``: see `scan_queue`."""
 
     def __init__(self, topic: Topic, closed: asyncio.Event, *, groups_ahead: int = GROUPS_AHEAD) -> None:
         self._topic = topic
@@ -69,7 +70,7 @@ class Rows:
         self._groups_ahead = groups_ahead
 
     async def refresh(self) -> Snapshot:
-        """The newest table, and the tail at least as new. Raises `TopicDeleted`."""
+        """The newest table, with a tail at least as new. Raises `TopicDeleted`."""
         snapshot = await self._delta.refresh()
         await self._topic.tail.catch_up()
         if not self._topic.is_current:
@@ -77,7 +78,7 @@ class Rows:
         return snapshot
 
     async def with_table(self, use: Callable[[Snapshot], Awaitable[T]]) -> T:
-        """What ``use`` makes of the newest table; once more with a newer one, when the log was trimmed past it meanwhile."""
+        """The result of ``use`` on the newest table. It is called again with a newer one if the log was trimmed past it meanwhile."""
         snapshot = await self.refresh()
         while True:
             try:
@@ -90,7 +91,7 @@ class Rows:
                     raise DataDamaged("a file of the table is missing", operation="read", object=error.object) from error
 
     async def joined(self, snapshot: Snapshot, span: Span, columns: list[str]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of ``span``: from the table what it has, queue by queue, then from the log."""
+        """The rows of ``span``: first the table's, queue by queue, then the log's."""
         begun = dict(span.position)
         while True:
             try:
@@ -111,7 +112,7 @@ class Rows:
                 snapshot = await self._behind_the_trim(lost)
 
     async def log(self, snapshot: Snapshot, span: Span) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of entries that the table has not; when one is yielded, the position is behind it. Raises `ViewLost`."""
+        """The rows of entries that are not in the table yet. When a batch is yielded, the position is behind it. Raises `ViewLost`."""
         if not span.queues:
             return
         tail = self._topic.tail
@@ -139,7 +140,9 @@ class Rows:
                             yield batch
 
     def _is_early(self, snapshot: Snapshot, span: Span) -> Callable[[State], bool] | None:
-        """Whether all that is wanted comes behind a state: reading may begin there. None where no state behind the table's can be so early."""
+        """A test whether all wanted rows come after a state, so that reading may begin there. None where no state after the table's can
+        be so early.
+        """
         wanted, incarnation = {queue: span.position[queue] for queue in span.queues}, self._topic.record.incarnation
         if all(at <= snapshot.end(queue) for queue, at in wanted.items()):
             return None
@@ -148,7 +151,7 @@ class Rows:
         )
 
     async def _behind_the_trim(self, lost: ViewLost) -> Snapshot:
-        """The table now that the log was trimmed, which has what the log has not any more. Raises `DataDamaged` if it does not."""
+        """The table after the log was trimmed, which has the rows that the log lost. Raises `DataDamaged` if it does not."""
         floor = await read_floor(self._store, self._paths)
         snapshot = await self.refresh()
         if floor > max(snapshot.published, self._topic.tail.state.created_entry):
@@ -175,7 +178,7 @@ class Rows:
     async def _table(
         self, snapshot: Snapshot, span: Span, queue: int, limit: int, columns: list[str]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The table's rows of a queue; where some are missing, those before them and then the error that names them."""
+        """The table's rows of a queue. Where some are missing, yields those before them and then raises the error that names them."""
         start, folder = span.position[queue], self._paths.table(snapshot.folder)
         named = (
             None if span.skip_damaged else next((one for one in snapshot.lost(queue) if one[0] < limit and one[1] > start), None)
@@ -204,7 +207,7 @@ class Rows:
     async def _readable(
         self, snapshot: Snapshot, span: Span, queue: int, start: int, stop: int, columns: list[str]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The table's rows from ``start`` to ``stop``; a file that cannot be read ends them, or is left out."""
+        """The table's rows from ``start`` to ``stop``. A file that cannot be read ends them, or is left out."""
         root, runtime = self._paths.table(snapshot.folder), self._topic.runtime
         until, failed = stop, None
         while start < until:
@@ -225,7 +228,7 @@ class Rows:
                     raise
                 if isinstance(error, ObjectMissing) and file.path not in (await self._delta.refresh()).paths:
                     raise ViewLost("the table was compacted and its old files collected", object=error.object) from error
-                # Reading ahead may have met it early: what stands before it comes first.
+                # Reading ahead may have met the error early: the rows before it come first.
                 until, failed = max(start, file.first_offset), (file, error)
             if start >= until and failed is not None:
                 file, cause = failed
@@ -237,7 +240,7 @@ class Rows:
     # --- The log
 
     async def _entry(self, folded: Folded, data: bytes, span: Span, *, after: int) -> AsyncGenerator[pa.RecordBatch, None]:
-        """An entry's rows from the positions on, which move behind them."""
+        """The rows of an entry from the positions on, which move past them."""
         runtime = self._topic.runtime
         async for piece in entry_pieces(self._store, self._paths, runtime, folded, data, queues=span.queues):
             for lost in piece.lost:
@@ -253,10 +256,10 @@ class Rows:
                         yield batch
 
     async def _account(self, arrivals: Arrivals, span: Span) -> None:
-        """See that all that had been given out when the view's last step began was read, up to where the view is now."""
+        """Check that everything given out before the view's last step began was read, up to where the view is now."""
         after, state = arrivals.before.entry, arrivals.after
         if state.incarnation != self._topic.record.incarnation:
-            return  # of an earlier topic of this name
+            return  # the state is of an earlier topic of this name
         for queue in span.queues:
             reached = span.limit(queue, state.next_offsets[queue])
             if span.position[queue] < reached:
@@ -264,9 +267,9 @@ class Rows:
                 span.position[queue] = reached
 
     async def _lose(self, lost: LostRange, span: Span, *, after: int) -> None:
-        """Name offsets that no entry behind ``after`` could give, if they are wanted.
+        """Name offsets that no entry after ``after`` could give, if they are wanted.
 
-        Raises `ViewLost` when the log was trimmed meanwhile: then they were taken away rightly, and are in the table.
+        Raises `ViewLost` when the log was trimmed meanwhile: then they were removed rightly, and are in the table.
         """
         limit = span.limit(lost.queue, lost.limit_offset)
         if lost.first_offset >= limit or span.position[lost.queue] >= limit:
@@ -283,7 +286,7 @@ class Rows:
         return LostRange(queue, span.position[queue], limit, self._paths.entry(entry), "its entries cannot be read")
 
     async def _wait_past(self, entry: int) -> None:
-        """Return when there is an entry behind this one, or the reader was closed."""
+        """Return when there is an entry after this one, or the reader was closed."""
         moved = asyncio.ensure_future(self._topic.tail.wait_past(entry))
         closed = asyncio.ensure_future(self._closed.wait())
         try:
@@ -302,7 +305,7 @@ class Rows:
 
 
 def _is_wanted(folded: Folded, span: Span) -> bool:
-    """Whether an entry has rows that are still to be read: without any, decoding it is spared."""
+    """Whether an entry has rows that are still to be read; without any, it need not be decoded."""
     return any(
         verdict[queue] + count > span.position[queue] and (span.limits is None or verdict[queue] < span.limits[queue])
         for batch, verdict in zip(folded.header.batches, folded.verdicts, strict=True)
@@ -316,7 +319,7 @@ _NOT_IN_TABLE = "the table does not have all its rows"
 
 
 def out_of_range(topic: str, queue: int, offset: int, there_is: str) -> OffsetOutOfRange:
-    """The error of a reader that asks for what is not there any more, or not yet."""
+    """The error of a reader that asks for an offset that no longer exists, or not yet."""
     return OffsetOutOfRange(
         "the queue has no such offset",
         operation="read",

@@ -1,4 +1,4 @@
-"""What ``send`` returns: light handles on a shared batch, which resolve when it is durable."""
+"""The return values of ``send``: light handles on a shared batch, which resolve when it is durable."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ class SendResult(NamedTuple):
 
     message_id: str
     queue: int | None
-    """None for a duplicate, and for a delayed message, which gets its place when it is due."""
+    """The message's queue. None for a duplicate, and for a delayed message, which gets its place when it is due."""
     offset: int | None
-    """None as the queue is, and in the rare case that only the fact is known: the log was trimmed meanwhile."""
+    """The message's offset. None where the queue is None, and in the rare case that only the fact is known because the log was trimmed
+    meanwhile."""
     duplicate: bool = False
-    """Its sequence was accepted before this producer was opened; nothing was written."""
+    """Whether its sequence was accepted before this producer was opened, so that nothing was written."""
     recall_handle: str | None = None
-    """Of a delayed message: by this ``lake.recall`` calls it back before it is due. None for others, for a duplicate, and where only the
-    fact is known."""
+    """The handle with which ``lake.recall`` calls a delayed message back before it is due. None for other messages, for a duplicate,
+    and where only the fact is known."""
 
 
 class BatchResult(NamedTuple):
@@ -38,21 +39,21 @@ class BatchResult(NamedTuple):
 
     rows: int
     offsets: Mapping[int, tuple[int, int]] | None
-    """For every touched queue, the first offset and the one after the last; None when only the fact is known, and for delayed messages."""
+    """The first offset and the one after the last of every touched queue. None when only the fact is known, and for delayed messages."""
     duplicates: int = 0
     """Rows left out, as their sequences were accepted before this producer was opened."""
     recall_handles: Sequence[str] = ()
-    """Of delayed messages, in the order of the rows that were not left out; empty for others."""
+    """The recall handles of delayed messages, in the order of the rows that were not left out; empty for other messages."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Settled:
-    """A written batch: where its rows went."""
+    """The outcome of a written batch, with the places of its rows."""
 
     written: Written
     places: Places
     delayed: Delayed | None = None
-    """Of messages that went into a timer log."""
+    """The recall data of messages that went into a timer log."""
 
     def place(self, index: int) -> tuple[int, int | None]:
         """(queue, offset) of the message sent as number ``index`` of the batch."""
@@ -63,14 +64,14 @@ class Settled:
 
 
 class BatchFuture(Future[Settled]):
-    """The outcome of a batch. A waiter who gives up cannot cancel it, as it is everybody's; in a forked child nobody makes it known."""
+    """The outcome of a batch. A waiter cannot cancel it by giving up, as it is shared. In a forked child it never becomes known."""
 
     def __init__(self) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
         self._pid = os.getpid()
         self.heard = False
-        """Whether anybody got to know the outcome."""
+        """Whether anybody has read the outcome."""
 
     def result(self, timeout: float | None = None) -> Settled:
         self._check_process()
@@ -140,12 +141,12 @@ class _Awaitable:
 
 
 class Receipt(_Awaitable):
-    """Of one ``send``: ``result()`` blocks and ``await`` waits until the message is durable; both raise what went wrong."""
+    """The receipt of one ``send``. ``result()`` blocks and ``await`` waits until the message is durable; both raise the send's error."""
 
     __slots__ = ("batch", "index")
     batch: SharedBatch
     index: int
-    """Of the message in the batch; -1 for a duplicate."""
+    """The index of the message in the batch; -1 for a duplicate."""
 
     @property
     def _future(self) -> Future[Settled]:
@@ -153,11 +154,11 @@ class Receipt(_Awaitable):
 
     @property
     def message_id(self) -> str:
-        """Known at once; never changes."""
+        """The message's id: known at once, never changes."""
         return message_id(self.batch.id_prefix, self.batch.first_number + self.index)
 
     def result(self, timeout: float | None = None) -> SendResult:
-        """The message's place, once it is durable. ``timeout`` in seconds; raises `StoreUnavailable` when it passes."""
+        """The message's place, once it is durable. ``timeout`` is in seconds; raises `StoreUnavailable` when it passes."""
         return self._place(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, SendResult]:
@@ -182,7 +183,7 @@ def receipt_of(batch: SharedBatch, index: int) -> Receipt:
 
 
 class BatchReceipt(_Awaitable):
-    """Of one ``send_batch``."""
+    """The receipt of one ``send_batch``."""
 
     __slots__ = ("_duplicates", "_shared")
 
@@ -195,7 +196,7 @@ class BatchReceipt(_Awaitable):
         return self._shared
 
     def result(self, timeout: float | None = None) -> BatchResult:
-        """Where the rows went, once they are durable. ``timeout`` in seconds."""
+        """The places of the rows, once they are durable. ``timeout`` is in seconds."""
         return self._places(self._settled(timeout))
 
     def __await__(self) -> Generator[object, None, BatchResult]:

@@ -1,9 +1,10 @@
-"""`penstock repair`: an entry that carries the whole state, so that a log with a damaged entry goes on.
+"""`penstock repair`: appends an entry that carries the whole state, so that a log with a damaged entry goes on.
 
-The state is built so that nothing given out before is given out again. If only rows are damaged, footers still tell it exactly. Behind an
-entry that is lost altogether, what follows is taken by its own word: offsets go on behind the last base that is known, or as far as the
-lost entry could have gone; all batches count as accepted; and as the lost entry may have opened any name or accepted any batch, a new
-routing generation voids what is under way, and every name must be opened again.
+The state is built so that nothing given out before is given out again. If only rows are damaged, footers still tell it exactly.
+
+After an entry that is lost altogether, the later entries are taken at their word. Offsets go on after the last base that is known, or
+as far as the lost entry could have gone. All batches count as accepted. As the lost entry may have opened any name or accepted any
+batch, a new routing generation voids what is under way, and every name must be opened again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What was wrong, and what the repair did or, on a dry run, would do."""
+    """The damage, and what the repair did or, on a dry run, would do."""
 
     needed: bool
     damage: str = ""
-    """What the fold stopped at."""
+    """The damage at which the fold stopped."""
     entry: int = 0
     """The number of the repairing entry."""
     lost_entries: tuple[int, ...] = ()
@@ -41,14 +42,15 @@ class RepairReport:
     exact: bool = True
     """Whether the state is known exactly; else producers must be opened again."""
     lost: tuple[tuple[int, int, int], ...] = ()
-    """(queue, first offset, limit offset) of what cannot be read any more; the limit is exclusive."""
+    """The (queue, first offset, limit offset) of rows that cannot be read any more; the limit is exclusive."""
     written: bool = False
 
 
 async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry_run: bool = False) -> RepairReport:
-    """Let a log go on whose fold stops at a damaged entry; does nothing when the log can be folded to its end.
+    """Let a log go on whose fold stops at a damaged entry. Does nothing when the log can be folded to its end.
 
-    Raises `StoreUnavailable` when the outcome cannot be told: run it again. Raises `DataDamaged` when no checkpoint is left to start from.
+    Raises `StoreUnavailable` when the outcome cannot be told: run it again. Raises `DataDamaged` when no checkpoint is left to start
+    from.
     """
     for _ in range(_TRIES):
         view = await _opened_view(store, paths, runtime)
@@ -66,8 +68,8 @@ async def repair(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, dry
 async def _opened_view(store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> View:
     """A view at the newest good checkpoint.
 
-    Without one there is no sound repair: entries behind the floor tell where queues are, but how far a named producer was stands in no
-    other place, and one that is told a lower sequence sends again what is stored.
+    Without one there is no sound repair. Entries after the floor tell where queues are, but only a checkpoint tells how far a named
+    producer was. A producer that gets too low a sequence sends again what is stored.
     """
     floor = await read_floor(store, paths)
     view = View(store, paths, runtime)
@@ -117,9 +119,9 @@ async def _repair_behind(
 
 
 def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms: int) -> tuple[State, bool]:
-    """(the state after the repairing entry, whether it is exact), from the last state known and what is left of the entries behind.
+    """The state after the repairing entry, and whether it is exact, from the last known state and what is left of the entries after it.
 
-    Nothing that any of these entries may have given out, an offset, an epoch or a sequence, is below what this state goes on with.
+    This state goes on above everything that any of these entries may have given out: offsets, epochs and sequences.
     """
     last = max(found, default=before.entry)
     state = before
@@ -136,13 +138,13 @@ def repaired_state(before: State, found: Mapping[int, Remains | None], *, now_ms
 
 
 def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
-    """The state behind entries of which some are lost, each other one taken at its word."""
+    """The state after entries of which some are lost, each other one taken at its word."""
     unknown_entries = 0
     known_entry = state.entry
     offsets = list(state.next_offsets)
     known = list(offsets)
     unsure = [0] * len(offsets)
-    """Of every queue: lost entries since the last base that is known of it."""
+    """The number of lost entries since the last known base, for every queue."""
     for number, remains in sorted(found.items()):
         if remains is None:
             unsure = [count + 1 for count in unsure]
@@ -165,7 +167,7 @@ def _loosely(state: State, found: Mapping[int, Remains | None]) -> State:
             unsure += [unknown_entries] * (queue + 1 - len(unsure))
             known += [0] * (queue + 1 - len(known))
             rows = sum(batch.rows.get(queue, 0) for batch in header.batches)
-            # Its word, but no further than all the entries since the last known state can have gone.
+            # The entry is taken at its word, but no further than all the entries since the last known state can have gone.
             behind = min(base + rows, known[queue] + entries * ENTRY_ROWS_MAX)
             offsets[queue], unsure[queue] = max(offsets[queue], behind), 0
         state = _with_producers(state, header)
@@ -207,7 +209,7 @@ def _with_producers(state: State, header: Header) -> State:
 
 
 async def _put(store: ObjectStore, paths: TopicPaths, header: Header) -> bool:
-    """Create the entry; whether it is ours that stands there."""
+    """Create the entry. Returns whether the entry with its number is ours."""
     key = paths.entry(header.entry)
     data = encode_entry(header, {})
     for _ in range(_TRIES):

@@ -1,10 +1,10 @@
-"""How often entries come: a guess, from their append times, that saves waiting and requests. Nothing depends on its being right."""
+"""Estimates how often entries come, from their append times, to save waiting and requests. Nothing depends on the estimate being right."""
 
 from __future__ import annotations
 
 _INTERVAL_FIRST_MS = 1000.0
 _VISIBLE_MS = 30
-"""From composing an entry until others can read it."""
+"""The time from composing an entry until others can read it."""
 _SHARE = 0.25
 
 
@@ -16,20 +16,20 @@ class Rhythm:
         self._interval_ms = _INTERVAL_FIRST_MS
 
     def note(self, append_time_ms: int) -> None:
-        """An entry was folded."""
+        """Take the append time of a folded entry into account."""
         if self._last_ms:
             self._interval_ms = self._interval_ms ** (1 - _SHARE) * max(1, append_time_ms - self._last_ms) ** _SHARE
         self._last_ms = max(self._last_ms, append_time_ms)
 
     def silent(self, now_ms: int) -> None:
-        """There is no entry after the last one yet."""
+        """Take into account that there is no entry after the last one yet."""
         if self._last_ms:
             self._interval_ms = max(self._interval_ms, now_ms - self._last_ms)
 
     def expected(self, now_ms: int) -> int:
-        """How many entries should have come since the last one."""
+        """The number of entries that should have come since the last one."""
         return int(max(0, now_ms - self._last_ms - _VISIBLE_MS) / self._interval_ms) if self._last_ms else 0
 
     def next_s(self, now_ms: int) -> float:
-        """When the next entry should be there, in seconds from now; negative when it is late."""
+        """The time until the next entry is expected, in seconds from now; negative when it is late."""
         return (self._last_ms + self._interval_ms + _VISIBLE_MS - now_ms) / 1000

@@ -1,4 +1,4 @@
-"""Which queue a message goes to.
+"""Routes messages to queues.
 
 ``pmod(xxhash64(message_group), queues)``: Spark's ``xxhash64`` of a string is XXH64 of its UTF-8 bytes with seed 42, read as a signed
 64-bit number, so Spark SQL and Python route alike.
@@ -31,7 +31,7 @@ def check_queue(queue: object, queues: int, topic: str) -> None:
 
 
 class Router:
-    """Routes a producer's messages: by group, else in turn. Remembers hashes of the groups it has seen, up to a bound."""
+    """Routes a producer's messages: by group, else in turn. It remembers hashes of the groups it has seen, up to a bound."""
 
     _REMEMBERED_MAX = 100_000
 
@@ -41,7 +41,9 @@ class Router:
         self._next = first
 
     def route(self, groups: pa.Array) -> npt.NDArray[np.int32]:
-        """The queue of every row of a column of message groups, dictionary-encoded or not; rows without a group take the queues in turn."""
+        """The queue of every row of a column of message groups, dictionary-encoded or not. Rows without a group take the queues in
+        turn.
+        """
         if self.queues == 1:
             return np.zeros(len(groups), np.int32)
         if groups.null_count == len(groups):

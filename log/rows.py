@@ -1,4 +1,4 @@
-"""From a folded entry to its rows: where each accepted batch lies, inline or staged, and which offsets its rows have."""
+"""Finds the rows of a folded entry: where each accepted batch lies, inline or staged, and which offsets its rows have."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """What an entry brought."""
+    """The rows that an entry brought."""
 
     table: pa.Table
-    """With `MESSAGE_SCHEMA`, by queue and offset."""
+    """The rows with `MESSAGE_SCHEMA`, by queue and offset."""
     lost: tuple[LostRange, ...]
 
 
@@ -82,11 +82,11 @@ async def entry_pieces(
     *,
     queues: Collection[int] | None = None,
 ) -> AsyncIterator[EntryRows]:
-    """The rows of an entry, file by file, so that a large one need not be in memory as a whole; offsets rise within each queue.
+    """The rows of an entry, file by file, so that a large entry need not be in memory as a whole. Offsets rise within each queue.
 
-    Staged objects, which may be large, are decoded off the event loop that producers share.
-    A staged object that is missing or damaged costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry
-    itself, though its seal held, cannot be read.
+    Staged objects, which may be large, are decoded off the event loop that producers share. A staged object that is missing or damaged
+    costs its own rows only: they are named in ``lost``. Raises `DataDamaged` when the entry itself, though its seal held, cannot be
+    read.
     """
     staged = {part.key: (part.size_bytes, part.digest) for batch in folded.header.batches for part in batch.parts}
     inline: pa.Table | None = None
@@ -105,7 +105,7 @@ async def staged_parts(
 ) -> dict[str, bytes | None]:
     """The staged objects that hold rows of an entry (of these queues only, when given), fetched side by side; None for a missing one.
 
-    For entries that are known to be small enough to be in memory as a whole.
+    Only for entries that are known to be small enough to be in memory as a whole.
     """
     keys = sorted({run.key for run in _runs_in_order(folded, queues) if run.key is not None})
     at_once = asyncio.Semaphore(_FETCHED_AT_ONCE)
@@ -131,9 +131,9 @@ def decode_entry(
     *,
     queues: Collection[int] | None = None,
 ) -> EntryRows:
-    """All rows of an entry (of these queues only, when given) at once, ``parts`` being what `staged_parts` gave for the same queues.
+    """All rows of an entry (of these queues only, when given) at once. ``parts`` is what `staged_parts` gave for the same queues.
 
-    Heavy: to be run off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
+    This is heavy: run it off the event loop. Raises `DataDamaged` when the entry itself cannot be read.
     """
     runs = runs_of(folded, queues=queues)
     files: dict[str | None, pa.Table | str] = {
@@ -149,7 +149,7 @@ def decode_entry(
 
 def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping[str | None, pa.Table | str]) -> EntryRows:
     places: list[tuple[str | None, int, int]] = []
-    """(file, first row, row behind the last): as few as the runs allow."""
+    """The (file, first row, row behind the last), as few as the runs allow."""
     offsets: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     lost: list[LostRange] = []
     for run in runs:
@@ -174,7 +174,7 @@ def _assemble(paths: TopicPaths, folded: Folded, runs: list[Run], files: Mapping
 
 
 def _why_lost(rows: pa.Table | str, run: Run) -> str | None:
-    """Why a run's rows are not in the file that should have them; None: they are."""
+    """Why a run's rows are not in the file that should have them. None: they are."""
     if isinstance(rows, str):
         return rows
     if run.first_row + run.count > rows.num_rows:
@@ -209,9 +209,10 @@ def _staged_rows(data: bytes | None, key: str, size_bytes: int, expected: str) -
 
 
 def read_messages(data: bytes, *, where: str) -> pa.Table:
-    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked: whoever wrote it chose what they are.
+    """The rows (`LOG_SCHEMA`) of an entry or staged object whose seal was checked. The seal proves nothing about their content, which
+    the writer chose.
 
-    Raises `DataDamaged` for other columns or types, for text that is none, and for times that no clock shows.
+    Raises `DataDamaged` for other columns or types, for invalid text, and for times that no clock shows.
     """
     rows = read_rows(data, where=where, schema=LOG_SCHEMA)
     nulls = [name for name in _NEVER_NULL if rows.column(name).null_count]
@@ -232,7 +233,7 @@ def read_messages(data: bytes, *, where: str) -> pa.Table:
 
 
 def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[int, int]]]:
-    """Every accepted batch with its offsets and, if inline, the first row of each of its queues in the entry."""
+    """The accepted batches with their offsets and, if inline, the first row of each of their queues in the entry."""
     inline = inline_places(folded.header)
     for position, (batch, verdict) in enumerate(zip(folded.header.batches, folded.verdicts, strict=True)):
         if not isinstance(verdict, Void):
@@ -240,7 +241,7 @@ def _places(folded: Folded) -> Iterator[tuple[Batch, Mapping[int, int], Mapping[
 
 
 def inline_places(header: Header) -> dict[int, dict[int, int]]:
-    """The first row, in the entry, of each queue of each inline batch: rows are sorted by queue, then by the batch's position."""
+    """The first row, in the entry, of each queue of each inline batch. Rows are sorted by queue, then by the batch's position."""
     places: dict[int, dict[int, int]] = {position: {} for position in header.inline}
     row = 0
     for queue in sorted({queue for position in places for queue in header.batches[position].rows}):
@@ -255,7 +256,9 @@ def inline_places(header: Header) -> dict[int, dict[int, int]]:
 def _batch_runs(
     batch: Batch, offsets: Mapping[int, int], places: Mapping[int, int]
 ) -> Iterator[tuple[int, int, int, int, int, str | None]]:
-    """(queue, the batch's first offset in it, rows of it before this run, rows, first row in the file, file) of every run."""
+    """The runs of a batch, each as (queue, the batch's first offset in it, rows of it before this run, rows, first row in the file,
+    file).
+    """
     if not batch.parts:
         for queue, count in batch.rows.items():
             yield queue, offsets[queue], 0, count, places[queue], None

@@ -1,7 +1,7 @@
-"""What protocol code may ask of its surroundings: time, chance, and work off the event loop.
+"""The services that protocol code may ask of its surroundings: time, randomness, and work off the event loop.
 
-Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. What asyncio
-does not give comes in as a `Runtime`, so that the simulation can hand every simulated process clocks of its own.
+Protocol code is ``async def`` on plain asyncio primitives; the event loop decides whether time is real or simulated. Services that
+asyncio does not provide come in as a `Runtime`, so that the simulation can give every simulated process clocks of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Clock(Protocol):
     """The two clocks of one process."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, as this machine believes; may step in either direction."""
+        """Milliseconds since the epoch, by this machine's clock; may step in either direction."""
         ...
 
     def monotonic_s(self) -> float:

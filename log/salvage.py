@@ -1,9 +1,11 @@
-"""What can still be read around damage: entries whose verdicts no fold gives any more.
+"""Recovers what can still be read around damage: entries whose verdicts no fold gives any more.
 
-A fold that was led around a damaged entry knows the state before and after, not what happened between. Most of it can be had
-back without guessing. An entry whose footer is whole folds exactly, only its own inline rows are gone. Behind an entry that is
-lost altogether, an entry's batches were all accepted if the offset bases that follow, in every queue it touches, have moved by
-exactly its rows; and from a repair on, which carries a whole state, entries fold exactly again.
+A fold that was led around a damaged entry knows the state before and after, not what happened between. Most of it can be recovered
+without guessing.
+
+An entry whose footer is whole folds exactly; only its own inline rows are gone. After an entry that is lost altogether, an entry's
+batches may be proved to be all accepted. The proof is that the next known offset base of every queue it touches has moved by exactly
+its rows. After a repair, which carries a whole state, entries fold exactly again.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Remains:
 
 
 async def fold_known(view: View, store: ObjectStore, paths: TopicPaths, known: int) -> None:
-    """Fold on up to entry ``known``, which did exist once: an entry missing before it is damage, not the log's end.
+    """Fold on up to entry ``known``, which is known to have existed. So an entry missing before it is damage, not the log's end.
 
     Raises what `View.step` raises. The view may end up beyond ``known`` when it was led around damage.
     """
@@ -81,7 +83,7 @@ async def salvage(store: ObjectStore, paths: TopicPaths, before: State, after: S
 
 
 def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tuple[tuple[int, int, int], ...]:
-    """(queue, first offset, limit offset) of what was given out between two states and is in none of the entries salvaged."""
+    """The (queue, first offset, limit offset) of rows that were given out between two states and are in none of the salvaged entries."""
     runs: dict[int, list[Run]] = {}
     for folded in salvaged:
         for run in runs_of(folded):
@@ -99,7 +101,7 @@ def lost_between(before: State, after: State, salvaged: Iterable[Folded]) -> tup
 
 
 def exact_folds(state: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
-    """Fold from ``state`` as far as footers reach, and again from every repair behind, as that brings its own state."""
+    """Fold from ``state`` as far as footers reach, and again from every later repair, as a repair brings its own state."""
     for number, remains in sorted(found.items()):
         if number == state.entry + 1 or _is_repair(remains.header):
             try:
@@ -115,7 +117,7 @@ def _is_repair(header: Header) -> bool:
 
 
 def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> Iterator[Folded]:
-    """Entries that fold exactly, and between them those whose batches were certainly all accepted, as the following bases show."""
+    """The entries that fold exactly, and between them those whose batches were certainly all accepted, as the following bases show."""
     exact = {folded.number: folded for folded in exact_folds(before, found)}
     headers = [remains.header for _, remains in sorted(found.items())]
     state = before
@@ -131,7 +133,9 @@ def _known_folds(before: State, after: State, found: Mapping[int, Remains]) -> I
 
 
 def all_accepted(header: Header, following: Sequence[Header], ends: Sequence[int]) -> bool:
-    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it, and they can be told apart."""
+    """Whether every queue that ``header`` touches has moved by all its rows until the next base that is known of it. The batches must
+    also be distinguishable.
+    """
     for queue, base in header.bases.items():
         total = sum(batch.rows.get(queue, 0) for batch in header.batches)
         known = next((h.bases[queue] for h in following if queue in h.bases), ends[queue] if queue < len(ends) else -1)

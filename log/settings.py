@@ -29,7 +29,7 @@ RETENTION_BYTES_MAX = 2**60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicSettings:
-    """What a topic was created with, and what of it may be changed (retention and limits)."""
+    """The settings of a topic. Only retention and limits can be changed after its creation."""
 
     message_type: MessageType = MessageType.NORMAL
     queues: int = QUEUES_DEFAULT
@@ -68,7 +68,7 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicRecord:
-    """``topic.json``: the settings, and which life of the topic they are of."""
+    """The content of ``topic.json``: the settings, and the life of the topic that they belong to."""
 
     settings: TopicSettings
     incarnation: str
@@ -80,9 +80,9 @@ class TopicRecord:
     created_ms: int = 0
     deleted: bool = False
     of: str = ""
-    """A timer log's: the incarnation of the topic whose messages wait in it."""
+    """The incarnation of the topic whose messages wait here, if this is a timer log."""
     write_id: str = ""
-    """Fresh for every write, as equal bytes have equal versions."""
+    """A fresh id for every write, as equal bytes have equal versions."""
 
 
 class _LimitsForm(Stored, frozen=True, omit_defaults=True):
@@ -157,5 +157,5 @@ def decode_record(data: bytes, *, where: str) -> TopicRecord:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """Of the values, however they are laid out."""
+    """The digest of the values, however they are laid out."""
     return digest(json.dumps(document, sort_keys=True).encode())

@@ -1,4 +1,4 @@
-"""Rows too many for one object: uploaded in parts, side by side, as a job that one small entry links."""
+"""Uploads rows that are too many for one object: in parts, side by side, as a job that one small entry links."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .stores.protocol import ObjectStore, Put
 
 PART_BYTES = 16 * MIB
 TRANSACTION_JOBS = "tx-"
-"""What the ids of a transaction's uploads begin with: the collector asks before it touches them."""
+"""The prefix of the ids of a transaction's uploads. The collector asks before it touches them."""
 PART_BYTES_MIN = PART_BYTES // 4
-"""Parts are at most and at least so large; between, as many as are uploaded at once."""
+"""The least size of a part; ``PART_BYTES`` is the most. Between them the size makes as many parts as are uploaded at once."""
 _PARTS_AT_ONCE = 4
 
 
@@ -32,23 +32,23 @@ class Job:
 
     id: str
     link_until_s: float
-    """By the monotonic clock of the process that began it. What links it must leave that process before: later the collector may have
-    given it up."""
+    """The time, by the monotonic clock of the process that began it, before which a link must leave that process. Later the collector
+    may have given the job up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A job whose rows are all there."""
+    """A job whose rows are all uploaded."""
 
     job: Job
     parts: tuple[Part, ...]
-    """In order."""
+    """The parts, in order."""
 
 
 async def begin_job(store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, producer: str, job: str | None = None) -> Job:
-    """Begin an upload. Its record comes before its first part, so that the collector can find whatever a crash leaves.
+    """Begin an upload. Its record is written before its first part, so that the collector finds whatever a crash leaves.
 
-    Several processes may begin one ``job`` that they have agreed upon; each then knows that the record is there.
+    Several processes may begin one ``job`` that they have agreed upon. Each then knows that the record exists.
     """
     job = job or runtime.new_id()
     link_until_s = runtime.clock.monotonic_s() + JOB_LINK_MAX_S  # counted from before the store can have seen anything of it
@@ -62,7 +62,7 @@ async def upload_part(
 ) -> Part:
     """Build a part's rows (with `LOG_SCHEMA`, sorted by queue), and upload them. Any process may, once the job has begun.
 
-    Its key is used once, so that an upload that is tried again disturbs none before; ``label`` is for people.
+    Its key is used once, so that a retried upload does not disturb an earlier one. ``label`` is for people.
     """
     data, queues = await runtime.offload(lambda: encode_part(build()))
     key = paths.job_part(job, f"{label}-{runtime.new_id()}")
@@ -87,7 +87,7 @@ async def stage(store: ObjectStore, paths: TopicPaths, runtime: Runtime, rows: B
 
 
 async def _side_by_side(uploads: Iterable[Coroutine[object, object, Part]]) -> list[Part]:
-    """What they return. The first that fails ends the others, and is raised once they have ended."""
+    """The results of the uploads. The first that fails ends the others, and its error is raised once they have ended."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(upload) for upload in uploads]

@@ -1,4 +1,4 @@
-"""A topic's state as a value: what the fold computes, how it is hashed, and how it is written down."""
+"""A topic's state as a value: what the fold computes, how it is hashed, and how it is stored."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ProducerRow:
     last: int
     """Sequence of its last accepted message; -1 for none."""
     entry: int
-    """Of its last accepted batch or opening."""
+    """The entry of its last accepted batch or opening."""
     time_ms: int
-    """Store time of that entry."""
+    """The store time of that entry."""
     epoch: Epoch | None = None
 
 
@@ -30,19 +30,19 @@ class State:
 
     entry: int = 0
     incarnation: str = ""
-    """Of the topic's present or last life; empty: it never had one."""
+    """The incarnation of the topic's present or last life; empty: it never had one."""
     alive: bool = False
     created_entry: int = 0
     """The entry that created it."""
     generation: int = 0
-    """Of the routing; rises with every creation, so that batches of a deleted topic never count in its successor."""
+    """The routing generation. It rises with every creation, so that batches of a deleted topic never count in its successor."""
     next_offsets: tuple[int, ...] = ()
     unnamed: Mapping[str, ProducerRow] = field(default_factory=dict)
     named: Mapping[str, ProducerRow] = field(default_factory=dict)
     openings: Mapping[str, int] = field(default_factory=dict)
-    """Write id to entry, of the openings a late link could still bring again."""
+    """The entries of openings, by write id, that a late link could still bring again."""
     closed_jobs: Mapping[str, int] = field(default_factory=dict)
-    """Job to the entry that closed it, until it is forgotten."""
+    """The entries that closed jobs, by job, until the jobs are forgotten."""
     store_time_ms: int = 0
     sum: int = 0
     """The sum of the digests of all rows above, kept up to date by each fold; `row_sum` computes it anew."""
@@ -53,7 +53,7 @@ class State:
 
     @property
     def digest(self) -> str:
-        """What the next entry's footer must name."""
+        """The digest that the next entry's footer must name."""
         scalars = (
             self.entry,
             self.incarnation,
@@ -67,7 +67,7 @@ class State:
 
 
 def row_sum(state: State) -> int:
-    """`State.sum` from scratch; what a loaded checkpoint is checked by."""
+    """`State.sum` computed from scratch, to check a loaded checkpoint."""
     total = sum(item_hash("queue", queue, offset) for queue, offset in enumerate(state.next_offsets))
     total += sum(row_hash("unnamed", name, row) for name, row in state.unnamed.items())
     total += sum(row_hash("named", name, row) for name, row in state.named.items())
@@ -86,7 +86,7 @@ def item_hash(*values: object) -> int:
 
 
 def state_form(state: State) -> StateForm:
-    """A state as it is stored; the mappings' order is part of it."""
+    """The stored form of a state; the mappings' order is part of it."""
 
     def rows(mapping: Mapping[str, ProducerRow]) -> tuple[RowForm, ...]:
         return tuple(

@@ -1,8 +1,9 @@
 """Stored JSON is input: whoever may write to the bucket chooses its bytes.
 
-Each kind of stored object has a form: a `Stored` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a form, or
-raises `DataDamaged`. Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers), and no field is passed over that the form does not
-have: it may mean something to the process that wrote it. So nesting is as deep as the form, and every process says the same of the same bytes.
+Each kind of stored object has a form: a `Stored` struct whose fields have types, ranges and lengths. `parse_stored` reads bytes as a
+form, or raises `DataDamaged`. Nothing is converted (``"1"``, ``1.0`` and ``true`` are no numbers). A field that the form does not have
+is an error, since it may mean something to the process that wrote it. So nesting is as deep as the form, and every process reads the
+same bytes in the same way.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from .errors import DataDamaged, NewerFormatError
 from .limits import FORMAT_VERSION, NAME_CHARS_MAX, NUMBER_MAX, TIME_MAX_MS
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-"""Of entries, offsets, rows, bytes: what fits into 63 bits."""
+"""A count or number of entries, offsets, rows or bytes, which fits into 63 bits."""
 SequenceNumber: TypeAlias = Annotated[int, Meta(ge=-1, le=NUMBER_MAX)]
-"""Of a message; -1 for none."""
+"""The sequence of a message; -1 for none."""
 TimeMs: TypeAlias = Annotated[int, Meta(ge=0, le=TIME_MAX_MS)]
 """Milliseconds since 1970, up to the year 9999."""
 Name: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-"""Of a producer and the like, and what may stand in an error as it is."""
+"""A name of a producer and the like, and text that an error may show as it is."""
 Id: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=r"\A[A-Za-z0-9_.-]*\Z")]
-"""What may be part of a key."""
+"""An id that may be part of a key."""
 Digest: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 
 _OBSERVED_CHARS_MAX = 200
 
 
 class Stored(Struct, frozen=True, forbid_unknown_fields=True, tag_field=None):
-    """A form: what a stored JSON object consists of."""
+    """A form: the fields of a stored JSON object."""
 
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ def parse_stored(
 ) -> T:
     """``data`` as a value of ``form``. ``what`` names it: "an entry's footer".
 
-    Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote it, and else `DataDamaged`.
+    Raises `NewerFormatError` when a field ``format`` says that another version of Penstock wrote the data, otherwise `DataDamaged`.
     """
     try:
         value: T = _decoder(form).decode(data)  # type: ignore[arg-type]
@@ -63,7 +64,7 @@ def parse_stored(
 def check_stored(
     value: object, form: type[T], *, what: str, where: str, operation: str | None = None, hint: str | None = None
 ) -> T:
-    """The same for values that were read from something else than JSON. Raises `DataDamaged`."""
+    """The same for values that were not read from JSON. Raises `DataDamaged`."""
     try:
         return msgspec.convert(value, form)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -71,7 +72,7 @@ def check_stored(
 
 
 def check_version(version: object, *, where: str) -> None:
-    """Raise `NewerFormatError` unless it is the version of this process, or no version at all."""
+    """Raise `NewerFormatError` unless the version is this process's, or there is none."""
     if isinstance(version, int) and version != FORMAT_VERSION:
         raise NewerFormatError(
             "written by another version of Penstock",
@@ -95,7 +96,7 @@ def damaged(what: str, error: object, *, where: str, operation: str | None = Non
 
 
 def shown(observed: object) -> str:
-    """What was found, short and printable: it is somebody else's text."""
+    """An observed value, short and printable, since its text is foreign."""
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(observed)[:_OBSERVED_CHARS_MAX]
     )
@@ -103,13 +104,15 @@ def shown(observed: object) -> str:
 
 
 def plain(value: object) -> dict[str, object]:
-    """A form, or another mapping, as JSON values; what `json.dumps` takes as ``default``."""
+    """A form, or another mapping, as JSON values; usable as ``default`` of `json.dumps`."""
     found: dict[str, object] = dict(value) if isinstance(value, Mapping) else msgspec.to_builtins(value)
     return found
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ``text`` is, written as Penstock writes numbers: no sign, space, underscore, leading zero or foreign digit."""
+    """The number that ``text`` states, if it is written as Penstock writes numbers: no sign, space, underscore, leading zero or foreign
+    digit.
+    """
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
@@ -117,7 +120,7 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def _version(data: bytes | str) -> object:
-    """What the field ``format`` says, as far as it can be read."""
+    """The value of the field ``format``, as far as it can be read."""
     try:
         return _decoder(_Versioned).decode(data).format
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -12,23 +12,24 @@ import pyarrow.compute as pc
 from .errors import InvalidArgument
 
 SQL92 = "SQL92:"
-"""What stands before a condition on properties, where a filter is a text (`parse_filter`)."""
+"""The prefix of a condition on properties, where a filter is a text (`parse_filter`)."""
 
 _SQL = re.compile(r"\s(=|<>|!=|<=?|>=?)\s|[=<>]\s*'|\sis\s+(not\s+)?null\b|\sbetween\s.+\sand\s", re.IGNORECASE)
-"""What stands in conditions on properties, and hardly in a tag. Taken for a tag, it would let nothing pass, for ever and silently."""
+"""Syntax of conditions on properties, which hardly occurs in a tag. Taken for a tag, a condition would let nothing pass, for ever and
+silently."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Which messages pass."""
+    """Decides by tag which messages pass."""
 
     tags: frozenset[str] | None
-    """Exact, case-sensitive; None: all messages pass, also those without a tag."""
+    """The tags that pass: exact and case-sensitive. None: all messages pass, also those without a tag."""
 
     @classmethod
     def parse(cls, expression: str | None) -> TagFilter:
-        """``None``, ``""`` and ``*`` let all pass; else tags separated by two pipes. Raises `InvalidArgument`, also for
-        what is SQL.
+        """Parse a tag filter: tags separated by two pipes. ``None``, ``""`` and ``*`` let all pass. Raises `InvalidArgument`, also for
+        SQL.
         """
         if expression is not None and not is_unicode(expression):
             raise InvalidArgument("a tag filter is a text", operation="filter", expected="a str", observed=repr(expression))
@@ -51,7 +52,7 @@ class TagFilter:
 
     @property
     def columns(self) -> frozenset[str]:
-        """What it looks at."""
+        """The columns that it reads."""
         return frozenset() if self.tags is None else frozenset({"tag"})
 
     def apply(self, rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
@@ -62,7 +63,7 @@ class TagFilter:
 
 
 def is_unicode(value: object) -> TypeGuard[str]:
-    """Whether it is a text that can be stored: lone surrogates cannot."""
+    """Whether a value is a text that can be stored; text with lone surrogates cannot."""
     if not isinstance(value, str):
         return False
     try:

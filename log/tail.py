@@ -1,4 +1,4 @@
-"""The shared end of a topic's log in one process: one view that appends, polls and wakes whoever waits for entries."""
+"""The shared end of a topic's log in one process: one view that appends, polls, and wakes tasks that wait for entries."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ POLL_QUIET_S = 5.0
 QUIET_AFTER_S = 120.0
 _DIGESTS = 1_024
 _PATIENCE_MARGINS = 4
-"""A patient poller looks a quarter of its patience later than an entry should be there, as most come a little late; and after so long again."""
+"""The divisor that gives a patient poller's margin. It looks a quarter of its patience after an entry should be there, as most come a
+little late, and again after the same time."""
 
 
 class Tail:
     """A `View` that stays at the end of the log, reopens by itself when it was trimmed past, and polls while somebody waits.
 
-    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry. Who may be told a
-    little later saves most probes by ``poll_patience_s``.
+    Probing backs off from ``poll_first_s`` to ``poll_max_s``, and to ``poll_quiet_s`` after two minutes without an entry. A caller that
+    can learn of entries a little later saves most probes by ``poll_patience_s``.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class Tail:
         self._paths = paths
         self._runtime = runtime
         self._digests: OrderedDict[int, str] = OrderedDict()
-        """Of the states after the last entries but one, as those that follow them say."""
+        """The digests of the states after recent entries, except the last, as the following entries state them."""
         self._poll_s = (poll_first_s, poll_max_s)
         self.poll_quiet_s = poll_quiet_s
         self.poll_patience_s = 0.0
-        """So long at the most no look is taken for an entry that should not be there yet, as the last ones came; 0: one is taken at once."""
+        """The longest time for which no probe is sent for an entry that is not expected yet, by the rhythm of the last ones. 0: a probe
+        is sent at once."""
         self.cache = EntryCache()
         self.view = View(store, paths, runtime, cache=self.cache)
         self.view.on_fold = self._folded
@@ -71,12 +73,12 @@ class Tail:
         return self.view.state
 
     def known_digest(self, entry: int) -> str | None:
-        """Of the state after an entry, where this process knows it."""
+        """The digest of the state after an entry, where this process knows it."""
         return self.state.digest if entry == self.state.entry else self._digests.get(entry)
 
     async def digest_after(self, entry: int) -> str | None:
-        """Of the state after an entry that is not above `state`; None where the log does not tell any more: what follows was trimmed, repaired
-        or damaged. Raises `StoreUnavailable`.
+        """The digest of the state after an entry that is not above `state`. None where the log does not tell any more, because the next
+        entry was trimmed, repaired or damaged. Raises `StoreUnavailable`.
         """
         known = self.known_digest(entry)
         if known is not None:
@@ -89,7 +91,7 @@ class Tail:
         return None if any(isinstance(action, Repair) for action in header.actions) else header.state_digest
 
     def next_s(self) -> float:
-        """When the next entry should be there, in seconds from now, as the last ones came."""
+        """The time until the next entry is expected, in seconds from now, by the rhythm of the last ones."""
         return self.view.rhythm.next_s(self._runtime.clock.wall_ms())
 
     async def open(self) -> None:
@@ -97,7 +99,7 @@ class Tail:
         await self.reopen()
 
     async def catch_up(self) -> None:
-        """Fold all there is now."""
+        """Fold all entries that exist now."""
         try:
             await self.view.catch_up()
         except ViewLost:
@@ -111,7 +113,7 @@ class Tail:
             await self.reopen()
 
     async def reopen(self) -> None:
-        """Start again from the newest checkpoint; what lies between is passed over, and listeners hear of the jump before anything else."""
+        """Start again from the newest checkpoint. Entries between are passed over, and listeners hear of the jump before anything else."""
         while True:
             before = self.view.state.entry
             await self.view.open()
@@ -124,7 +126,7 @@ class Tail:
             return
 
     async def wait_past(self, entry: int) -> None:
-        """Return once the state is past ``entry``. Raises what made reading the log impossible."""
+        """Return once the state is past ``entry``. Raises the error that made reading the log impossible."""
         self._waiters += 1
         try:
             while self.state.entry <= entry:

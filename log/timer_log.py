@@ -1,7 +1,7 @@
 """The timer log of a topic of type DELAY: a second topic beside it, in which messages wait for their delivery time.
 
-``%TIMER%orders`` is that of ``orders``. It has one queue, so its offsets are the order in which messages were sent. Its record names the
-incarnation of the topic it serves: nothing that was sent to a topic comes out in a later topic of its name.
+``%TIMER%orders`` is the timer log of ``orders``. It has one queue, so its offsets are the order in which messages were sent. Its record
+names the incarnation of the topic it serves, so a message never comes out in a later topic of the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .stores.protocol import ObjectStore
 from .topics import create_topic, delete_topic, not_found, read_record
 
 TIMER_LOG_SETTINGS = TopicSettings(queues=1, retention=timedelta(days=3))
-"""What waits longer has been gathered in runs by then (docs/0013), and the topic's own settings say what may be sent."""
+"""The settings of a timer log. Messages that wait longer than the retention are in runs by then (docs/0013). The topic's own settings
+say what may be sent."""
 
 
 def check_own(topic: str, *, operation: str) -> None:
@@ -34,7 +35,7 @@ def check_own(topic: str, *, operation: str) -> None:
 
 
 def check_delay_topic_name(name: str) -> None:
-    """Raise unless a topic of type DELAY can be called so: its timer log must have a name, too."""
+    """Raise unless a topic of type DELAY can have this name: its timer log must have a valid name, too."""
     check_topic_name(name)
     longest = TOPIC_NAME_CHARS_MAX - len(TIMER_PREFIX)
     if len(name) > longest:
@@ -51,14 +52,15 @@ def delays(record: TopicRecord) -> bool:
 
 
 async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> TopicRecord:
-    """The record of the topic's timer log, of the topic as it lives now; one of an earlier life is deleted, a missing one made.
+    """The record of the timer log of the topic's present life. A timer log of an earlier life is deleted, and a missing one is made.
 
     Raises `TopicNotFound` when there is no such topic of type DELAY.
     """
     name = timer_log_name(topic)
     while True:
         stands = await read_record(store, TopicPaths.of(name))
-        # Read after the other: a life that is not the topic's now is then one that has ended, and none that this process does not know of yet.
+        # Read after the other record: a life that is not the topic's now has then ended, and is none that this process does not
+        # know of yet.
         served = await read_record(store, TopicPaths.of(topic))
         if served is None or served[0].deleted or not delays(served[0]):
             raise not_found(topic)
@@ -70,15 +72,15 @@ async def make_timer_log(store: ObjectStore, runtime: Runtime, topic: str) -> To
 
 
 async def end_timer_log(store: ObjectStore, runtime: Runtime, record: TopicRecord, topic: str) -> None:
-    """Delete a topic's timer log, if it is still the one of this record."""
+    """Delete a topic's timer log, if it still has this record."""
     try:
         await delete_topic(store, runtime, timer_log_name(topic), only=record.incarnation)
     except TopicNotFound:
-        return  # somebody else did
+        return  # somebody else deleted it
 
 
 async def end_orphan(store: ObjectStore, runtime: Runtime, topic: str) -> bool:
-    """Delete the timer log of a topic that is gone, or was made anew; whether there was one."""
+    """Delete the timer log of a topic that is gone, or was made anew. Returns whether there was one."""
     try:
         check_delay_topic_name(topic)
     except CallError:

@@ -1,4 +1,4 @@
-"""Topics of a lake: created, opened, altered, deleted; and the shared log end of each that this process has open."""
+"""The topics of a lake: created, opened, altered and deleted. Each has one log end, shared by all that this process has open on it."""
 
 from __future__ import annotations
 
@@ -56,46 +56,47 @@ class Topic:
 
     @property
     def life(self) -> int:
-        """The entry that created this topic: with the name it says which life of it this is, as the incarnation does, and a later one's is higher.
+        """The entry that created this topic. Together with the name it identifies the topic's life, as the incarnation does; a later
+        life has a higher one.
 
         It stays so when the log has gone on to a later topic of the name.
         """
         return self.tail.state.created_entry if self._life is None else self._life
 
     def note_life(self) -> None:
-        """Keep which life it is, now that the log has just been found to hold it."""
+        """Remember the topic's life, now that the log has just been found to hold it."""
         self._life = self.tail.state.created_entry
 
     def note_altered(self, record: TopicRecord) -> None:
-        """Go by a record that was altered; that of a later topic of the name is none of this one's."""
+        """Use a record that was altered. The record of a later topic of the same name is ignored."""
         if record.incarnation == self.record.incarnation:
             self.record = record
 
     @property
     def settings(self) -> TopicSettings:
-        """What it was created with, or altered to since, as of its opening."""
+        """The settings with which it was created, or to which it was altered, as of its opening."""
         return self.record.settings
 
     @property
     def is_current(self) -> bool:
-        """Whether the topic lives, as far as this process has read, and is still the one that was opened."""
+        """Whether the topic exists, as far as this process has read, and is still the one that was opened."""
         return self.tail.state.alive and self.tail.state.incarnation == self.record.incarnation
 
     @property
     def appender(self) -> Appender:
-        """Raises `ReadOnlyError` unless the topic was opened for writing."""
+        """The appender. Raises `ReadOnlyError` unless the topic was opened for writing."""
         if self._appender is None:
             raise ReadOnlyError("the topic was opened for reading only", operation="write", object=self.paths.topic)
         return self._appender
 
     async def allow_writing(self) -> None:
-        """Open it for writing too; the caller has checked that the store is fit for that."""
+        """Open the topic for writing too. The caller has checked that the store is fit for that."""
         if self._appender is None:
             self._appender = Appender(self.store, self.paths, self.runtime, self.tail, pace=self._pace)
             await self._appender.write_missing_checkpoint()
 
     async def act(self, *actions: Action) -> Written:
-        """Append actions; returns once they are in the log."""
+        """Append actions. Returns once they are in the log."""
         return await append_actions(self.appender, self.runtime, *actions)
 
     async def close(self) -> None:
@@ -106,12 +107,12 @@ class Topic:
 
 
 def read_only(operation: str) -> ReadOnlyError:
-    """The error of whatever would write."""
+    """The error of a write to a lake that was opened read-only."""
     return ReadOnlyError("the lake was opened with read_only=True", operation=operation)
 
 
 async def append_actions(appender: Appender, runtime: Runtime, *actions: Action) -> Written:
-    """Append actions in one entry. Raises what became of them otherwise."""
+    """Append actions in one entry. Raises their error otherwise."""
     outcome = await appender.append_actions(actions, deadline_s=runtime.clock.monotonic_s() + ACTION_TIMEOUT_S)
     if isinstance(outcome, Written):
         return outcome
@@ -128,14 +129,16 @@ async def read_record(store: ObjectStore, paths: TopicPaths) -> tuple[TopicRecor
 
 
 def _prepare_arrow() -> None:
-    """Let Arrow import pandas, if it is there, which it does when it first converts anything: later that would hold up the event loop."""
+    """Let Arrow import pandas, if it is installed. Arrow does so when it first converts anything; later that would hold up the event
+    loop.
+    """
     pa.array([0])
 
 
 async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writable: bool, pace: Pace | None = None) -> Topic:
     """Open a topic and fold its log up to the end. Raises `TopicNotFound`, or `DataDamaged` when record and log do not belong together.
 
-    A creation or deletion that a crash left half done is finished on the way, if the lake may be written.
+    A creation or deletion that a crash interrupted is finished on the way, if the lake may be written.
     """
     paths = TopicPaths.of(name)
     found = await read_record(store, paths)
@@ -153,7 +156,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
                 if writable:
                     await topic.allow_writing()
                 return topic
-            # Not a pair: it is being created or deleted, or was so since the record was read.
+            # Record and log do not match: the topic is being created or deleted, or was so since the record was read.
             found = await read_record(store, paths)
             if found is None or found[0].incarnation != record.incarnation:
                 await topic.close()
@@ -179,7 +182,7 @@ async def open_topic(store: ObjectStore, runtime: Runtime, name: str, *, writabl
 async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings: TopicSettings, *, of: str = "") -> TopicRecord:
     """Create a topic. The same call again, or by another process at once, does nothing; other settings raise `TopicExists`.
 
-    ``of``: it is a timer log, of this incarnation of its topic.
+    With ``of`` the topic is a timer log of this incarnation of its topic.
     """
     paths = TopicPaths.of(name)
     while True:
@@ -215,7 +218,7 @@ async def create_topic(store: ObjectStore, runtime: Runtime, name: str, settings
 
 
 async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes: object) -> TopicRecord:
-    """Change retention, retention_bytes or limits; processes that have the topic open see it when they open it again."""
+    """Change retention, retention_bytes or limits. Processes that have the topic open see the change when they open it again."""
     unknown = sorted(set(changes) - {"retention", "retention_bytes", "limits"})
     if unknown:
         raise InvalidArgument(
@@ -235,7 +238,7 @@ async def alter_topic(store: ObjectStore, runtime: Runtime, name: str, **changes
 
 
 async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only: str | None = None) -> TopicRecord:
-    """End a topic, or ``only`` this incarnation of it; gives the record of the one that lived.
+    """End a topic, or ``only`` this incarnation of it. Returns the record of the ended topic.
 
     Its log keeps a ``deleted`` entry, so that no paused process can take a later topic of the name for this one.
     """
@@ -255,7 +258,7 @@ async def delete_topic(store: ObjectStore, runtime: Runtime, name: str, *, only:
 
 
 async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
-    """The topics of a lake by name, in order. Folders that are not a topic's are passed over."""
+    """The topics of a lake by name, in order. Folders of other things are passed over."""
     found: dict[str, TopicRecord] = {}
     for folder in await store.list_folders(TOPICS):
         try:
@@ -275,7 +278,9 @@ async def list_topics(store: ObjectStore, *, damaged: Literal["raise", "skip"] =
 
 
 async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths, record: TopicRecord, mode: PutMode) -> bool:
-    """Whether this record now stands; read back by its write id where the store did not confirm it."""
+    """Write a record. Returns whether it is in place; where the store did not confirm the write, the record is read back by its write
+    id.
+    """
     record = replace(record, write_id=runtime.new_id())
     try:
         await store.put(paths.settings, encode_record(record), mode=mode)
@@ -286,12 +291,12 @@ async def _write_record(store: ObjectStore, runtime: Runtime, paths: TopicPaths,
 
 
 def not_found(name: str) -> TopicNotFound:
-    """The error of whoever names a topic that is not there."""
+    """The error for a topic that does not exist."""
     return TopicNotFound("there is no such topic", object=name, hint="create it with lake.create_topic or `penstock topic create`")
 
 
 def _ended(paths: TopicPaths, entry: int) -> TopicNotFound:
-    """The error where a log ended the topic while its settings stand, for who may not finish that."""
+    """The error where a log ended the topic while its settings still exist, for a process that may not finish the deletion."""
     return TopicNotFound(
         "there is no such topic any more: its log ended it, and its settings stand",
         object=paths.topic,

@@ -1,4 +1,4 @@
-"""`penstock verify`: reads everything a topic has and says what is not as it should be. Changes nothing."""
+"""`penstock verify`: reads everything a topic has and reports what is wrong. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from .view import read_floor
 _CHECKED_SCHEMA = pa.schema([MESSAGE_SCHEMA.field(name) for name in ("queue", "offset", "store_timestamp")])
 _ENDED = "it was deleted, and that was broken off (`penstock topic delete` ends it), or the entry was made up"
 _COMPARED_BYTES = 32 * MIB
-"""Entries up to this size together are compared at once: a difference is named no more exactly than that."""
+"""The size of entries that are compared at once; a difference is located no more exactly than that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or, as ``kind`` "lost", one range that is known to be lost."""
+    """One thing that is wrong or, with ``kind`` "lost", one range that is known to be lost."""
 
     kind: str
     """damaged, missing, foreign, checkpoint, offsets, statistics, different, repair, ended or lost."""
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was read, and what was found."""
+    """The result of a verification: what was read, and what was found."""
 
     topic: str
     entries: int = 0
@@ -62,20 +62,21 @@ class VerifyReport:
     table_files: int = 0
     table_rows: int = 0
     compared_rows: int = 0
-    """Rows that stand in both log and table."""
+    """Rows that are in both log and table."""
     findings: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; ranges that are named as lost are known, not wrong."""
+        """Whether nothing is wrong. Ranges named as lost are known, not wrong."""
         return all(finding.kind == "lost" for finding in self.findings)
 
 
 async def verify(store: ObjectStore, paths: TopicPaths, record: TopicRecord, runtime: Runtime) -> VerifyReport:
     """Check every entry, staged object, checkpoint and table file of a topic, and log against table.
 
-    Reads all bytes of it once, and those of the table that the log has too once more. Of entries it holds a piece in memory at a time.
-    Others may go on writing and trimming: what is appended while it reads is left for the next time, and what is trimmed is not missed.
+    Reads all bytes of the topic once, and those of the table that are also in the log once more. Entries are held in memory one piece
+    at a time. Others may go on writing and trimming: entries appended meanwhile are left for the next time, and trimmed ones are not
+    reported.
 
     Raises only what the store raises; damage is a finding.
     """
@@ -95,11 +96,11 @@ class _Verification:
         self._table_readable = True
         self._agreement = self._new_agreement()
         self._taken_bytes = 0
-        """Of the entries whose rows the agreement has."""
+        """The size of the entries whose rows the agreement has."""
         self._ends: tuple[int, ...] = ()
-        """Where the log says that the table must end."""
+        """The offsets at which, by the log, the table must end."""
         self._floor = 0
-        """The highest that was read."""
+        """The highest floor that was read."""
         self._numbers: frozenset[int] | None = None
 
     async def run(self) -> VerifyReport:
@@ -142,7 +143,7 @@ class _Verification:
             await self._check_end(state)
 
     async def _check_end(self, state: State) -> None:
-        """Name a log that ended the topic, or began another, while its settings stand; unless that is being done just now."""
+        """Report a log that ended the topic, or began another, while its settings exist, unless a process is just finishing that."""
         if state.alive and self._is_mine(state):
             return
         found = await read_record(self._store, self._paths)
@@ -151,7 +152,7 @@ class _Verification:
             self._find("ended", self._paths.settings, f"its settings stand, and its log {said} by entry {state.entry}: {_ENDED}")
 
     async def _read_floor(self) -> bool:
-        """Look how far the log is trimmed by now; whether that could be told."""
+        """Read how far the log is trimmed by now. Returns whether that could be read."""
         try:
             self._floor = max(self._floor, await read_floor(self._store, self._paths))
         except DataDamaged as error:
@@ -160,12 +161,12 @@ class _Verification:
         return True
 
     async def _is_trimmed(self, entry: int) -> bool:
-        """Whether the floor has passed an entry meanwhile: then it may be gone, with what it links, and is not missed."""
+        """Whether the floor has passed an entry meanwhile. Then the entry may be gone, with what it links, and is not reported."""
         await self._read_floor()
         return entry <= self._floor
 
     async def _start(self) -> State | None:
-        """The state at the floor, or else at the first checkpoint behind it that can be read; None when there is none."""
+        """The state at the floor, or else at the first later checkpoint that can be read. None when there is none."""
         while self._floor:
             floor, self._numbers = self._floor, None
             unreadable: list[Finding] = []
@@ -184,14 +185,14 @@ class _Verification:
         return State()
 
     async def _last_entry(self, *, after: int) -> int:
-        """The number of the newest entry; the floor's, where all up to it are gone."""
+        """The number of the newest entry; the floor's where all up to it are gone."""
         numbers = await entry_numbers(self._store, self._paths, after=after)
         if not numbers:
             await self._read_floor()
         return max(numbers, default=max(after, self._floor))
 
     async def _checkpoints_ahead(self, last: int) -> None:
-        """Name checkpoints of entries that there are not; those that were appended since the log's end was looked for do exist."""
+        """Report checkpoints of entries that do not exist. Entries appended since the log's end was read do exist."""
         listed = await self._store.list(self._paths.checkpoints, after=self._paths.checkpoint(last))
         ahead = [info.key for info in listed if (number := self._paths.checkpoint_entry(info.key)) is not None and number > last]
         newest = await self._last_entry(after=last) if ahead else last
@@ -200,7 +201,7 @@ class _Verification:
                 self._find("checkpoint", key, f"the log ends at entry {newest}, before it")
 
     def _check_trimmed(self, floor: int, state: State) -> None:
-        """What is trimmed from the log must be in the table."""
+        """Check that everything trimmed from the log is in the table."""
         published = self._snapshot.published
         if self._table_readable and self._is_mine(state) and floor > max(published, state.created_entry):
             reaches = f"the table has entries up to {published} only" if self._snapshot.exists else "there is no table"
@@ -211,11 +212,11 @@ class _Verification:
             self._ends = state.next_offsets
 
     def _is_mine(self, state: State) -> bool:
-        """Whether it is of this life of the topic, not of a former topic of this name."""
+        """Whether a state is of this life of the topic, not of a former topic of this name."""
         return state.incarnation == self._record.incarnation
 
     async def _entry(self, state: State) -> State | None:
-        """The state after the next entry, or after those that cannot be read; None where the log does not go on."""
+        """The state after the next entry, or after those that cannot be read. None where the log does not go on."""
         number = state.entry + 1
         where = self._paths.entry(number)
         try:
@@ -234,7 +235,7 @@ class _Verification:
         return folded.state
 
     def _check_repair(self, before: State, after: State, where: str) -> None:
-        """Name a repair that changes what the entries before it come to, though each of them can be read: nothing was lost."""
+        """Report a repair that changes the result of the entries before it although each of them can be read: nothing was lost."""
         known = "all entries before it can be read; it was made up, or what it led around was put back since, and they come to {}"
         if (after.incarnation, after.alive, after.queues) != (before.incarnation, before.alive, before.queues):
             self._find("repair", where, "the repair makes another topic of it: " + known.format(f"{before.queues} queues"))
@@ -246,7 +247,7 @@ class _Verification:
                 self._find("repair", where, f"the repair gives offsets out again: {known.format(offset)}", queue, repaired, offset)
 
     async def _around(self, state: State, number: int, error: DataDamaged | ObjectMissing) -> State | None:
-        """Name a damaged entry, and go on where every process would."""
+        """Report a damaged entry, and go on where every process would."""
         where = self._paths.entry(number)
         self._find("missing" if isinstance(error, ObjectMissing) else "damaged", where, error.message)
         damage = error if isinstance(error, DataDamaged) else DataDamaged(error.message, object=where)
@@ -267,7 +268,7 @@ class _Verification:
         return resumption.state
 
     async def _rows(self, folded: Folded, data: bytes) -> None:
-        """Read the rows of an entry, and take those that the table must have for the comparison."""
+        """Read the rows of an entry, and keep those that the table must have for the comparison."""
         published = folded.number <= self._snapshot.published and self._is_mine(folded.state)
         rows = 0
         try:
@@ -359,7 +360,7 @@ class _Verification:
             self._holes(queue, [(behind, self._snapshot.end(queue))], self._delta.root)
 
     async def _file(self, file: TableFile) -> list[tuple[int, int]]:
-        """Check one file against what the table says of it; returns the gaps between its offsets."""
+        """Check one file against what the table says about it. Returns the gaps between its offsets."""
         where = self._delta.root + file.path
         try:
             data = (await self._store.get(where)).data
@@ -394,7 +395,7 @@ class _Verification:
         return [(int(offsets[at]) + 1, int(offsets[at + 1])) for at in np.flatnonzero(steps > 1)]
 
     async def _is_taken_out(self, key: str | None) -> bool:
-        """Whether a file that is not there any more was taken out of the table since the snapshot was read."""
+        """Whether a missing file was removed from the table since the snapshot was read."""
         try:
             newest = await self._delta.refresh()
         except DataDamaged:
@@ -402,7 +403,7 @@ class _Verification:
         return key not in {self._delta.root + path for path in newest.paths}
 
     def _holes(self, queue: int, holes: Sequence[tuple[int, int]], where: str) -> None:
-        """Offsets without rows: fine where the table names them as lost."""
+        """Report offsets without rows, except where the table names them as lost."""
         lost = self._snapshot.lost(queue)
         for first, limit in holes:
             named = [(max(first, a), min(limit, b)) for a, b in lost if a < limit and b > first]

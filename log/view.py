@@ -1,11 +1,11 @@
-"""One process's view of a topic's log: the fold up to some entry, and how long it may be believed.
+"""One process's view of a topic's log: the fold up to some entry, and how long it may be trusted.
 
-An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof, and an
-answer that comes when the proof is too old counts only after a read of the floor that was sent after the answer came (DESIGN §3, "Views age").
-Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
+An absent key proves that the tail is reached only while the key cannot have been trimmed. So a `View` keeps the time of its last proof.
+An answer that comes when the proof is too old counts only after a read of the floor, sent after the answer came (DESIGN §3, "Views
+age"). Reading an entry is no proof: the floor may have passed it, and the deletions behind the floor may be near.
 
-The tasks of a process share a view. A proof says something of the place where the view stands, so an answer about a place that it has left
-meanwhile, because another task folded on or reopened it, counts for nothing.
+The tasks of a process share a view. A proof is about the entry at which the view stands. If another task has folded on or reopened the
+view meanwhile, an answer about the former entry does not count.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from .stores.protocol import ObjectMissing, ObjectStore, StoredObject
 
 
 class EntryCache:
-    """Bytes of the entries read last, shared by all views of a topic in this process.
+    """The bytes of recently read entries, shared by all views of a topic in this process.
 
-    Only answers that count are put in, by the proof of the view that asked. They stay true: a view folds them whatever its own proof.
+    Only answers that count, by the proof of the view that asked, are put in. They stay true, so a view folds them whatever its own
+    proof.
     """
 
     def __init__(self, size_bytes_max: int = 32 * MIB) -> None:
@@ -44,7 +45,7 @@ class EntryCache:
         return self._entries.get(number)
 
     def clear(self) -> None:
-        """Forget all; they are read again when they are needed."""
+        """Forget all entries. They are read again when they are needed."""
         self._entries.clear()
         self._size_bytes = 0
 
@@ -59,7 +60,7 @@ class EntryCache:
 
 
 async def read_floor(store: ObjectStore, paths: TopicPaths) -> int:
-    """The number of the checkpoint from which the log is kept; 0 as long as nothing was trimmed."""
+    """The number of the checkpoint from which the log is kept; 0 while nothing was trimmed."""
     try:
         return decode_floor((await store.get(paths.floor)).data, where=paths.floor)
     except ObjectMissing:
@@ -69,8 +70,8 @@ async def read_floor(store: ObjectStore, paths: TopicPaths) -> int:
 class View:
     """A fold that moves forward entry by entry.
 
-    ``on_fold`` hears of every entry folded, ``on_jump`` of every time that entries were passed over: the view had aged below the floor, or
-    led around a damaged entry.
+    ``on_fold`` is called for every folded entry, ``on_jump`` each time that entries were passed over: the view had aged below the
+    floor, or was led around a damaged entry.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, *, cache: EntryCache | None = None) -> None:
@@ -81,19 +82,21 @@ class View:
         self._proof_s = float("-inf")
         self.state = State()
         self._highest = 0
-        """The highest entry seen to exist: an absent one below it is lost, and not the tail."""
+        """The highest entry seen to exist. A missing entry below it is lost, and not the tail."""
         self._last_bytes = 1
         self.rhythm = Rhythm()
         self.skipped = False
-        """Whether this fold ever passed an entry over; if so it writes no checkpoints."""
+        """Whether this fold ever passed an entry over; then it writes no checkpoints."""
         self.on_fold: Callable[[Folded, bytes], None] | None = None
         self.on_jump: Callable[[State], None] | None = None
 
     async def open(self, *, at_most: int | None = None, suits: Callable[[State], bool] | None = None) -> None:
-        """Start from the newest good checkpoint, or from the newest whose number is ``at_most``; with ``suits`` from the last one behind that
-        whose state suits, if any does: what suits up to some entry must not suit behind it.
+        """Start from the newest good checkpoint, or from the newest whose number is at most ``at_most``.
 
-        Raises `ViewLost` when ``at_most`` lies below the floor, `DataDamaged` when no checkpoint above the floor can be read.
+        With ``suits``, start from the last later checkpoint whose state suits, if there is one. Once a state does not suit, no later
+        state may suit.
+
+        Raises `ViewLost` when ``at_most`` lies below the floor, and `DataDamaged` when no checkpoint above the floor can be read.
         """
         state, sent_s = await self._start(at_most, suits)
         if state.entry >= self.state.entry:  # else another task of this process has moved on meanwhile
@@ -101,7 +104,7 @@ class View:
         self._proof_s = max(self._proof_s, sent_s)
 
     async def _start(self, at_most: int | None, suits: Callable[[State], bool] | None) -> tuple[State, float]:
-        """The state to start from, and when the floor was asked for that it lies above."""
+        """The state to start from, and the time at which the floor below it was asked for."""
         while True:
             sent_s = self._clock.monotonic_s()
             floor = await read_floor(self._store, self._paths)
@@ -142,7 +145,7 @@ class View:
         ) from worst
 
     async def _last_that(self, suits: Callable[[State], bool], numbers: list[int]) -> State | None:
-        """By halves: the state of the last checkpoint that suits. One that cannot be read counts as if it did not."""
+        """The state of the last checkpoint that suits, found by bisection. An unreadable checkpoint counts as one that does not suit."""
         last, low, high = None, 0, len(numbers)
         while low < high:
             middle = (low + high) // 2
@@ -191,7 +194,7 @@ class View:
         return True
 
     async def take(self, number: int, data: bytes) -> None:
-        """Fold these bytes as entry ``number``, unless that was done meanwhile."""
+        """Fold these bytes as entry ``number``, unless it was folded meanwhile."""
         if number != self.state.entry + 1:
             return
         where = self._paths.entry(number)
@@ -209,11 +212,11 @@ class View:
 
     @property
     def is_aged(self) -> bool:
-        """Whether what is known of the tail is too old to be believed without a look at the floor."""
+        """Whether the knowledge of the tail is too old to be trusted without a read of the floor."""
         return self._clock.monotonic_s() - self._proof_s > VIEW_AGE_MAX_S
 
     async def confirm(self, v: int) -> None:
-        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be believed, as long as the view stands at ``v``."""
+        """Raise `ViewLost` unless an answer about entry ``v + 1`` that has just come can be trusted while the view stands at ``v``."""
         if not self.is_aged:
             return
         now_s = self._clock.monotonic_s()
@@ -224,18 +227,18 @@ class View:
         self._proof_s = max(self._proof_s, now_s)
 
     def is_ahead(self, number: int) -> bool:
-        """Whether an answer about this entry counts, once `confirm` has passed: the view has not gone past it."""
+        """Whether an answer about this entry counts once `confirm` has passed: the view has not gone past the entry."""
         return number > self.state.entry
 
     def prove(self, v: int, sent_s: float) -> None:
-        """Note that a request sent at ``sent_s`` showed that the tail is at ``v``, if the view still stands there."""
+        """Record that a request sent at ``sent_s`` showed the tail to be at ``v``, if the view still stands there."""
         if self.is_ahead(v + 1):
             self._proof_s = max(self._proof_s, sent_s)
 
     async def catch_up(self, *, until: int | None = None, expect_many: bool = False) -> None:
-        """Fold all there is, or all up to entry ``until``; far behind (or if told so), entries are fetched side by side.
+        """Fold all entries, or all up to entry ``until``. Far behind, or if told so, the view fetches entries side by side.
 
-        Where entries come faster than one can look, that is what there was a moment ago: there is always one more.
+        Where entries come faster than they can be read, "all" means those of a moment ago: there is always one more.
         """
         fetched = _FAR_BEHIND_ENTRIES if expect_many else 0
         looks = 0
@@ -250,7 +253,7 @@ class View:
                 return
 
     async def _fetch_ahead(self) -> None:
-        """Fetch as many entries as time suggests side by side into the cache; if those are many, LIST first what there is."""
+        """Fetch, side by side into the cache, as many entries as the elapsed time suggests. If those are many, LIST them first."""
         v = self.state.entry
         count = min(self.rhythm.expected(self._clock.wall_ms()), _AHEAD_BYTES_MAX // self._last_bytes)
         if count > _GUESSED_ENTRIES_MAX:
@@ -259,7 +262,7 @@ class View:
             await self._fetch(v, [number for number in range(v + 1, v + 1 + count) if self._cache.get(number) is None])
 
     async def _prefetch(self) -> bool:
-        """Fetch the next entries that a LIST shows side by side into the cache. Whether it shows all there are."""
+        """Fetch the next entries of a LIST, side by side, into the cache. Returns whether the LIST showed all that exist."""
         v = self.state.entry
         ahead = await self._store.list(self._paths.log, after=self._paths.entry(v), max_keys=_PREFETCH_ENTRIES)
         found = {number: info.size_bytes for info in ahead if (number := self._paths.entry_number(info.key)) is not None}
@@ -286,7 +289,7 @@ class View:
         )
 
     async def _lead_around(self, number: int, damage: DataDamaged) -> None:
-        """Pass a damaged entry by a way that every process would find, or raise ``damage``."""
+        """Pass a damaged entry in the way that every process would find, or raise ``damage``."""
         resumption = await find_resumption(self._store, self._paths, number, damage)
         if self.state.entry + 1 != number:
             return
@@ -301,4 +304,4 @@ _PREFETCH_ENTRIES = 64
 _LOOKS_MAX = 3
 _GUESSED_ENTRIES_MAX = 16
 _AHEAD_BYTES_MAX = 16 * MIB
-"""Less than the cache holds."""
+"""The limit of bytes fetched ahead, less than the cache holds."""

@@ -1,4 +1,4 @@
-"""What other processes handed over and no entry has brought yet, as far as the last LIST told."""
+"""The hand-overs of other processes that no entry has brought yet, as far as the last LIST told."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KNOWN_MAX = 8 * ENTRY_LINKS_MAX * LIST_TAILS
 
 
 class Waiting:
-    """Handed objects, oldest first; each is looked into once."""
+    """Handed-over objects, oldest first; each is read once."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths) -> None:
         self._store = store
@@ -32,11 +32,11 @@ class Waiting:
 
     @property
     def handed(self) -> Mapping[str, Handed]:
-        """What waits, by key."""
+        """The objects that wait, by key."""
         return self._handed
 
     async def list(self, tail: int) -> bool:
-        """List the hand-overs of the last tails, at times of all that can still be valid; false when the store did not answer."""
+        """List the hand-overs of the last tails, at times of all that can still be valid. Returns False when the store did not answer."""
         tails = VALIDITY_ENTRIES if tail % LIST_WHOLE_WINDOW_EVERY == 0 else LIST_TAILS
         try:
             listed = await self._store.list(self._paths.handed, after=self._paths.handed_under(max(0, tail - tails)).rstrip("/"))
@@ -54,15 +54,15 @@ class Waiting:
         return True
 
     def review(self, state: State) -> None:
-        """Drop what no entry after ``state`` can bring."""
+        """Drop the objects that no entry after ``state`` can bring."""
         self.drop([key for key, handed in self._handed.items() if not still_waits(handed, state)])
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forget these for good."""
+        """Forget these objects for good."""
         for key in keys:
             del self._handed[key]
             self._known[key] = None
 
     def clear(self) -> None:
-        """Forget what waits; a LIST finds it again."""
+        """Forget the waiting objects. A LIST finds them again."""
         self._handed.clear()
