@@ -44,8 +44,12 @@ demo: $(INSTALLED) java $(JARS) ## a shop's change stream through a topic into D
 ##@ Checks
 
 .PHONY: test
-test: setup lint types layers ## everything that must pass: setup, lint, types, layers, all tests
+test: setup lint types layers ## what must pass: setup, lint, types, layers, tests
 	$(PYTEST) --durations=10 tests
+
+.PHONY: test-all
+test-all: setup lint types layers ## the same, thoroughly: all seeds, examples and rehearsals
+	PENSTOCK_TESTS=all $(PYTEST) --durations=10 tests
 
 .PHONY: lint
 lint: $(INSTALLED) ## ruff: rules and format

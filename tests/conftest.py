@@ -17,6 +17,7 @@ from tests.postgres_server import PostgresServer, find_postgres, postgres_server
 from tests.servers import DYNOXIDE, VERSITYGW, S3Server, moto_server, versitygw_server
 from tests.spark import quick
 from tests.stalls import Stalls
+from tests.thorough import THOROUGH, examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ SERVERS = {"versitygw": (VERSITYGW, "Go"), "dynoxide": (DYNOXIDE, "Rust"), "post
 
 def pytest_configure(config: pytest.Config) -> None:
     # The machine is shared: how long an example takes says nothing.
-    settings.register_profile("shared machine", deadline=None)
+    settings.register_profile("shared machine", deadline=None, max_examples=examples(100))
     settings.load_profile("shared machine")
     config.pluginmanager.register(SkipsInCI(), "penstock-skips")
     config.pluginmanager.register(Figures(), "penstock-figures")
@@ -44,7 +45,11 @@ OF_MANY_PROCESSES = ("spark", "postgres", "processes")
 PATIENCE_S = 600
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not THOROUGH:
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     items.sort(key=lambda item: not any(item.get_closest_marker(mark) for mark in LONG))
     for item in items:
         if any(item.get_closest_marker(mark) for mark in OF_MANY_PROCESSES) and not item.get_closest_marker("timeout"):

@@ -30,7 +30,22 @@ def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:
     """The Python files below the folders (all of them when none is named), as (path from the root, syntax tree)."""
     for path in files():
         if path.suffix == ".py" and (not folders or path.relative_to(ROOT).parts[0] in folders):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+            yield str(path.relative_to(ROOT)), _parsed(path)
+
+
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def dotted(node: ast.expr) -> str:
+    """A name as it is written, such as ``time.sleep``; empty for what is no dotted name."""
+    match node:
+        case ast.Name(name):
+            return name
+        case ast.Attribute(value, name):
+            return f"{owner}.{name}" if (owner := dotted(value)) else ""
+    return ""
 
 
 def absolute_imports(tree: ast.Module) -> Iterator[str]:

@@ -15,6 +15,7 @@ from penstock.log.stores.protocol import Put
 from tests.consumers.feeds import Opened, opened, topic_log
 from tests.log.table.upkeep import publish, trimmed
 from tests.log.test_reader_races import retain
+from tests.thorough import thoroughly
 
 QUEUES = 4
 
@@ -82,7 +83,7 @@ def test_from_the_table_to_the_tail(decodes: list[int]) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(thoroughly(4, 2)))
 def test_a_log_that_is_published_and_trimmed_under_those_who_are_behind(seed: int) -> None:
     async def main() -> None:
         rng = random.Random(seed)

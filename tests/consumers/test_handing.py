@@ -28,6 +28,7 @@ from penstock.coordinator.handles import (
 )
 from penstock.coordinator.offsets import OffsetSet
 from penstock.log.messages import MessageView
+from tests.thorough import thoroughly
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 GROUP, TOPIC = "audit", "orders"
@@ -324,7 +325,7 @@ def played(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("first", range(0, 120, 30))
+@pytest.mark.parametrize("first", range(0, thoroughly(120, 30), 30))
 def test_every_answer_is_the_models_and_every_message_comes_through(first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, first + 30):

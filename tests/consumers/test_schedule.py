@@ -22,6 +22,7 @@ from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.coordinator.retry import RetryPolicy
 from penstock.log.messages import MessageView
+from tests.thorough import thoroughly
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -219,13 +220,13 @@ def played(seed: int, **changes: object) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(thoroughly(120, 40)))
 def test_every_message_comes_through_once_and_in_order_whatever_happens(seed: int) -> None:
     check(played(seed), lambda group: group)
 
 
 @pytest.mark.parametrize("hashes", [1, 3])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(thoroughly(30, 10)))
 def test_message_groups_of_one_hash_are_one_and_nothing_of_them_is_lost(
     seed: int, hashes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from penstock.coordinator.groups import GroupSettings
 from penstock.coordinator.offsets import OffsetSet
 from penstock.log import MessageView
 from tests.consumers.test_schedule import message
+from tests.thorough import thoroughly
 
 
 @pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
@@ -85,14 +86,14 @@ def test_what_is_behind_a_failure_whose_end_is_not_told_yet_is_counted_with_its_
 
 @pytest.mark.parametrize("batch_of", [None, "group", "queue"])
 @pytest.mark.parametrize("order", ["ORDERLY", "CONCURRENT"])
-@pytest.mark.parametrize("drained", [False, True])
+@pytest.mark.parametrize("drained", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
     order: str, batch_of: Literal["group", "queue"] | None, drained: bool
 ) -> None:
     """As when what all handlers need is down: each message fails at its first two attempts, at a time of its own."""
     cell, now_ms, settings = QueueCell().taken_by("w"), 1_790_000_000_000, GroupSettings(delivery_order=order)  # type: ignore[arg-type]
-    limits = Limits(tracked=200, batch_of=batch_of, run_messages=16 if batch_of else 64)
-    rows = [message((1 << 30) + offset, f"g{offset}") for offset in range(1_000)]
+    limits = Limits(tracked=thoroughly(200, 150), batch_of=batch_of, run_messages=16 if batch_of else 64)
+    rows = [message((1 << 30) + offset, f"g{offset}") for offset in range(5 * limits.tracked)]
     cell = cell.reset_to(rows[0].offset, 1)
     schedule = Schedule(settings, cell, limits=limits)
     schedule.load(rows, OffsetSet(), rows[-1].offset + 1)
@@ -100,7 +101,7 @@ def test_far_more_failures_than_the_cell_has_room_for_wait_in_the_window(
     failed: Counter[int] = Counter()
     for turn in range(6_000):
         now_ms += 7
-        if drained and turn == 300:
+        if drained and turn == limits.tracked * 3 // 2:
             for run in running:
                 run.ended = True
                 schedule.report(run)

@@ -15,6 +15,7 @@ from penstock.coordinator.cell_codec import decode_cell, encode_cell
 from penstock.coordinator.offsets import OffsetSet, Settled
 from penstock.log.errors import DataDamaged, InternalError, NewerFormatError
 from tests.cells import blocked, failed
+from tests.thorough import examples
 
 
 def offsets(*numbers: int) -> OffsetSet:
@@ -134,7 +135,7 @@ class CellMachine(RuleBasedStateMachine):
 
 
 TestCell = CellMachine.TestCase
-TestCell.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCell.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 def test_a_failure_blocks_its_group_and_the_floor_goes_on() -> None:

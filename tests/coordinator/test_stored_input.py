@@ -28,6 +28,7 @@ from penstock.coordinator.transactions.state import Destination, HalfPart, Linke
 from penstock.coordinator.varints import HASH_MAX, VarintReader, append_bytes, append_varint
 from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.limits import NUMBER_MAX, TIME_MAX_MS
+from tests.thorough import examples
 
 ID = "0123456789abcdef" * 2
 CELL = QueueCell(
@@ -136,7 +137,7 @@ def test_one_that_is_cut_off_is_damaged(name: str) -> None:
             decode(whole[:size], where="the cell")
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(sorted(EVERY)), st.data())
 def test_one_with_other_bytes_is_read_or_named(name: str, data: st.DataObject) -> None:
     whole, decode = EVERY[name]
@@ -149,7 +150,7 @@ def test_one_with_other_bytes_is_read_or_named(name: str, data: st.DataObject) -
     read_or_refused(decode, bytes(changed))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(sorted(JSON)), st.data())
 def test_one_with_another_value_anywhere_is_read_or_named(name: str, data: st.DataObject) -> None:
     whole, decode = JSON[name]

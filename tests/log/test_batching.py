@@ -14,6 +14,7 @@ from penstock.log import LOG_SCHEMA, TopicLimits
 from penstock.log.errors import PenstockError
 from penstock.log.messages import check_message
 from tests.lakes import read_all
+from tests.thorough import examples
 
 Message = penstock.Message
 VISIBLE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
@@ -42,7 +43,7 @@ def content(one: penstock.Message | penstock.MessageView) -> tuple[Any, ...]:
     return bytes(one.body), one.message_group, one.tag, tuple(one.keys), dict(one.properties)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(MESSAGES, max_size=12), st.integers(1, 5))
 def test_messages_and_tables_are_stored_alike_and_as_they_were_sent(messages: list[Message], queues: int) -> None:
     table = pa.table(
@@ -70,7 +71,7 @@ LOOSE: Any = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.builds(Message, *(LOOSE,) * 7))
 def test_any_value_anywhere_is_taken_or_refused_with_an_error_of_ours(message: Message) -> None:
     try:

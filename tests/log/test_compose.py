@@ -20,6 +20,7 @@ from penstock.log.pending import Pending
 from penstock.log.state import State
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, idle, opened, step, topic
+from tests.thorough import examples
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_hand_over_waits_until_its_validity_is_over(age: int) -> None:
     assert still_waits(object_, idle(state, age)) is (age < VALIDITY_ENTRIES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_nothing_in_a_composed_entry_is_void(data: st.DataObject) -> None:
     loop = asyncio.new_event_loop()

@@ -16,6 +16,7 @@ from penstock.log.delays import DESTINATION_QUEUE, RecallHandle, delivery_us, na
 from penstock.log.messages import from_us
 from penstock.log.stores import MemoryStore
 from tests.lakes import TIMEOUT_S
+from tests.thorough import examples
 
 Message = penstock.Message
 NOW_US = 1_800_000_000_000_000
@@ -233,7 +234,7 @@ LOOSE: Any = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(LOOSE, LOOSE)
 def test_any_value_is_a_time_within_the_limit_or_refused_with_an_error_of_ours(at: Any, delay: Any) -> None:
     if at is None and delay is None:

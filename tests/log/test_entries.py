@@ -27,6 +27,7 @@ from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
 from tests.log.topics import LogWriter
 from tests.rows import entry_rows
+from tests.thorough import examples
 
 PATHS = TopicPaths.of("orders")
 
@@ -41,7 +42,7 @@ def bodies(found: EntryRows) -> dict[tuple[int, int], str]:
     return {(queue, offset): body.decode() for queue, offset, body in zip(*columns, strict=True)}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(1, 4), min_size=1), min_size=1, max_size=4))
 def test_rows_of_inline_batches_have_the_offsets_of_their_verdicts(rows: list[dict[int, int]]) -> None:
     state = topic(4)

@@ -15,6 +15,7 @@ from penstock.log.errors import DataDamaged, ForeignObject
 from penstock.log.files import check_seal, digest, read_footer, read_footer_alone, read_rows, write_file
 from tests.log.strategies import rows_of
 from tests.log.test_fold import batch, header_on, topic
+from tests.thorough import examples
 
 ROWS = rows_of({0: 3, 2: 40})
 FILE = write_file(ROWS, {"some.key": "some value"})
@@ -39,7 +40,7 @@ def test_a_changed_byte_is_found_wherever_it_is(file: bytes) -> None:
             check_seal(bytes(damaged), where="f")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_other_damage_is_found(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(ENTRY) - 1))

@@ -24,6 +24,7 @@ from penstock.log.limits import (
     VALIDITY_ENTRIES,
 )
 from penstock.log.state import State, row_sum, state_form, state_of
+from tests.thorough import examples
 
 START_MS = 1_750_000_000_000
 DAY_MS = 86_400_000
@@ -402,7 +403,7 @@ def moves(draw: st.DrawFn) -> list[tuple[str, Any]]:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(moves())
 def test_the_fold_agrees_with_a_model_that_forgets_nothing(script: list[tuple[str, Any]]) -> None:
     state, model, writes = topic(3), Model(), 0

@@ -16,6 +16,7 @@ from penstock.log.header import Action, Batch, CloseJob, Created, Deleted, Epoch
 from penstock.log.limits import NAMED_ROW_MS, STORE_TIME_STEP_MAX_MS, UNNAMED_ROW_ENTRIES, VALIDITY_ENTRIES
 from penstock.log.state import State, row_sum
 from tests.log.test_fold import DAY_MS, START_MS, header_on
+from tests.thorough import examples
 
 NAMES = ("n", "m")
 UNNAMED = ("a", "b")
@@ -309,4 +310,4 @@ class FoldMachine(RuleBasedStateMachine):
 
 
 TestFoldMachine = FoldMachine.TestCase
-TestFoldMachine.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestFoldMachine.settings = settings(max_examples=examples(100), stateful_step_count=50, deadline=None)

@@ -35,8 +35,9 @@ from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import ObjectInfo, Put
 from tests.log.strategies import headers, rows_of
 from tests.log.test_fold import batch, header_on, opened, step, topic
+from tests.thorough import examples
 
-EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", "60"))
+EXAMPLES = int(os.environ.get("PENSTOCK_FUZZ", examples(60)))
 PATHS = TopicPaths.of("orders")
 STATE = step(opened(topic()).state, batches=[batch(rows={0: 2, 1: 1})]).state
 ODD = st.one_of(

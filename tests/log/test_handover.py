@@ -18,6 +18,7 @@ from penstock.log.paths import TopicPaths
 from penstock.log.stores.memory import MemoryStore
 from penstock.log.stores.protocol import ObjectInfo, Put
 from tests.log.strategies import batches, hex_ids, names, rows_of, sequences
+from tests.thorough import examples
 
 PATHS = TopicPaths.of("orders")
 TAIL = 41
@@ -45,7 +46,7 @@ def written(over: HandOver) -> tuple[MemoryStore, Handed | None]:
     return asyncio.run(run())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(hex_ids, st.lists(openings, max_size=2), st.lists(plain(), max_size=3))
 def test_what_is_handed_over_is_what_a_listing_tells(write_id: str, opens: list[Opening], sends: list[Batch]) -> None:
     tables = [rows_of(dict(batch.rows), f"b{n}") for n, batch in enumerate(sends)]

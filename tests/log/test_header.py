@@ -14,11 +14,12 @@ from penstock.log.errors import DataDamaged, NewerFormatError
 from penstock.log.header import Batch, BatchForm, Header, batch_document, decode_header, encode_header, parse_batches
 from penstock.log.stored import check_stored
 from tests.log.strategies import batches, headers
+from tests.thorough import examples
 
 HEADER = Header(1, "w", 2, "d", {0: 1})
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(headers)
 def test_a_header_comes_back_as_it_was(header: Header) -> None:
     assert decode_header(encode_header(header), where="here") == header

@@ -17,6 +17,7 @@ from penstock.log.stores import MemoryStore, ObjectStore
 from penstock.log.stores.latency import S3_STANDARD, LatencyStore
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from tests.simulation.kernel import Kernel
+from tests.thorough import thoroughly
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class Reads(StoreWrapper):
         return await run()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(thoroughly(2, 1)))
 def test_who_takes_a_queue_over_has_what_came_to_it_meanwhile_and_reads_nothing_older(seed: int) -> None:
     """Its queues come one by one, the later ones when the log has grown: what is behind the table would have to be read first."""
     kernel = Kernel(f"hand-over-{seed}")

@@ -28,6 +28,7 @@ from penstock.coordinator.transactions.acks import (
 )
 from penstock.log.errors import InvalidArgument, LimitExceeded
 from tests.consumers.test_receipts import HANDLE, handed_out, handle
+from tests.thorough import thoroughly
 
 TX, OTHER = "a" * 32, "b" * 32
 
@@ -142,7 +143,7 @@ def test_the_cell_takes_no_more_transactions_than_it_has_room_for() -> None:
     assert settled_by(cell, f"{7:032x}", handles, now_ms=5) is cell
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(thoroughly(60, 15)))
 def test_a_verdict_is_final_whatever_else_becomes_of_the_queue(seed: int) -> None:
     """Acknowledgements of others, ends, new deliveries, takes and resets in any order: what was lost is never settled, and what is
     committed stays so, and takes all the messages with it.

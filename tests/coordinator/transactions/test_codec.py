@@ -20,6 +20,7 @@ from penstock.coordinator.transactions.state import (
 )
 from penstock.log.errors import DataDamaged, LimitExceeded, NewerFormatError
 from penstock.log.limits import TIME_MAX_MS
+from tests.thorough import examples
 
 numbers = st.integers(0, 2**53)
 times = st.integers(0, TIME_MAX_MS)
@@ -52,13 +53,13 @@ cells = st.builds(
 
 
 @given(cells)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_cell_comes_back_as_it_was(cell: MemberCell) -> None:
     assert decode_member(encode_member(cell), where="here") == cell
 
 
 @given(cells, st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_cell_that_is_cut_off_or_has_more_is_damaged(cell: MemberCell, data: st.DataObject) -> None:
     whole = encode_member(cell)
     with pytest.raises(DataDamaged):

@@ -20,6 +20,7 @@ from penstock.infra.labels import Labels
 from penstock.log.errors import InvalidArgument
 from tests.cdc.test_debezium import POSTGRES
 from tests.infra.cli.conftest import Penstock
+from tests.thorough import examples
 
 LINES = [{"id": n, "user": f"u{n % 3}", "kind": "paid" if n % 2 else "made"} for n in range(1, 7)]
 JSONL = "".join(json.dumps(line) + "\n" for line in LINES)
@@ -158,7 +159,7 @@ ROWS = st.lists(
 SCHEMA = pa.schema([("text", pa.string()), ("number", pa.int64()), ("bytes", pa.binary())])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(labels=LABELS, rows=ROWS)
 def test_columns_give_what_records_give(tmp_path: Path, labels: Labels, rows: list[dict[str, Any]]) -> None:
     # The quick way must refuse, or build the same messages as the loop over records.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from penstock.log.sql import SqlFilter
 from tests.log.sql.interpreter import Tree, delivered
 from tests.log.sql.messages import rows
+from tests.thorough import examples
 
 _NAMES = st.sampled_from(["a", "b", "$c", "TAGS"])
 _NUMBERS = st.one_of(
@@ -55,7 +56,7 @@ def _without_null(tree: Tree) -> Tree:
 _TREES = st.recursive(st.one_of(_ordering, _equality, _between, _in, _matching, _null, _truth, _property), _nested, max_leaves=12)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(_TREES, st.lists(_PROPERTIES, max_size=8))
 def test_messages_pass_as_the_interpreter_says(tree: Tree, messages: list[dict[str, str]]) -> None:
     passed = SqlFilter.parse(_written(tree)).apply(rows(messages)).column("queue").to_pylist()

@@ -43,6 +43,7 @@ from penstock.log.table.segments import TableFile
 from penstock.log.table.snapshot import apply
 from tests.log.table.readers import copy_to_folder
 from tests.log.topics import LogWriter
+from tests.thorough import examples
 
 T = TypeVar("T")
 JSON = st.recursive(
@@ -401,7 +402,7 @@ def test_what_only_looks_like_a_lost_range_is_none(app_id: str) -> None:
     assert parse_lost(lost_txn(3, 4)) == (3, 4)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_a_commit_with_anything_anywhere_is_read_or_named(data: st.DataObject) -> None:
     commit = lines()
@@ -424,7 +425,7 @@ def test_a_commit_with_anything_anywhere_is_read_or_named(data: st.DataObject) -
     assert (again.files, again.txns, again.metadata) == (snapshot.files, snapshot.txns, snapshot.metadata)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_a_commit_with_other_bytes_is_read_or_named(data: st.DataObject) -> None:
     written = bytearray(encode_commit(lines()))
@@ -466,7 +467,7 @@ def test_a_small_checkpoint_that_unpacks_to_more_than_memory_is_named() -> None:
         decode_delta_checkpoint(data, folder="table", version=0, where="it")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_a_checkpoint_with_other_bytes_is_read_or_named(data: st.DataObject) -> None:
     snapshot = apply(delta_of(LogWriter()).snapshot, [(0, decode_commit(encode_commit(lines()), where="it"))])

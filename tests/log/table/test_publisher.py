@@ -19,6 +19,7 @@ from penstock.log.table.segments import TableFile
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, keys
 from tests.log.topics import LogWriter
+from tests.thorough import thoroughly
 
 
 def publisher(log: LogWriter, store: object = None, **options: int) -> Publisher:
@@ -67,7 +68,7 @@ def test_a_second_round_and_a_second_publisher_add_nothing() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(thoroughly(12, 3)))
 def test_publishers_side_by_side_are_harmless(seed: int) -> None:
     async def run() -> None:
         log = await LogWriter().create()

@@ -26,6 +26,7 @@ from penstock.log.verify import verify
 from tests.log.table.readers import YieldingStore, queue_rows, snapshot_of, table_rows
 from tests.log.table.upkeep import RefusedCommits, delta_of, keys, maintenance, publish, run, topic
 from tests.log.topics import LogWriter
+from tests.thorough import thoroughly
 
 # --- compaction
 
@@ -275,7 +276,7 @@ def test_a_deleted_topic_is_emptied_though_its_files_stay_for_readers() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(thoroughly(6, 2)))
 def test_any_number_at_once_is_safe(seed: int) -> None:
     """Two of everything, interleaved at every store call and failing now and then, over days of hand-moved time."""
 

@@ -15,6 +15,7 @@ from penstock.log.errors import StoreUnavailable
 from penstock.log.stores import MemoryStore
 from tests.simulation.kernel import Kernel
 from tests.simulation.process import SimClock
+from tests.thorough import examples
 
 
 class Slow(MemoryStore):
@@ -65,7 +66,7 @@ def played(script: Callable[[Kernel], Coroutine[Any, Any, None]]) -> None:
     drift=st.floats(-0.0004, 0.0004),
     offset_ms=st.integers(-300_000, 300_000),
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_it_is_never_ahead_of_the_store(
     before_s: float, after_s: float, phase_s: float, cut: bool, drift: float, offset_ms: int
 ) -> None:

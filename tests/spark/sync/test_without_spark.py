@@ -30,6 +30,7 @@ from tests.spark.sync.crashes import BATCH, POINTS, Crash, CrashAt, stream
 from tests.spark.sync.driving import drive_to_the_end
 from tests.spark.sync.judging import Check, stored
 from tests.spark.sync.streams import TOPIC, event, rows, send
+from tests.thorough import examples
 
 
 def drive(
@@ -90,7 +91,7 @@ def test_a_driver_that_ends_at_any_step_leaves_targets_as_far_as_they_say_and_an
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(streams(splits=True, max_steps=15), st.integers(1, 12))
 def test_drawn_streams_end_as_the_judge_says(told: Stream, batch: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

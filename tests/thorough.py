@@ -1,0 +1,20 @@
+"""How thorough a run of the tests is: `make test` fits into its minutes, `make test-all` (PENSTOCK_TESTS=all) leaves nothing out."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+T = TypeVar("T")
+
+THOROUGH = os.environ.get("PENSTOCK_TESTS") == "all"
+
+
+def examples(count: int) -> int:
+    """The number of examples of a property: ``count`` in a thorough run, a quarter of it, but at least 10, otherwise."""
+    return count if THOROUGH else max(10, count // 4)
+
+
+def thoroughly(everything: T, otherwise: T) -> T:
+    """``everything`` in a thorough run, such as all seeds of a sweep; else what is enough to see that it works."""
+    return everything if THOROUGH else otherwise
