@@ -1,1 +1,1 @@
-"""Change data: what Debezium's envelopes say, and what they do to a table. Knows no Spark."""
+"""Change data: the content of Debezium's envelopes, and its effect on a table. Knows no Spark."""

@@ -1,7 +1,7 @@
-"""What a batch of events does to one row: the fold to one net change, relative to a row that nobody has looked at yet.
+"""The fold of a batch of events for one row to one net change, relative to a row that nobody has looked at yet.
 
-A row has the position of the event that made it; an event below it is passed over. So what a net change does to the row it will meet
-depends on that row's position, column by column: `Net.since` says from which position on each column is to be taken from the net change.
+A row has the position of the event that made it; an event below it is passed over. So the effect of a net change on the row it will meet
+depends on that row's position, column by column. `Net.since` gives the position from which on each column is taken from the net change.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Place: TypeAlias = tuple[int, int]
 """Queue and offset."""
 
 ALWAYS = 2**63 - 1
-"""The level of what no row's position holds up."""
+"""The level of a change that no row's position holds up."""
 NEVER = -1
 """The level of a column that no event had: the row keeps what it has."""
 
 
 class Moved(NamedTuple):
-    """Where a row had another key."""
+    """The row under its former key."""
 
     key: Key
     position: int | None
     place: Place
-    """Of the event that gave it a new one. What comes later of the old key is of another row."""
+    """The place of the event that gave the row a new key. Later events of the old key are of another row."""
 
 
 class Old(NamedTuple):
@@ -43,20 +43,20 @@ class Net(NamedTuple):
     put: bool
     """Whether there is a row after it."""
     values: tuple[Any, ...]
-    """By column. `KEEP` where no event had it. Of a removed row, what was known of it: a row that moved takes it along."""
+    """Values by column: `KEEP` where no event had the column. For a removed row, what was known of it: a row that moved takes it along."""
     since: tuple[int, ...] | None
-    """By column, the level from which it counts; None: all count from ``level`` on."""
+    """The level by column from which the column counts; None: all count from ``level`` on."""
     position: int | None
-    """Of the event that made it so."""
+    """The position of the event that made the row so."""
     level: int
-    """The row it meets is changed unless its position is above. `ALWAYS` once an event had no position."""
+    """The highest position of a row that this change changes. `ALWAYS` once an event had no position."""
     place: Place
     moved: Moved | None = None
-    """The row that the columns are taken from which no event had."""
+    """The row from which the columns are taken that no event had."""
 
 
 def put(before: Net | None, values: tuple[Any, ...], position: int | None, place: Place) -> Net | None:
-    """After an upsert. None: it is passed over."""
+    """The net change after an upsert. None: the upsert is passed over."""
     if before is None:
         level = ALWAYS if position is None else position
         if KEEP not in values:
@@ -77,7 +77,7 @@ def put(before: Net | None, values: tuple[Any, ...], position: int | None, place
 
 
 def remove(before: Net | None, width: int, position: int | None, place: Place) -> Net | None:
-    """After a delete. None: it is passed over."""
+    """The net change after a delete. None: the delete is passed over."""
     if before is None:
         return Net(False, (KEEP,) * width, None, position, ALWAYS if position is None else position, place)
     if position is not None and before.position is not None and position < before.position:
@@ -89,11 +89,11 @@ def remove(before: Net | None, width: int, position: int | None, place: Place) -
 def move(
     origin: Net | None, key: tuple[Any, ...], before: Net | None, values: tuple[Any, ...], position: int | None, place: Place
 ) -> Net | None:
-    """After an upsert by an event that gave a row its key: what the event lacks comes from ``origin``, what is known of the row of the old
-    key, ``key``; what that lacks too is to be looked up in the target. None: it is passed over.
+    """The net change after an upsert by an event that gave a row its key. Columns that the event lacks come from ``origin``, what is known
+    of the row of the old key, ``key``. Columns that ``origin`` lacks too are to be looked up in the target. None: the event is passed over.
     """
     if KEEP not in values or (origin is not None and (not origin.put or _below(position, origin.position))):
-        return put(before, values, position, place)  # told again: it has moved already, and another row may have its key
+        return put(before, values, position, place)  # a repetition: the row has moved already, and another row may have its key
     moved = Moved(key, position, place)
     if origin is not None:
         values = tuple([old if value is KEEP else value for value, old in zip(values, origin.values, strict=True)])
@@ -109,7 +109,7 @@ def move(
 
 
 def merged(one: Net, other: Net) -> Net:
-    """Of two net changes of one row that came by different queues: by position where both have one, else by place."""
+    """The net change of two of one row that came by different queues: by position where both have one, otherwise by place."""
     if one.position is not None and other.position is not None and one.position != other.position:
         first, last = (one, other) if one.position < other.position else (other, one)
     else:
@@ -130,7 +130,9 @@ def merged(one: Net, other: Net) -> Net:
 
 
 def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
-    """After a truncate of the table at ``position``; ``before_it``: it came before the truncate in the truncate's own queue."""
+    """The net change after a truncate of the table at ``position``. ``before_it``: the change came before the truncate in the truncate's
+    own queue.
+    """
     gone = net.position < position if net.position is not None and position is not None else before_it
     level = ALWAYS if position is None or net.level == ALWAYS else max(position, net.level)
     if gone:
@@ -138,7 +140,7 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
     if not net.put or net.since is None:
         return net
     reset = ALWAYS if position is None else position
-    moved = None if position is None else net.moved  # it was there after the truncate
+    moved = None if position is None else net.moved  # the row was there after the truncate
     values, since = list(net.values), list(net.since)
     for column, from_level in enumerate(since):
         if from_level < reset and (position is not None or values[column] is KEEP):
@@ -147,9 +149,9 @@ def truncated(net: Net, position: int | None, *, before_it: bool) -> Net:
 
 
 def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
-    """A net change of a row that moved, once the row it came from was looked up: ``found`` has its values.
+    """The net change of a row that moved, once the row it came from was looked up: ``found`` has its values.
 
-    None: there is none, as when a move is told again; then the row that it meets keeps what it has.
+    None: there is no such row, as when a move comes again. Then the row that it meets keeps its values.
     """
     if found is None or net.since is None:
         return net._replace(moved=None)
@@ -159,9 +161,9 @@ def filled(net: Net, found: tuple[Any, ...] | None) -> Net:
 
 
 def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] | None) -> None:
-    """Let truncates that other queues told of remove what is below them, and rows that moved take along what they had.
+    """Let truncates of other queues remove changes below them, and let rows that moved take their former values along.
 
-    ``old``: what the target had of rows that moved, by their old keys; None: none moved without saying all of its columns.
+    ``old``: the target's rows that moved, by their old keys. None: no row moved without saying all of its columns.
     """
     if truncate is not None:
         at = None if truncate == ALWAYS else truncate

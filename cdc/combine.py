@@ -1,4 +1,4 @@
-"""The folds of several tasks put together, for who decides what becomes of the batch."""
+"""The folds of several tasks put together, for the process that decides what becomes of the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .seen import Seen
 
 
 def combined(parts: list[Folded]) -> Folded:
-    """Of the folds of several tasks, all but the rows."""
+    """The folds of several tasks combined, except their rows."""
     whole = Folded()
     for part in parts:
         for source, seen in part.seen.items():
@@ -32,6 +32,6 @@ def combined(parts: list[Folded]) -> Folded:
 
 
 def without_rows(folded: Folded) -> Folded:
-    """Small enough for the driver."""
+    """The fold without its rows, small enough for the driver."""
     seen = {source: replace(one, kinds=set()) for source, one in folded.seen.items()}
     return replace(folded, nets={}, versions={}, seen=seen)

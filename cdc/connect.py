@@ -1,5 +1,5 @@
-"""Types of Kafka Connect's schemas, which events may carry, and what reads the values of those that JSON has no type for: as the schema says, or
-as the user does of events without one.
+"""Types of Kafka Connect's schemas, which events may carry, and readers for values of those types that JSON has no type for. A reader
+follows the schema, or the user's declaration for events without one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .types import BASE64, Convert, Unfit, UnfitTime, normal_type, unscaled
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_400_YEARS = 146_097
 _INFINITE = (-210_866_803_200_000_001, 9_223_371_331_200_000_000)
-"""In microseconds: PostgreSQL's times lie between, and what its connector writes for infinity does not."""
+"""The bounds of times in microseconds: PostgreSQL's times lie between them, and the values that its connector writes for infinity do not."""
 
 
 def connect_type(field: Mapping[str, Any]) -> tuple[str, Convert | None]:
-    """The type that a field of a Connect schema calls for, and what reads its values; None where JSON's value is the value."""
+    """The type that a field of a Connect schema calls for, and the reader of its values; None where JSON's value is the value."""
     name, kind = field.get("name") or "", field.get("type")
     if found := _NAMED.get(name):
         return found
@@ -90,7 +90,7 @@ def _shown(value: int, per_second: int) -> str:
 
 
 def unfit_as_text(error: UnfitTime) -> str:
-    """A time that no column but one of text can hold."""
+    """A time that only a column of text can hold, as text."""
     return str(error).partition(" is ")[0]
 
 
@@ -120,19 +120,19 @@ _BYTES: dict[str, Callable[[str], bytes]] = {
 _TEXT = "text"
 _WRITTEN = {"timestamp": tuple(_UNITS), "timestamp_ntz": tuple(_UNITS), "decimal": ("base64", _TEXT), "binary": tuple(_BYTES)}
 _HEX = re.compile(r"(?:[0-9a-f]{4})+")
-"""What is base64 as well."""
+"""Hexadecimal text that is valid base64 as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How events whose schema does not say it write the values of a column."""
+    """How events write the values of a column when their schema does not say it."""
 
     type: str
     form: str
-    """A unit of time since 1970, or an encoding of bytes, or text as it is."""
+    """A unit of time since 1970, an encoding of bytes, or text as it is."""
 
     def reader(self) -> Convert:
-        """What reads the values: it raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
+        """A reader of the values, which raises `Unfit`. Numbers and texts that say what they are by themselves stay as they are."""
         if self.form in _UNITS:
             return _units(_UNITS[self.form])
         if self.form == _TEXT:
@@ -152,13 +152,15 @@ class Written:
 
 
 def says_form(field: Mapping[str, Any], type_: str) -> bool:
-    """Whether a field of Connect's schema says how text in a column of this type is written: bytes are base64, and no text of digits is bytes."""
+    """Whether a field of Connect's schema says how text in a column of this type is written: bytes are base64, and no text of digits is
+    bytes.
+    """
     return field.get("type") == {"decimal": "string", "binary": "bytes"}.get(type_.partition("(")[0])
 
 
 def either(type_: str) -> Convert | None:
-    """What reads text in a column of this type where nothing says in which mode a connector wrote it: it raises `Unfit` for what would be another
-    value in another mode. None: there are no such modes.
+    """A reader of text in a column of this type where nothing says in which mode a connector wrote it. It raises `Unfit` for text that
+    would be another value in another mode. None: there are no such modes.
     """
 
     def number(value: object) -> object:
@@ -186,7 +188,7 @@ def _unsaid(value: str, forms: str, declare: str) -> Unfit:
 
 
 def declared_type(said: str) -> tuple[str, Written | None]:
-    """A type as the user declares it, and how it is written: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
+    """A type as the user declares it, and its form: ``timestamp from milliseconds``. Raises `InvalidArgument`."""
     name, given, form = said.strip().lower().partition(" from ")
     kind, form = normal_type(name), form.strip()
     if not given:

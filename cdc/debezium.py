@@ -21,10 +21,10 @@ _MYSQL_POSITION_BITS, _MYSQL_ROW_BITS = 32, 12
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one row; or a truncate of a table, or a message that an application wrote into the source's log."""
+    """One change of one row, a truncate of a table, or a message that an application wrote into the source's log."""
 
     source: Source
-    """The table; of a message, its prefix as one."""
+    """The table. For a message, its prefix in place of a table."""
     op: str
     """c(reate), u(pdate), d(elete), r(ead by a snapshot), t(runcate) or m(essage)."""
     key: Mapping[str, Any]
@@ -32,18 +32,18 @@ class Change:
     row: Mapping[str, Any]
     """The row after the change; before it for a delete."""
     position: int | None
-    """Where the source's log has it: never decreasing along the stream, below 2**63. None when the event does not say enough."""
+    """The change's position in the source's log: never decreasing along the stream, below 2**63. None when the event does not say enough."""
     sequence: int | None = None
-    """The same with the number of the row in its statement, for a producer that sends every change under one of its own."""
+    """The position with the number of the row in its statement, for a producer that sends every change under a sequence of its own."""
     before: Mapping[str, Any] | None = None
     """The row before the change, as far as the source was told to log it."""
     time_us: int | None = None
     """When the source made the change."""
     schema_of_key: Mapping[str, Any] | None = None
-    """Connect's schema of the key, where the event has it."""
+    """Connect's schema of the key, if the event has it."""
     schema_of_row: Mapping[str, Any] | None = None
     modes: bool = False
-    """Whether one of Debezium's connectors wrote it, which write a type as their modes say: those tell their version."""
+    """Whether a Debezium connector wrote it. These write a type as their modes say, and tell their version."""
 
     @property
     def table(self) -> str:
@@ -56,23 +56,23 @@ class Change:
 
 _DECODER = json.JSONDecoder(parse_float=Decimal)
 _ANY_DIGITS = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal)
-"""For integers of thousands of digits, which `int` does not read."""
+"""The decoder for integers of thousands of digits, which `int` does not read."""
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _SHALLOW = 20
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
-"""What the events about a transaction's beginning and end have."""
+"""The fields of events about a transaction's beginning and end."""
 
 
 class NestedTooDeep(InvalidArgument):
-    """JSON that is nested deeper than it can be read."""
+    """JSON that is nested too deeply to be read."""
 
     outline: object = None
-    """What of it lies near its surface: whose event it is can be told from that."""
+    """The part of it near its surface, from which the event's table can be told."""
 
 
 def decode_event(body: bytes) -> object:
-    """The JSON of a message's body, every number exact; None for an empty one, as a tombstone's is. Raises `InvalidArgument` for what is no
-    JSON, `NestedTooDeep`.
+    """The JSON of a message's body, every number exact. None for an empty body, such as a tombstone's. Raises `InvalidArgument` for a body
+    that is no JSON, and `NestedTooDeep`.
     """
     if not body:
         return None
@@ -98,7 +98,7 @@ def _json(text: str) -> object:
 
 
 def _near_the_surface(text: str) -> str:
-    """JSON with null for what lies deeper."""
+    """The JSON with null for everything that lies deeper."""
     parts, begin, depth = [], 0, 0
     for token in _TOKENS.finditer(text):
         if token[0] in "[{":
@@ -113,7 +113,7 @@ def _near_the_surface(text: str) -> str:
 
 
 def is_control(event: object) -> bool:
-    """Whether it is one of the events about the stream itself: a heartbeat, the end of a transaction, a change of the source's schema."""
+    """Whether this is an event about the stream itself: a heartbeat, the end of a transaction, a change of the source's schema."""
     outer = _payload(event)
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         outer = _payload(outer["value"])
@@ -126,7 +126,7 @@ def is_control(event: object) -> bool:
 
 
 def table_of(event: object) -> Source | None:
-    """The table of an event that may be no change at all; None when it does not say."""
+    """The table of an event that may be no change at all; None when the event does not say."""
     outer = _payload(event)
     if isinstance(outer, dict) and "value" in outer and "op" not in outer:
         outer = _payload(outer["value"])
@@ -137,7 +137,7 @@ def table_of(event: object) -> Source | None:
 def parse_change(event: object) -> Change | None:
     """Read one event: ``{"key": …, "value": envelope}`` or the envelope alone, each with or without the schema/payload wrapper.
 
-    None for a tombstone, which says nothing that the delete before it did not. Raises `InvalidArgument` for anything else.
+    None for a tombstone, which adds nothing to the delete before it. Raises `InvalidArgument` for anything else.
     """
     outer, schema = _payload(event), _schema(event)
     key: object = {}
@@ -155,14 +155,14 @@ def parse_change(event: object) -> Change | None:
         raise InvalidArgument(
             "this is no Debezium envelope", expected="an object with source and op", observed=f"fields {sorted(envelope)[:8]}"
         )
-    if op == "m" and not source.get("table"):  # of no table
+    if op == "m" and not source.get("table"):  # a message, of no table
         source = {**source, "table": _fields(envelope.get("message") or {}).get("prefix")}
     if (table := source_of(source)) is None:
         raise InvalidArgument("the event does not name its table", expected="source.table", observed=repr(source.get("table")))
     before, after = envelope.get("before"), envelope.get("after")
     position = position_of(source, envelope.get("transaction"))
     if after is None and op in _PUTS:
-        # What the row was before is not what it is now.
+        # The row before the change is not the row now.
         raise InvalidArgument("the event does not say the row", expected=f"an object as after, op being {op}", observed="null")
     return Change(
         source=table,
@@ -187,7 +187,7 @@ def _time_us(source: Mapping[str, Any]) -> int | None:
 
 
 def _row_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """That of the envelope's field ``after``, else of ``before``; they are the same."""
+    """The schema of the envelope's field ``after``, or of ``before``; they are the same."""
     return _member(schema, "after") or _member(schema, "before")
 
 
@@ -200,7 +200,7 @@ def _member(schema: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | 
 
 
 def position_of(source: Mapping[str, Any], transaction: object) -> int | None:
-    """The source's position as one number below 2**63 that never decreases along the stream; None when it does not fit or is not there.
+    """The source's position as one number below 2**63 that never decreases along the stream. None when it does not fit or is not there.
 
     - Postgres: the commit's LSN, then the event's number within its transaction (connectors write it when
       ``provide.transaction.metadata`` is on). The event's own LSN would not do: transactions run side by side, so it goes
@@ -232,7 +232,9 @@ def _sequence_of(position: int | None, source: Mapping[str, Any]) -> int | None:
 
 
 def _first_of(sequence: object) -> int:
-    """Of ``["<commit LSN>", "<LSN>"]``, null for 0. Read by eye where it is written so, as it is for every event."""
+    """The first of ``["<commit LSN>", "<LSN>"]``, null for 0. The usual spelling is read without a JSON parser, as this is done for every
+    event.
+    """
     if not isinstance(sequence, str):
         raise TypeError
     end = sequence.find('"', 2)
@@ -243,7 +245,7 @@ def _first_of(sequence: object) -> int:
 
 
 def _whole(value: object) -> int:
-    """A number that is whole and not negative, or as much in digits. Raises `ValueError` for anything else."""
+    """A whole number that is not negative, also in digits. Raises `ValueError` for anything else."""
     number = whole_number(str(value)) if isinstance(value, str | Decimal) else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError

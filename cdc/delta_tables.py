@@ -1,7 +1,8 @@
-"""Target tables by deltalake, without Spark: what they have, making them, giving them columns, and one MERGE a batch, carried out once.
+"""Target tables by deltalake, without Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
 
-Every commit names the sync and how far the target is with it (``userMetadata``, as Spark's commits do, so that either goes on where the other
-ended), and carries Delta's ``txn`` with a number that grows with that. Commits are put if absent, on S3 too: of two writers one wins.
+Every commit names the sync and the target's progress (``userMetadata``, as Spark's commits do), so that either engine goes on where the
+other ended. It carries Delta's ``txn`` with a number that grows with the progress. Commits are put if absent, on S3 too: of two writers one
+wins.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ class DeltaTables:
         return Found(tuple(columns), frozenset(others), _written(table))
 
     def written(self, name: str) -> Written | None:
-        """What the newest commit of a sync says."""
+        """The metadata of the newest commit of a sync."""
         table = self._open(name)
         return None if table is None else _written(table)
 
     def create(self, target: Target, owner: Owner) -> None:
-        """Make a target; fine when it is there."""
+        """Make a target; nothing happens when it is there."""
         import pyarrow as pa
         from deltalake import DeltaTable
 
@@ -94,7 +95,7 @@ class DeltaTables:
         )
 
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
-        """Give a target columns that it lacks. The commit does not say how far the target is: nothing holds it up if that has changed."""
+        """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
         import pyarrow as pa
         from deltalake import Schema
 
@@ -111,7 +112,7 @@ class DeltaTables:
         table.alter.add_columns(fields)
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
-        """Of a target, the rows with these keys."""
+        """The rows of a target with these keys."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from deltalake import QueryBuilder
@@ -141,10 +142,10 @@ class DeltaTables:
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` says how far it is then. False, and nothing is done, when a sync has merged since it was
-        as far as the batch was built on.
+        """Merge a batch's net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the
+        progress that the batch was built on.
 
-        ``partial``: some rows have only some columns. ``check``: asked before each attempt.
+        ``partial``: some rows have only some columns. ``check`` is called before each attempt.
         """
         from deltalake.exceptions import CommitFailedError
 
@@ -181,7 +182,7 @@ class DeltaTables:
                 merging = merging.when_not_matched_by_source_delete(removed_by(truncate, guard=self._guard))
             version = table.version()
             merging.execute()
-            if table.version() == version:  # no row has changed, so it made no commit, which has to say how far the target is
+            if table.version() == version:  # no row has changed, so there was no commit, which has to carry the target's progress
                 table.create_write_transaction(
                     [], "append", table.schema(), commit_properties=_properties(owner, target, once=True)
                 )
@@ -190,10 +191,10 @@ class DeltaTables:
         return until_committed(merge, CommitFailedError, self.path(target.name), check=check)
 
     def refusal(self, error: Exception) -> str | None:
-        """Why a target did not take what it was given, in a line. None: that is not to be laid to the target."""
+        """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
         from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-        # A table that is not found could not be made: that is the folder's fault, as all of them lie there.
+        # A table that is not found could not be made. That is the folder's fault, as all tables lie there.
         of_all = isinstance(error, CommitFailedError | TableNotFoundError) or _STORE in str(error)
         if of_all or not isinstance(error, DeltaError):
             return None
@@ -221,7 +222,7 @@ def quoted(name: str) -> str:
 
 
 def _spread(target: Target, rows: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
-    """The levels as a column each, and those columns by the names of what they are of."""
+    """The rows with each level in a column of its own, and the names of these columns by the columns that they belong to."""
     import pyarrow.compute as pc
 
     spread, names = rows.drop_columns([SINCE]), {}
@@ -237,7 +238,7 @@ def _properties(owner: Owner, target: Target, *, once: bool = False) -> CommitPr
     from deltalake import CommitProperties, Transaction
 
     transactions = [Transaction(APP_ID, target.progress.commits)] if once else None
-    # Losing against another commit, the merge has to look at the rows and at `txn` again, which deltalake's own retries do not.
+    # When it loses against another commit, the merge has to look at the rows and at `txn` again, which deltalake's own retries do not do.
     retries = 0 if once else None
     return CommitProperties(
         custom_metadata={_METADATA: encode_metadata(owner, target)}, max_commit_retries=retries, app_transactions=transactions
@@ -255,7 +256,7 @@ def _commits(table: DeltaTable, limit: int | None) -> Iterator[Commit]:
 
 
 def _type_name(kind: pa.DataType) -> str | None:
-    """The `normal_type` of a column; None for what a sync cannot write."""
+    """The `normal_type` of a column; None for a type that a sync cannot write."""
     import pyarrow as pa
 
     types = pa.types

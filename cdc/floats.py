@@ -1,4 +1,4 @@
-"""Binary floating point of what an event says: the nearest number of that width, if it is what was said."""
+"""Binary floating point for the numbers of events: the nearest number of that width, if it is the number that was written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def double(value: Any) -> float:  # noqa: ANN401 - JSON
-    """The nearest double. Raises `ValueError`, `TypeError` or `OverflowError` for what is none."""
+    """The nearest double. Raises `ValueError`, `TypeError` or `OverflowError` for a value that is no double."""
     return _floating(value, float)
 
 
@@ -20,17 +20,17 @@ def single(value: Any) -> float:  # noqa: ANN401
 
 
 def nearest_single(said: float | Decimal | str) -> float:
-    """The float of 32 bits nearest to a number, rounded once, as a database reads its digits; infinity beyond all of them."""
+    """The float of 32 bits nearest to a number, rounded once, as a database reads its digits. Infinity for numbers beyond all floats."""
     near = float(said)
     exact = Decimal(said)
     if exact.is_finite() and isfinite(near) and exact != near and not struct.unpack("q", struct.pack("d", near))[0] & 1:
-        # Rounded to odd: a double that lies half way between two floats is one whose digits said so.
+        # This rounds to odd: only a double whose digits said so lies half way between two floats.
         near = nextafter(near, inf if exact > near else -inf)
     return float(struct.unpack("f", struct.pack("f", near))[0])
 
 
 def _floating(value: Any, nearest: Callable[[Any], float]) -> float:  # noqa: ANN401
-    """The number of that width, if it is what was said, to as many digits as were said: 0.1 is, 12345678901234567.89 is not."""
+    """The number of that width, if it agrees with ``value`` to as many digits as were written: 0.1 does, 12345678901234567.89 does not."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise TypeError
     number = nearest(value)

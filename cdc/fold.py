@@ -1,7 +1,7 @@
-"""A range of events folded to net changes, table by table: the inner loop of every sync, in plain Python.
+"""The fold of a range of events to net changes, table by table: the inner loop of every sync, in plain Python.
 
-What it does not know it does not guess: tables and columns that are new are reported with the types their values call for, and the
-caller folds the same events again once the targets have them. What cannot be applied ends the fold of that table in that queue.
+It does not guess: new tables and columns are reported with the types that their values call for. The caller folds the same events again
+once the targets have them. An event that cannot be applied ends the fold of its table in its queue.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from .told import Told
 from .types import KEEP, Unfit, characters
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The times that a version can have."""
+"""The earliest and latest time of a version."""
 
 Truncates: TypeAlias = Literal["ordered", "queue", "ignore"]
-"""Which truncates count: ``ordered``, those with a position, the others stop their table; ``queue``, also those, after what came before them by
-their queue, for tables all of whose events come by one; ``ignore``, none."""
+"""The truncates that count. ``ordered``: those with a position; the others stop their table. ``queue``: also those without, after the
+earlier events of their queue, for tables all of whose events come by one queue. ``ignore``: none.
+"""
 UNORDERED = (
     "it empties the table and has no position, so it cannot be told which rows of other queues it removes: let the connector write positions, or "
     "start with truncates='queue' (--truncates queue) if all events of the table come by one queue, or with 'ignore'"
@@ -45,7 +46,7 @@ class Version:
 
 
 class Truncate(NamedTuple):
-    """The last truncate of a table; compares by its position."""
+    """The last truncate of a table; truncates compare by their positions."""
 
     position: int
     """`ALWAYS` where it had none."""
@@ -62,47 +63,49 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a fold knows beforehand."""
+    """The fold's inputs."""
 
     targets: Mapping[Source, Target]
     tables: frozenset[str] | None = None
-    """Only these; None: all."""
+    """Only these tables; None: all."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Declared keys."""
     guard: bool = True
     """Whether positions count."""
     bars: Mapping[Source, Mapping[int, Refused]] = field(default_factory=dict)
-    """By table and queue, the event from which on it cannot be applied, where that is known beforehand."""
+    """The first event that cannot be applied, by table and queue, where that is known beforehand. Later events of the table in that queue
+    are not applied either.
+    """
     reading: Reading = field(default_factory=Reading)
     truncates: Truncates = "ordered"
 
 
 @dataclass(slots=True)
 class Folded:
-    """What became of a range of events."""
+    """The result of folding a range of events."""
 
     nets: dict[Source, list[tuple[Key, Net]]] = field(default_factory=dict)
-    """By table; a row has one for each queue that had events of it."""
+    """Net changes by table; a row has one for each queue that had events of it."""
     versions: dict[Source, list[Version]] = field(default_factory=dict)
     partial: set[Source] = field(default_factory=set)
     """Tables of which some rows have only some columns."""
     moved: dict[Source, set[Key]] = field(default_factory=dict)
-    """By table, the keys of rows that columns are to be taken from which no event had."""
+    """Keys by table, of rows from which columns are to be taken that no event had."""
     truncates: dict[Source, Truncate] = field(default_factory=dict)
-    """By table, the one of the highest position."""
+    """The truncate of the highest position, by table."""
     seen: dict[Source, Seen] = field(default_factory=dict)
     refused: dict[Source, dict[int, Refused]] = field(default_factory=dict)
-    """By table and queue, the first event that cannot be applied."""
+    """The first event that cannot be applied, by table and queue."""
     broken: dict[int, Refused] = field(default_factory=dict)
-    """By queue, the first event of which it cannot be told which table it is of."""
+    """The first event whose table cannot be told, by queue."""
     counts: dict[Source, int] = field(default_factory=dict)
-    """By table, the events folded."""
+    """The number of events folded, by table."""
     ignored: int = 0
-    """Events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
+    """The number of events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
     told: dict[Source, dict[int, Told]] = field(default_factory=dict)
-    """By table, how far the source's positions are in the queues of which something new is known."""
+    """How far the source's positions are, by table and by those queues of which something new is known."""
     passed: int = 0
-    """Events that are applied already."""
+    """The number of events that are applied already."""
 
 
 class _Table(RowReader):
@@ -115,23 +118,23 @@ class _Table(RowReader):
         self.versions: list[Version] = []
         self.truncate: int | None = target.progress.truncated
         self.truncates: dict[int, int] = {}
-        """By queue, the highest of this range: what it removes of other queues is left to who puts them together."""
+        """The highest truncate of this range, by queue. Removing rows of other queues is left to the caller that puts the queues together."""
         self.new_truncate: Truncate | None = None
         self.count = 0
         self.newest = {queue: told.position for queue, told in target.progress.told.items()}
-        """By queue, the highest position that it has told of."""
+        """The highest position told, by queue."""
         self.behind = {queue: told.behind if plan.guard else 0 for queue, told in target.progress.told.items()}
-        """By queue, how many events have come since then."""
+        """The number of events that have come since then, by queue."""
 
     def tell(self, queue: int, position: int) -> None:
-        """An event of this position was applied."""
+        """Note that an event of this position was applied."""
         if position >= self.newest.get(queue, NEVER):
             self.newest[queue], self.behind[queue] = position, 0
         else:
             self.behind[queue] += 1
 
     def note(self, truncate: Truncate) -> None:
-        """A truncate came."""
+        """Note a truncate."""
         self.new_truncate = max(self.new_truncate or truncate, truncate)
 
 
@@ -143,7 +146,7 @@ class Fold:
         self._tables = {source: _Table(target, plan) for source, target in plan.targets.items()}
         self._folded = Folded()
         self._keyless: dict[Source, dict[int, Refused]] = {}
-        """By table and queue, the first event without a key: it cannot be applied if no other one of its table has one."""
+        """The first event without a key, by table and queue. It cannot be applied if no other event of its table has a key."""
 
     def add(self, queue: int, offset: int, body: bytes, time_us: int = 0) -> None:
         """Take one event; ``time_us`` is when it was stored."""
@@ -181,7 +184,7 @@ class Fold:
             self._refuse(source, (queue, offset), str(error))
 
     def result(self) -> Folded:
-        """What became of them."""
+        """The result for all events taken."""
         folded = self._folded
         for source, keyless in self._keyless.items():
             if not folded.seen[source].key:
@@ -205,7 +208,7 @@ class Fold:
         return folded
 
     def _no_change(self, event: object, queue: int, offset: int, error: Exception) -> None:
-        """An event about the stream itself; or one that cannot be applied, to its table or to anybody."""
+        """Note an event about the stream itself, or one that cannot be applied, to its table or at all."""
         if isinstance(error, NestedTooDeep):
             event = error.outline
         source = table_of(event)
@@ -260,7 +263,7 @@ class Fold:
         table.count += 1
 
     def _check_key(self, table: _Table, change: Change) -> None:
-        """What the source tells rows apart by is not what the target does: raise `Unfit` where rows may become one, or two."""
+        """Raise `Unfit` where rows may become one, or two, because the source tells rows apart by another key than the target."""
         if of_table(self._plan.keys, change.source) is None:
             raise Unfit(
                 f"its key is {', '.join(change.key)}, the target's {', '.join(table.target.key)}: has the source's primary key changed? Let a new "
@@ -275,7 +278,7 @@ class Fold:
             )
 
     def _gone(self, table: _Table, change: Change, position: int, place: Place, time_us: int) -> None:
-        """An event older than the last truncate: that has removed its row, also one of which no position is known."""
+        """Handle an event older than the last truncate, which has removed its row, also a row of unknown position."""
         if change.op == "t":
             self._folded.passed += 1
             return
@@ -318,7 +321,7 @@ class Fold:
         return table.key(change.row, change.schema_of_row, modes=change.modes)
 
     def _moved(self, table: _Table, change: Change, key: Key) -> Key | None:
-        """The row's key before, if the event says that it was another."""
+        """The row's former key, if the event says that it was another."""
         before = change.before
         if before is None or change.op != "u":
             return None
@@ -359,7 +362,7 @@ class Fold:
     # --- What the plan does not have ----------------------------------------------------------------------------------------------
 
     def _see(self, source: Source, change: Change, place: Place, *, known: frozenset[str] = frozenset()) -> None:
-        """Note columns of a table, and which types they call for; of a new table its key too."""
+        """Note columns of a table and the types that they call for; for a new table its key too."""
         folded, unavailable = self._folded, self._plan.reading.unavailable
         if not wanted(self._plan.tables, source):
             folded.ignored += 1
@@ -372,7 +375,7 @@ class Fold:
         if known:
             folded.seen.setdefault(source, Seen()).note(change, place, known, unavailable)
         elif change.op == "t":
-            folded.ignored += 1  # once the target is known it is folded again
+            folded.ignored += 1  # it is folded again once the target is known
             folded.seen.setdefault(source, Seen()).note_truncate(change.position if self._plan.guard else None, place)
         else:
             key = tuple(of_table(self._plan.keys, source) or change.key)

@@ -1,4 +1,4 @@
-"""How long after its append an event was visible in its target, read off what is stored: the topic's times, and the target's commits."""
+"""How long after its append an event was visible in its target, from stored data: the topic's times, and the target's commits."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Commit:
     time_ms: int
     """When it was made, by the clock of the process that made it."""
     offsets: Mapping[int, int]
-    """Of every queue, the offset below which all of the target's events are applied with it."""
+    """The offset of every queue below which all of the target's events are applied with this commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Of the events of one or more targets, in milliseconds."""
+    """The freshness of the events of one or more targets, in milliseconds."""
 
     events: int
-    """Those that are visible."""
+    """The number of visible events."""
     waiting: int
-    """Those that no commit shows yet."""
+    """The number of events that no commit shows yet."""
     p50_ms: float
     p99_ms: float
     max_ms: float
@@ -48,7 +48,7 @@ def commits_of(url: str, storage_options: Mapping[str, str] | None = None) -> li
 
 
 def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:
-    """For each event of one target (columns ``queue``, ``offset``), when the first commit that shows it was made; -1 for none yet.
+    """The time of the first commit that shows each event of one target (columns ``queue``, ``offset``); -1 for none yet.
 
     ``commits`` are all of the target's, in any order.
     """
@@ -57,7 +57,7 @@ def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:
     queues, offsets = events["queue"].to_numpy(), events["offset"].to_numpy()
     found = np.full(len(queues), -1, np.int64)
     for queue in np.unique(queues):
-        # A replay may commit an older vector; what was visible stays so.
+        # A replay may commit an older vector; events once visible stay so.
         ends = np.maximum.accumulate(np.array([commit.offsets.get(int(queue), 0) for commit in ordered], np.int64))
         mine = queues == queue
         found[mine] = times[np.searchsorted(ends, offsets[mine], side="right")]
@@ -65,12 +65,14 @@ def visible_ms(events: pa.Table, commits: Sequence[Commit]) -> np.ndarray:
 
 
 def stored_ms(events: pa.Table) -> np.ndarray:
-    """For each event (column ``store_timestamp``), when it was appended."""
+    """The time at which each event (column ``store_timestamp``) was appended."""
     return pc.cast(events["store_timestamp"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy()
 
 
 def freshness(stored: np.ndarray, visible: np.ndarray) -> Freshness:
-    """The percentiles of ``visible`` less ``stored``, both in milliseconds. A commit cannot show what is not there: clocks that say so are 0."""
+    """The percentiles of ``visible`` less ``stored``, both in milliseconds. A commit cannot show an event before its append: where clocks
+    say so, the age is 0.
+    """
     shown = visible >= 0
     ages = np.maximum(visible[shown] - stored[shown], 0)
     if not len(ages):

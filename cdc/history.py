@@ -1,7 +1,7 @@
-"""Every version of a row (SCD type 2): a batch's changes of one row as the chain of versions that they make.
+"""Every version of a row (SCD type 2): a batch's changes of one row as a chain of versions.
 
-A version is valid from its own change until the next one. Whether the chain's beginning is older than what the target has is decided where
-the two meet: changes below the position of the target's current version are passed over, and so are those at it that end with what that has.
+A version is valid from its own change until the next one. Whether the chain's beginning is older than the target's current version is
+decided where the two meet. Changes below the position of that version are passed over, and so are those at it that end with its values.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from .types import KEEP
 
 
 class Link(NamedTuple):
-    """One version in the chain of its row; a delete is one too, though nobody will see it: it ends the one before."""
+    """One version in the chain of its row. A delete is a link too, though nobody will see it: it ends the version before."""
 
     key: Key
     op: str
     values: tuple[Any, ...]
     since: tuple[int, ...]
-    """By column, the level of the change that said it: the target's current version is asked for those that it is above, and for what nothing
-    in the chain has (`NEVER`)."""
+    """The level by column of the change that said it. The target's current version supplies the columns whose level is below its position,
+    and those that nothing in the chain has (`NEVER`).
+    """
     position: int | None
     level: int
-    """The version counts unless the target's current one is above this position, or at it and tells the same."""
+    """The version counts unless the target's current one is above this position, or at it with the same content."""
     valid_from_us: int
     valid_to_us: int | None
-    """None: it is the row's newest."""
+    """The end of the version; None: it is the row's newest."""
     number: int
-    """In its chain."""
+    """The link's number in its chain."""
     last: bool = True
-    """Of its chain's links of this position: of MySQL a whole transaction may have one."""
+    """Whether it is the last of its chain's links of this position: a whole MySQL transaction may have one position."""
 
 
 def chains(versions: Iterable[Version]) -> list[Link]:
@@ -55,7 +56,7 @@ def chains(versions: Iterable[Version]) -> list[Link]:
 
 
 def _ordered(versions: Sequence[Version]) -> Sequence[Version]:
-    """By position where all have one; else each queue in its order, the queues by the times of their next changes."""
+    """The versions by position where all have one. Otherwise each queue is in its order, and the queues by the times of their next changes."""
     if all(version.position is not None for version in versions):
         return sorted(versions, key=lambda version: (version.position, version.place))
     queues: dict[int, list[Version]] = {}
@@ -82,7 +83,7 @@ def _chain(versions: Sequence[Version]) -> list[Link]:
 
 
 def _told_again(version: Version, before: Link) -> bool:
-    """Whether a version lies behind the one before it; or says at its position what that said."""
+    """Whether a version lies behind the one before it, or repeats at its position what that one said."""
     if version.position is None or before.position is None or version.position > before.position:
         return False
     if version.position < before.position:
@@ -93,7 +94,7 @@ def _told_again(version: Version, before: Link) -> bool:
 
 
 def _filled(version: Version, level: int, before: Link | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """A version's values, what it lacks taken from the one before it; and from which level on each counts."""
+    """A version's values, with columns that it lacks taken from the one before it, and the level from which on each counts."""
     values, since = list(version.values), [level] * len(version.values)
     for column, value in enumerate(values):
         if value is KEEP:

@@ -1,4 +1,4 @@
-"""Where target tables are, in deltalake's words."""
+"""The places of target tables, in deltalake's words."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ class Location:
     """A folder of tables, or a table."""
 
     root: str
-    """As deltalake and Spark take it, without a slash at its end."""
+    """The URL or path as deltalake and Spark take it, without a slash at its end."""
     options: Mapping[str, str] = field(default_factory=dict)
     """deltalake's storage options. Credentials are not among them: they come from the environment or the machine's role."""
 
     @classmethod
     def of(cls, url: str) -> Location:
-        """From a path, or a URL as a lake's: ``s3://bucket/prefix?region=…&endpoint=…``. Raises `InvalidArgument` for another."""
+        """The location of a path, or of a URL like a lake's: ``s3://bucket/prefix?region=…&endpoint=…``. Raises `InvalidArgument` for
+        another.
+        """
         if "://" not in url:
             return cls(str(Path(url).expanduser().absolute()))
         parts = urlsplit(url)
@@ -43,7 +45,7 @@ class Location:
         return cls(root, _s3_options(given) if parts.scheme == "s3" else _azure_options(given))
 
     def inside(self, name: str) -> Location:
-        """A table of the folder."""
+        """The location of a table in the folder."""
         return Location(f"{self.root}/{name}", self.options)
 
 

@@ -1,4 +1,4 @@
-"""What the engines that merge into targets have in common: the columns that only travel, when a net change applies, and trying again."""
+"""Common parts of the engines that merge into targets: the columns that only travel, when a net change applies, and trying again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .targets import POSITION, Written, decode_metadata
 T = TypeVar("T")
 
 PUT, LEVEL, SINCE = "__put", "__level", "__since"
-"""Columns of the rows to merge: whether there is a row then, the level up to which the row they meet gives way, and the levels from which
-on each column counts."""
+"""Columns of the rows to merge: whether there is a row after the merge, up to which level the row they meet gives way, and the levels
+from which each column counts.
+"""
 NEWEST = 20
-"""Commits to look at first for what a sync said last; then all."""
+"""The number of commits to look at first for a sync's last metadata; after that, all."""
 _ATTEMPTS = 10
 _REASON = 500
 _HARMLESS = frozenset(
@@ -45,7 +46,7 @@ _HARMLESS = frozenset(
 
 
 class Commit(NamedTuple):
-    """A commit of a Delta table, as its history tells of it."""
+    """A commit of a Delta table, from the table's history."""
 
     version: int
     operation: str
@@ -53,19 +54,19 @@ class Commit(NamedTuple):
 
 
 def applies(*, guard: bool) -> str:
-    """Whether a net change (s) changes the row that it meets (t)."""
+    """The SQL condition that a net change (s) changes the row that it meets (t)."""
     return f"(t.{POSITION} IS NULL OR s.{LEVEL} >= t.{POSITION})" if guard else "true"
 
 
 def removed_by(truncate: Truncate, *, guard: bool) -> str | None:
-    """Which rows (t) a truncate removes; None: all."""
+    """The SQL condition for the rows (t) that a truncate removes; None: all."""
     return f"t.{POSITION} IS NULL OR t.{POSITION} < {truncate.position}" if guard and truncate.position != ALWAYS else None
 
 
 def newest(commits: Iterable[Commit], property_: str | None = None) -> Written | None:
-    """What the newest commit of a sync says, of these, the newest first, and what others have changed since.
+    """The metadata of the newest sync commit among these, which are given newest first, and what others have changed since.
 
-    ``property_``: what the table itself says, once such a commit is no longer among them.
+    ``property_``: the table's own record, for when such a commit is no longer among them.
     """
     changed = None
     for commit in commits:
@@ -78,14 +79,14 @@ def newest(commits: Iterable[Commit], property_: str | None = None) -> Written |
 
 
 def one_line(error: Exception) -> str:
-    """What an error says first: the rest is for who knows the library it comes from."""
+    """The first line of an error: the rest is for people who know the library it comes from."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:_REASON]
 
 
 def until_committed(commit: Callable[[], T], lost: type[Exception], path: str, *, check: Callable[[], None]) -> T:
-    """Do it, again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and what ``check`` does,
-    which comes before each attempt.
+    """Call ``commit``, and call it again when another commit came between (``lost``): nothing was committed then. Raises `RetryError`, and
+    the errors of ``check``, which is called before each attempt.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         check()

@@ -1,4 +1,4 @@
-"""Typed rows and keys of what the events of one table say."""
+"""Typed rows and keys from the events of one table."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .types import KEEP, Convert, Unfit, UnfitTime, converter, key_converter
 from .unavailable import Unavailable
 
 UnfitTimes: TypeAlias = Literal["stop", "null"]
-"""What becomes of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all."""
+"""The handling of times that no column of their type can hold: they stop their table, or are NULL. A column of type string holds all times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How values of events are read, as the user says."""
+    """The user's choices of how values of events are read."""
 
     unavailable: Unavailable = field(default_factory=Unavailable.of)
-    """What stands for values that the source did not log."""
+    """The placeholders for values that the source did not log."""
     unfit_times: UnfitTimes = "stop"
     forms: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
-    """Table to column to how events write it whose schema does not say so."""
+    """How events write a column when their schema does not say so, by table and column."""
 
 
 class RowReader:
-    """Makes typed rows and keys of one table of what its events say."""
+    """Makes typed rows and keys of one table from its events."""
 
     def __init__(self, target: Target, reading: Reading) -> None:
         self.target = target
@@ -42,7 +42,7 @@ class RowReader:
         self.types = {column.name: column.type for column in target.columns}
         self.forms = {name: form.reader() for name, form in (of_table(reading.forms, target.source) or {}).items()}
         self.unsaid = {name: read for name, kind in self.types.items() if (read := either(kind)) is not None} | self.forms
-        """The same, and what reads text whose form a connector of several modes does not say."""
+        """The forms, and readers of text whose form a connector of several modes does not say."""
         self.nulls = reading.unfit_times == "null"
         self.names = frozenset(name for name, _ in self.columns)
         self.key_places = target.key_places
@@ -53,7 +53,7 @@ class RowReader:
         self.converters = dict(self.typed)
 
     def reading(self, schema: Mapping[str, Any] | None, *, modes: bool) -> list[tuple[str, Convert]]:
-        """Its converters for events with this schema; ``modes``: written by a connector that writes types in several ways."""
+        """The converters for events with this schema. ``modes``: a connector wrote them that writes types in several ways."""
         if modes is not self.modes or schema != self.schema:
             self.schema, self.modes, self.typed = schema, modes, self._typed(schema, modes=modes)
             self.converters = dict(self.typed)
@@ -103,7 +103,7 @@ class RowReader:
 
 
 def said(name: str, row: Mapping[str, Any], unavailable: Unavailable) -> object:
-    """What a row has in a column of the key. Raises `Unfit`."""
+    """The value of a row in a column of the key. Raises `Unfit`."""
     value = row.get(name)
     if value is None or unavailable.is_it(value):
         raise Unfit(f"key column {name} is {'missing' if name not in row else 'NULL' if value is None else 'not logged'}")

@@ -1,4 +1,4 @@
-"""What events call for that a target, or the plan, does not have: columns with their types, and where each came first."""
+"""Columns that events have and a target, or the plan, lacks: with their types, and where each came first."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class Seen:
     """A table, or columns of one, that the plan does not have."""
 
     columns: dict[str, str | None] = field(default_factory=dict)
-    """To the type that the values call for; None: all were null."""
+    """The type by column that the values call for; None: all were null."""
     key: tuple[str, ...] = ()
     connect: set[str] = field(default_factory=set)
     """Columns whose type the events themselves say."""
     kinds: set[tuple[object, ...]] = field(default_factory=set)
     """Queue, names and kinds of value of the rows that were looked at."""
     places: dict[str, dict[int, int]] = field(default_factory=dict)
-    """By column and queue, the offset of the first event that has it; a truncate's under no name."""
+    """The offset of the first event that has a column, by column and queue; a truncate's under an empty name."""
     truncated: int | None = None
     """The highest position of a truncate."""
 
     def note(self, change: Change, place: Place, known: frozenset[str], unavailable: Unavailable) -> None:
-        """A row's columns, but for those that are known. What stands for a value that was not logged says nothing of its type."""
+        """Note a row's columns that are not ``known``. A placeholder for a value that was not logged says nothing of its type."""
         queue, offset = place
         is_it = unavailable.is_it
         for row, schema in ((change.row, change.schema_of_row), (change.key, change.schema_of_key)):
             if schema is None:
-                # Most rows are as others were: of those nothing new is to be learned.
+                # Most rows are like earlier ones, from which nothing new is to be learned.
                 kinds = (queue, *row, *[None if is_it(value) else _kind(value) for value in row.values()])
                 if kinds in self.kinds:
                     continue
@@ -61,7 +61,7 @@ class Seen:
         return min((offset, queue) for queue, offset in self.first(()).items())
 
     def first(self, columns: Collection[str]) -> dict[int, int]:
-        """By queue, the offset of the first event that has one of these columns; of the first of all when there are none."""
+        """The offset by queue of the first event that has one of these columns; of the first of all when none is given."""
         found: dict[int, int] = {}
         for name in columns or self.places:
             for queue, offset in self.places.get(name, {}).items():
@@ -69,7 +69,7 @@ class Seen:
         return found
 
     def join(self, other: Seen) -> None:
-        """What another task saw too."""
+        """Add the columns that another task saw."""
         self.key = self.key or other.key
         for name, kind in other.columns.items():
             if name in other.connect:
@@ -78,11 +78,11 @@ class Seen:
                 self.columns[name] = joined(self.columns.get(name), kind)
         self.connect |= other.connect
         for name, places in other.places.items():
-            self.places.setdefault(name, {}).update(places)  # a queue is one task's
+            self.places.setdefault(name, {}).update(places)  # a queue belongs to one task
         if other.truncated is not None:
             self.truncated = max(other.truncated, self.truncated or 0)
 
 
 def _kind(value: object) -> object:
-    """The class of a value, and of a number that needs more than 64 bits that it does."""
+    """The class of a value; a number that needs more than 64 bits has a class of its own."""
     return "large" if value.__class__ is int and not -(2**63) <= value < 2**63 else value.__class__

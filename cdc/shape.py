@@ -1,4 +1,4 @@
-"""What a table's events call for: columns with types, and the key. Pure."""
+"""The columns with types, and the key, that a table's events call for. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ _OWN = "__"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Columns in the order in which they came, with the types that are declared, or else that the events call for."""
+    """Columns in the order in which they came. Each has the declared type, or the type that the events call for."""
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
 
     @classmethod
     def of(cls, source: Source, seen: Seen, declared: Declared) -> Shape:
-        """Raises `TargetRefused` for columns that no target can have. One that only was null so far waits until it has a value."""
+        """The shape of what was seen. Raises `TargetRefused` for columns that no target can have. A column that was only null so far waits
+        until it has a value.
+        """
         types = of_table(declared.columns, source) or {}
         typed = {name: types.get(name, kind) for name, kind in seen.columns.items()}
         columns = [Column(name, kind) for name, kind in typed.items() if kind is not None]
@@ -38,13 +40,13 @@ class Shape:
 
 
 def key_of(shape: Shape) -> tuple[Column, ...]:
-    """A new target's columns: the key's first."""
+    """A new target's columns, those of the key first."""
     first = [column for name in shape.key for column in shape.columns if column.name == name]
     return (*first, *(column for column in shape.columns if column not in first))
 
 
 def new_columns(target: Target, shape: Shape) -> list[Column]:
-    """Those that a target lacks. Raises `TargetRefused` for one whose name the target has in another case: Delta cannot hold both."""
+    """The columns that a target lacks. Raises `TargetRefused` for one whose name the target has in another case: Delta cannot hold both."""
     known = {column.name.lower(): column.name for column in target.columns}
     for column in shape.columns:
         if (other := known.get(column.name.lower(), column.name)) != column.name:

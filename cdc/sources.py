@@ -1,4 +1,4 @@
-"""Tables of the source: what tells one from another, where a topic has several databases or several connectors, and how people name them."""
+"""Tables of the source: what tells one from another where a topic has several databases or several connectors, and how people name them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ class Source(NamedTuple):
     """A table of the source."""
 
     schema: str | None
-    """Or the database, where there are no schemas in it (MySQL)."""
+    """The schema, or the database where there are no schemas in it (MySQL)."""
     table: str
     database: str | None = None
-    """That has the schema."""
+    """The database that has the schema."""
     server: str | None = None
-    """What the connector calls it: ``topic.prefix``."""
+    """The connector's name for it: ``topic.prefix``."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """From the shortest to that with everything."""
+        """The table's names, from the shortest to the one with all parts."""
         parts = [*(part for part in (self.server, self.database, self.schema) if part), self.table]
         return tuple(".".join(parts[start:]) for start in reversed(range(len(parts))))
 
 
 def source_of(said: Mapping[str, Any]) -> Source | None:
-    """Of an event's ``source``; None where that names no table."""
+    """The table of an event's ``source``; None where that names no table."""
     table = said.get("table")
     if not isinstance(table, str):
         return None
-    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # of Vitess and Spanner
+    database = said.get("db") or said.get("keyspace") or said.get("database_id")  # the last two are Vitess's and Spanner's
     schema, server = said.get("schema"), said.get("name")
     return Source(_text(schema or database), table, _text(database) if schema else None, _text(server))
 
@@ -44,7 +44,7 @@ def named(source: Source) -> str:
 
 
 def named_apart(sources: Collection[Source]) -> dict[Source, str]:
-    """Several, by names of which no two are alike."""
+    """The names of several tables, no two of which are alike."""
     found = {}
     for source in sources:
         longer = [name for name in source.names if len(name) >= len(named(source))]
@@ -59,5 +59,5 @@ def wanted(names: Collection[str] | None, source: Source) -> bool:
 
 
 def of_table(declared: Mapping[str, Any], source: Source) -> Any:  # noqa: ANN401 - of the mapping's values
-    """What a mapping says of a table, by the longest of its names that it has; None when nothing."""
+    """The value of a mapping for a table, by the longest of its names that the mapping has; None when it has none."""
     return next((declared[name] for name in reversed(source.names) if name in declared), None)

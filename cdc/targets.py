@@ -1,4 +1,4 @@
-"""Target tables: how they are called, what is declared of them, and what stands with every commit about how far they are."""
+"""Target tables: their names, the declarations about them, and the progress that every commit records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ POSITION = "__position"
 VALID_FROM, VALID_TO, CURRENT, OP = "__valid_from", "__valid_to", "__current", "__op"
 METADATA = "penstock_sync"
 PROPERTY = "penstock.sync"
-"""Of the table: whose it is. It outlives the commits that Delta's cleanup of the log removes."""
+"""The table's property that says whose it is. It outlives the commits that Delta's cleanup of the log removes."""
 _NO_FOLDER = re.compile(r'^[._]|[/\\:*?"<>|#`]|%(?=[0-9A-Fa-f]{2})|~(?=[0-9A-Fa-f]{2})')
 _NO_FOLDERS = re.compile(r"[#`?\\]|%[0-9A-Fa-f]{2}" if os.sep == "/" else r"[#`?]|%[0-9A-Fa-f]{2}")
 _FOLDER_BYTES_MAX = 255
 APP_ID = "penstock-sync"
-"""Of Delta's ``txn``, whose number is that of the syncs' commits to the table, whichever sync's."""
+"""The application id of Delta's ``txn``. Its number is that of the syncs' commits to the table, whichever sync made them."""
 
 
 class TargetRefused(CallError):
@@ -36,28 +36,28 @@ class TargetRefused(CallError):
 
     kind = "target_refused"
     columns: tuple[str, ...] = ()
-    """Only events that have these are; none: all of the table."""
+    """Only events that have these columns are refused; none: all events of the table."""
 
     def of(self, *columns: str) -> Self:
-        """The same, of these columns."""
+        """The same error, limited to these columns."""
         self.columns = columns
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the user says of the tables."""
+    """The user's declarations about the tables."""
 
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Table to column to Spark SQL type."""
+    """Spark SQL type by table and column."""
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Table to its key columns, in place of the events' key."""
+    """Key columns by table, in place of the events' key."""
     forms: Mapping[str, Mapping[str, Form]] = field(default_factory=dict)
-    """Table to column to how events write it whose schema does not say so."""
+    """How events write a column when their schema does not say so, by table and column."""
 
     @classmethod
     def of(cls, columns: Mapping[str, Mapping[str, str]] | None, keys: Mapping[str, Sequence[str]] | None) -> Declared:
-        """Checked. Raises `InvalidArgument`."""
+        """The checked declarations. Raises `InvalidArgument`."""
         said = {table: {name: declared_type(kind) for name, kind in named.items()} for table, named in (columns or {}).items()}
         typed = {table: {name: kind for name, (kind, _) in named.items()} for table, named in said.items()}
         forms = {table: {name: form for name, (_, form) in named.items() if form is not None} for table, named in said.items()}
@@ -84,70 +84,74 @@ class _ProgressForm(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a target is: what stands in the metadata of its last commit by the sync."""
+    """A target's progress: the metadata of its last commit by the sync."""
 
     offsets: Mapping[int, int] = field(default_factory=dict)
-    """By queue, the offset before which everything is applied."""
+    """The offset by queue before which everything is applied."""
     truncated: int | None = None
     """The highest position of a truncate: older events of other queues are dropped when they come."""
     told: ByQueue = field(default_factory=dict)
-    """By queue, how far the source's positions are."""
+    """How far the source's positions are, by queue."""
     commits: int = 0
-    """The number of the commit that says so: a merge says the next one, so that Delta passes it over if there is one of that number."""
+    """The number of the commit that records this progress. A merge uses the next number, so that Delta passes it over if there is a commit
+    of that number.
+    """
 
     def reached(self, ends: Mapping[int, int], truncated: int | None, told: ByQueue | None = None) -> Progress:
-        """Once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves none: it tells nothing of later events."""
+        """The progress once all up to ``ends`` is applied too. A truncate without a position (`ALWAYS`) leaves no trace: it tells nothing
+        of later events.
+        """
         offsets = {queue: max(self.offsets.get(queue, 0), ends.get(queue, 0)) for queue in {*self.offsets, *ends}}
         newest = max((position for position in (self.truncated, truncated) if position not in (None, ALWAYS)), default=None)
         return Progress(offsets, newest, {**self.told, **(told or {})}, self.commits + 1)
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The progress as JSON values."""
         offsets = {str(queue): offset for queue, offset in sorted(self.offsets.items())}
         told = {str(queue): list(one) for queue, one in sorted(self.told.items())}
         return {"offsets": offsets, "truncated": self.truncated, "told": told, "commits": self.commits}
 
     @classmethod
     def read(cls, document: object) -> Progress:
-        """The inverse. Raises `ValueError`."""
+        """The inverse of `document`. Raises `ValueError`."""
         form = msgspec.convert(document, _ProgressForm, str_keys=True)
         return cls(form.offsets, form.truncated, {queue: Told(*one) for queue, one in form.told.items()}, form.commits)
 
 
 def behind(progress: Mapping[str, Progress]) -> dict[str, int]:
-    """By target, how many of its last events lie behind what their queues had told before; those left out of which none does."""
+    """The number of each target's last events that lie behind what their queues had told before. Targets without such events are left out."""
     found = {name: sum(told.behind for told in one.told.values()) for name, one in progress.items()}
     return {name: events for name, events in found.items() if events}
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a target is."""
+    """The owner of a target."""
 
     topic: str
     life: int
-    """The entry that created the topic: one of the same name that is made again has another."""
+    """The entry that created the topic. A topic of the same name that is made again has another."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target table, as the fold and the apply need it; small, it travels to every task."""
+    """One target table, as the fold and the apply need it. It is small, and travels to every task."""
 
     source: Source
     name: str
     """The folder in which it lies."""
     columns: tuple[Column, ...]
-    """Those of the source's rows."""
+    """The columns of the source's rows."""
     key: tuple[str, ...]
     progress: Progress = field(default_factory=Progress)
     history: bool = False
     stopped: bool = False
-    """Nothing is applied to it any more in this run."""
+    """Whether nothing is applied to it any more in this run."""
 
     @property
     def key_places(self) -> tuple[int, ...]:
-        """Where in ``columns`` the key is."""
+        """The places of the key in ``columns``."""
         names = [column.name for column in self.columns]
         return tuple(names.index(name) for name in self.key)
 
@@ -156,7 +160,7 @@ class Target:
 
 
 def encode_metadata(owner: Owner, target: Target) -> str:
-    """The ``userMetadata`` of a commit that says how far the target is."""
+    """The ``userMetadata`` of a commit that records the target's progress."""
     return json.dumps(
         {
             METADATA: {
@@ -174,7 +178,7 @@ def encode_metadata(owner: Owner, target: Target) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a commit's metadata says, or the table's property."""
+    """The content of a commit's metadata, or of the table's property."""
 
     owner: Owner
     source: Source
@@ -182,9 +186,9 @@ class Written:
     history: bool
     progress: Progress
     forgotten: bool = False
-    """Only the table's property says it: the commit that said how far it is was removed with others of its age."""
+    """Whether only the table's property says it: the commit with the progress was removed with others of its age."""
     changed: str | None = None
-    """What somebody else has done to the rows since."""
+    """A change of the rows that somebody else has made since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +196,11 @@ class Found:
     """A Delta table that is there."""
 
     columns: tuple[Column, ...]
-    """Those that a sync can write."""
+    """The columns that a sync can write."""
     others: frozenset[str]
-    """Of types that it cannot, and those that begin with ``__``."""
+    """Columns of types that it cannot write, and those that begin with ``__``."""
     written: Written | None
-    """What the newest commit of a sync says."""
+    """The metadata of the newest commit of a sync."""
 
 
 class _WrittenForm(msgspec.Struct, frozen=True):
@@ -209,7 +213,7 @@ class _WrittenForm(msgspec.Struct, frozen=True):
 
 
 def decode_metadata(text: str | None) -> Written | None:
-    """Read it; None for commits that no sync made."""
+    """Decode a commit's metadata; None for commits that no sync made."""
     try:
         found = msgspec.json.decode(text or "null")
         found = found.get(METADATA) if isinstance(found, dict) else None
@@ -220,7 +224,7 @@ def decode_metadata(text: str | None) -> Written | None:
 
 
 def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool) -> Written | None:
-    """What is known of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
+    """The record of a Delta table that is there, if it may be written to. Raises `TargetRefused`."""
     if written is not None and written.owner == owner:
         if written.changed is not None and not adopt:
             raise TargetRefused(
@@ -250,8 +254,8 @@ def check_owner(path: str, written: Written | None, owner: Owner, *, adopt: bool
 
 
 def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
-    """The folders that a table may have, those that others have ``taken`` left out, and what may be taken for them: its name, else that with
-    its schema before it, its database, its server. Raises `TargetRefused` when there is none.
+    """The folders that a table may have, except those that others have ``taken`` or could take. The candidates are its name, and its name
+    with its schema before it, its database, its server. Raises `TargetRefused` when none is left.
     """
     others = {name for other in taken.values() if other != source for name in folder_names(other)}
     free = [name for name in folder_names(source) if taken.get(name) == source or (name not in taken and name not in others)]
@@ -261,7 +265,9 @@ def target_names(source: Source, taken: Mapping[str, Source]) -> list[str]:
 
 
 def folder_names(source: Source) -> list[str]:
-    """What a table's folder may be called, the shortest first; not by names that are too long for one. Raises `TargetRefused` if all are."""
+    """The possible names of a table's folder, the shortest first, without names that are too long for a folder. Raises `TargetRefused` if
+    all are too long.
+    """
     found = [folder_name(source.names[0])]
     for name in source.names[1:]:
         try:
@@ -272,8 +278,9 @@ def folder_names(source: Source) -> list[str]:
 
 
 def folder_name(table: str) -> str:
-    """What a table's folder is called: as the table, but for characters that no folder's name has, or that Spark or deltalake would read as
-    something else: of those, ``~`` and two digits stand for each byte, and for a ``~`` that looks so.
+    """The name of a table's folder: the table's name, with some characters escaped. These are characters that a folder's name cannot have,
+    or that Spark or deltalake would read as something else. ``~`` and two digits stand for each of their bytes, and for a ``~`` that looks
+    like an escape.
 
     Raises `TargetRefused` for a name that is empty or too long.
     """
@@ -307,7 +314,7 @@ def _escaped(text: str) -> str:
 
 
 def name_taken(source: Source) -> TargetRefused:
-    """Every folder that a table could have is another one's."""
+    """The error for a table whose possible folders all belong to other tables."""
     return TargetRefused(
         "the table's folder is that of another table",
         operation="sync",

@@ -1,7 +1,7 @@
-"""How far each queue has told of a table, by the source's positions: whether its events go on where they were, or lie behind.
+"""How far each queue has told a table, by the source's positions: whether its events go on where they were, or lie behind.
 
-After a connector's restart some events come again, and lie behind until it is where it was. From a source that has moved to a server whose
-log begins anew, all do, and the guard passes over those of rows that are there: that must not go unnoticed.
+After a connector's restart some events come again, and lie behind until the connector is where it was. If the source has moved to a server
+whose log begins anew, all events do. The guard then passes over those whose rows are there, which must not go unnoticed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeAlias
 
 
 class Told(NamedTuple):
-    """What one queue has told of one table."""
+    """The positions that one queue has told for one table."""
 
     position: int
-    """The highest of its events."""
+    """The highest position of its events."""
     behind: int = 0
-    """How many events came since that all lie below it."""
+    """The number of events since then that lie below it."""
 
 
 ByQueue: TypeAlias = Mapping[int, Told]

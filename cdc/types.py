@@ -1,6 +1,6 @@
-"""Types of columns, and the exact conversion of what an event says to them: a value that does not fit is refused, never rounded.
+"""Types of columns, and the exact conversion of events' values to them: a value that does not fit is refused, never rounded.
 
-Types have Spark SQL's names. Converters take what JSON says, with decimals parsed as `Decimal`, or Python's own value of the type.
+Types have Spark SQL's names. Converters take JSON's values, with decimals parsed as `Decimal`, or Python's own value of the type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Convert: TypeAlias = Callable[[Any], Any]
 
 KEEP: Final[EllipsisType] = ...
-"""In place of a value: the event does not have it, so the row keeps what it has."""
+"""The mark in place of a value: the event does not have it, so the row keeps its value."""
 _DEBEZIUM = Unavailable.of()
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
@@ -50,7 +50,7 @@ _BEYOND = re.compile(
 )
 _TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 _MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
-"""Of the years that a time can be in."""
+"""The milliseconds of the years that a time can be in."""
 BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _PLAIN = 20_000
 _LEVELS = 200
@@ -65,7 +65,7 @@ class UnfitTime(Unfit):
 
 
 def normal_type(name: str) -> str:
-    """The one spelling of a type's name. Raises `InvalidArgument` for one that no column of a target can have."""
+    """The one spelling of a type's name. Raises `InvalidArgument` for a type that no column of a target can have."""
     lowered = name.strip().lower()
     lowered = _ALIASES.get(lowered, lowered)
     if lowered in _SIMPLE or lowered in _INTEGERS:
@@ -138,7 +138,7 @@ def joined(one: str | None, other: str | None) -> str | None:
 
 
 def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
-    """What makes a column's value of what an event says (never None): `KEEP` for what stands for one. It raises `Unfit`."""
+    """A converter from an event's value (never None) to a column's. It gives `KEEP` for a placeholder, and raises `Unfit`."""
     texts, is_it = unavailable.texts, unavailable.is_it
     if name == "string":
 
@@ -168,7 +168,7 @@ def converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
 
 
 def key_converter(name: str, unavailable: Unavailable = _DEBEZIUM) -> Convert:
-    """The same for a column of a key, where equal values have to be one: no zero has a sign, and NaN, which equals nothing, does not fit."""
+    """A converter for a column of a key, where equal values must be one: zero has no sign, and NaN, which equals nothing, does not fit."""
     convert = converter(name, unavailable)
     if name not in ("float", "double") and not _DECIMAL.fullmatch(name):
         return convert
@@ -199,7 +199,7 @@ def _converters(name: str) -> Convert:
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
-    """What is no text as text: JSON."""
+    """The text of a value that is no text: JSON."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -209,7 +209,7 @@ def text_of(value: Any) -> str:  # noqa: ANN401
 
 
 def characters(text: str) -> str:
-    """The same, if it can be written. Raises `Unfit`: JSON can say half of a surrogate pair, UTF-8 cannot."""
+    """The same text, if it can be written. Raises `Unfit`: JSON can say half of a surrogate pair, UTF-8 cannot."""
     if not text.isascii():
         try:
             text.encode()
@@ -243,7 +243,7 @@ def exact_json(value: object) -> str:
 
 
 def _digits(number: Decimal) -> str:
-    """All of them, without an exponent; with one where it is beyond what a database writes out."""
+    """All digits of a number, without an exponent; with one where the number is beyond what a database writes out."""
     return f"{number:f}" if -_PLAIN < number.adjusted() < _PLAIN else str(number)
 
 
@@ -255,7 +255,7 @@ def _integer(bits: int) -> Convert:
             if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
                 raise TypeError
             if isinstance(value, Decimal) and value.adjusted() >= bits and value:
-                raise OverflowError  # looked at first: as an int, 1e3000000 has all its digits
+                raise OverflowError  # checked first: as an int, 1e3000000 has all its digits
             number = int(value)
             if number != Decimal(value):
                 raise ValueError
@@ -268,7 +268,7 @@ def _integer(bits: int) -> Convert:
 
 
 def unscaled(text: str, scale: int) -> Decimal:
-    """Of the bytes of an integer in base64, as Connect writes decimals. Raises `ValueError`."""
+    """The decimal of the bytes of an integer in base64, as Connect writes decimals. Raises `ValueError`."""
     if not (data := base64.b64decode(text, validate=True)):
         raise ValueError("a decimal of no bytes")
     sign, figures, _ = Decimal(int.from_bytes(data, "big", signed=True)).as_tuple()
@@ -281,7 +281,7 @@ def _decimal(precision: int, scale: int) -> Convert:
     step = Decimal(1).scaleb(-scale)
 
     def convert(value: Any) -> Decimal:  # noqa: ANN401
-        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # of any scale, it says its own
+        if isinstance(value, dict) and value.keys() == {"scale", "value"}:  # a decimal of any scale says its own
             value = unscaled(value["value"], int(value["scale"]))
         if value.__class__ is not str and (isinstance(value, bool) or not isinstance(value, int | Decimal)):
             raise TypeError
@@ -331,7 +331,7 @@ def _date(value: Any) -> date:  # noqa: ANN401
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401
-    """A time of day of some date, with a zone or without."""
+    """A time of day on some date, with a zone or without."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -341,9 +341,9 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
                 "nanoseconds), or let the events carry their schema, or text"
             )
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
-    if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # digits alone are a date to Python
+    if value.__class__ is not str or len(value) < 16 or value.isdecimal():  # Python reads digits alone as a date
         raise TypeError
-    if found := _FRACTION.search(value):  # Python would leave those digits out
+    if found := _FRACTION.search(value):  # Python would drop those digits
         if found[2].strip("0"):
             raise ValueError("it is more precise than microseconds")
         value = value[: found.start(2)] + value[found.end(2) :]

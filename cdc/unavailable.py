@@ -1,7 +1,7 @@
-"""Debezium's placeholder for what the source did not log, in each form in which connectors write it.
+"""Debezium's placeholder for values that the source did not log, in each form in which connectors write it.
 
-A large value that an update left alone is not in the log of PostgreSQL, nor a LOB in that of Oracle. Connectors write a placeholder instead
-(``unavailable.value.placeholder``), made to fit the column: its bytes for a binary one, an array of its bytes for one of numbers.
+A large value that an update left alone is not in the log of PostgreSQL, nor is a LOB in that of Oracle. Connectors write a placeholder
+instead (``unavailable.value.placeholder``), made to fit the column: its bytes for a binary one, an array of its bytes for one of numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from ..log.errors import InvalidArgument
 
 PLACEHOLDER = "__debezium_unavailable_value"
-"""What connectors write unless they are told otherwise."""
+"""The placeholder that connectors write by default."""
 _HEX = "hex:"
 _NUMBERS_FROM = 8
-"""Bytes. What is made of the bytes of a shorter placeholder looks like values that a row may have."""
+"""The shortest placeholder in bytes whose bytes are also recognized as numbers. Those of a shorter one look like values that a row may have."""
 _POINT = -99_999_999.0
 _SRID = 4_326
 _WKB = frozenset(
@@ -34,7 +34,7 @@ _WKB = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """What stands for a value that is not there."""
+    """The forms of a value that is not there."""
 
     texts: frozenset[str]
     arrays: tuple[list[object], ...]
@@ -42,7 +42,9 @@ class Unavailable:
 
     @classmethod
     def of(cls, placeholders: Collection[str] = ()) -> Unavailable:
-        """Debezium's own and these, as a connector's configuration has them: text, or ``hex:`` and digits. Raises `InvalidArgument`."""
+        """The forms of Debezium's own placeholder and of these, as a connector's configuration has them: text, or ``hex:`` and digits.
+        Raises `InvalidArgument`.
+        """
         texts: set[str] = set()
         arrays: list[list[object]] = []
         objects: list[dict[str, object]] = []
@@ -85,13 +87,13 @@ def _bytes_of(placeholder: str) -> bytes:
 
 
 def _encoded(data: bytes) -> set[str]:
-    """As the modes of ``binary.handling.mode`` write it."""
+    """The bytes as the modes of ``binary.handling.mode`` write them."""
     plain, safe = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
     return {plain, safe, plain.rstrip("="), safe.rstrip("="), data.hex(), data.hex().upper()}
 
 
 def _by_byte(data: bytes) -> list[list[object]]:
-    """Of arrays whose elements are no text: one element a byte, which Java has with a sign."""
+    """The forms in arrays whose elements are no text: one element a byte, which Java has with a sign."""
     numbers = list(struct.unpack(f"{len(data)}b", data))
     decimals = [base64.b64encode(bytes([one])).decode() for one in data]
     of_any_scale: list[object] = [{"scale": 0, "value": one} for one in decimals]

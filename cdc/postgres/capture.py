@@ -1,7 +1,8 @@
 """Following a PostgreSQL into a topic, exactly once: the shell around the slot, the snapshot and the stream.
 
-Every event has a position (`positions`), under which a producer of the slot's name sends it: what the log has accepted once it leaves out when it
-comes again. The slot is told to forget only what is durable in the topic. So whoever is killed, the other side knows where to go on.
+Every event has a position (`positions`), under which a producer of the slot's name sends it. The log leaves out events that it has accepted
+before. The slot is told to forget only changes that are durable in the topic. So whichever process is killed, the other side knows where to
+go on.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class CaptureOptions:
     """What is captured, and how."""
 
     tables: tuple[str, ...] = ()
-    """``schema.table``, or a table of the schema public; none: those of the publication if it is there, else all."""
+    """``schema.table``, or a table of the schema public. None: the tables of the publication if it is there, otherwise all."""
     slot: str = "penstock"
     publication: str = "penstock"
     snapshot: Literal["initial", "never", "again"] = "initial"
-    """Of tables that are new to the capture, or of all once more."""
+    """The tables to snapshot: those that are new to the capture, none, or all once more."""
     once: bool = False
-    """End once all is in the topic that was committed when it began to follow."""
+    """End once all changes that were committed when it began to follow are in the topic."""
     patience: timedelta = timedelta(minutes=5)
     """How long to wait for a database that does not answer."""
 
@@ -64,19 +65,19 @@ class Progress:
 
     snapshot_rows: int
     events: int
-    """Of the stream, sent by this process."""
+    """The number of the stream's events that this process sent."""
     duplicates: int
-    """Sent by an earlier one."""
+    """The number of events that an earlier process sent."""
     confirmed_lsn: str | None
     lag_bytes: int | None
-    """Of the write-ahead log, from what is durable in the topic to what the server has told of."""
+    """The bytes of the write-ahead log from what is durable in the topic to the end that the server has told."""
 
 
 class Checked:
-    """A database that can be captured: what was found before anything was changed."""
+    """A database that can be captured: the state found before anything was changed."""
 
     def __init__(self, catalog: Catalog, options: CaptureOptions) -> None:
-        """Ask, read only. Raises what keeps the capture from working, each with what to do."""
+        """Ask, read only. Raises whatever keeps the capture from working, each error with a remedy."""
         catalog.check_server()
         self.system, self.database = catalog.identity()
         published = catalog.published(options.publication)
@@ -128,7 +129,7 @@ class Capture:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """The capture's progress."""
         confirmed = self._outbox.confirmed_lsn
         end_lsn = self._catalog.current_lsn() if confirmed else 0
         return Progress(
@@ -145,7 +146,7 @@ class Capture:
         """Capture until ``stopped()``, or with ``once`` until all is there. ``tell`` is called every second or so.
 
         A database that goes away is waited for. Raises `SourceUnavailable` when it stays away, `SlotLost`, `SlotInUse`, `PermissionDenied`,
-        `InvalidArgument`; and what becomes of a producer whose lake does not answer.
+        `InvalidArgument`, and the errors of a producer whose lake does not answer.
         """
         self._tell = tell
         pause_s = _PAUSE_FIRST_S
@@ -195,7 +196,7 @@ class Capture:
         if missing and self._producer.last_sequence >= base_of(slot.confirmed_lsn):
             self._follow(stopped, until_lsn=self._catalog.current_lsn())
         if missing and not stopped():
-            # Behind all that is in the topic: what the slot tells of before is left out when it comes again.
+            # The snapshot lies behind all that is in the topic: changes that the slot tells before that are left out when they come again.
             self._snapshot.read(state, missing, max(slot.confirmed_lsn, self._outbox.confirmed_lsn))
         if not stopped():
             self._reached("snapshot done")
@@ -204,7 +205,7 @@ class Capture:
     # --- Publication, slot and state --------------------------------------------------------------------------------------------
 
     def _prepared(self, checked: Checked, stopped: Callable[[], bool]) -> tuple[CaptureState, Slot]:
-        """What there must be, made where it is not there."""
+        """The publication, slot and state, made where they are missing."""
         options, catalog = self._options, self._catalog
         state = self._states.load()
         if state is not None and state.life != self._life:
@@ -215,9 +216,9 @@ class Capture:
         if state is None or renew:
             renewing = self._producer.last_sequence >= 0
             state = replace(fresh, renewing=renewing)
-            self._states.save(state)  # before the old slot goes: a new one must never pass for it
+            self._states.save(state)  # before the old slot goes: a new slot must never pass for it
             self._reached("renewed")
-            # A new one, so that there is room for its rows behind what was sent.
+            # A new slot is made, so that there is room for its rows behind the events already sent.
             if checked.slot is not None and (renewing or checked.slot.is_lost):
                 catalog.drop_slot(options.slot)
                 checked.slot = None
@@ -261,7 +262,9 @@ class Capture:
         check_history(self._catalog, self._options.slot, last_position=last, place_of=lambda position: split(position)[0])
 
     def _await_transactions(self, stopped: Callable[[], bool]) -> None:
-        """Those that were under way may have changed a table before it was published: the stream does not tell, so the snapshot must."""
+        """Wait for transactions under way: they may have changed a table before it was published. The stream does not tell those changes,
+        so the snapshot must.
+        """
         _, following = self._catalog.running_transactions()
         while not stopped() and self._catalog.running_transactions()[0] < following:
             self._pause(_LOOK_S)

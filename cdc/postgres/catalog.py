@@ -1,4 +1,4 @@
-"""What a capture asks a PostgreSQL by SQL: whether it can be captured at all, its tables, the publication and the slot."""
+"""A capture's SQL questions to a PostgreSQL: whether it can be captured at all, its tables, the publication and the slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VERSION_MIN = 130000
 SETTINGS = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c timezone=UTC -c bytea_output=hex"
-"""What decides how values are written: the same for snapshots and for the stream."""
+"""The settings that decide how values are written: the same for snapshots and for the stream."""
 _IDENTITIES = {"d": "DEFAULT", "i": "INDEX", "f": "FULL", "n": "NOTHING"}
 _SYSTEM = "('pg_catalog', 'information_schema', 'pg_toast')"
 
@@ -46,11 +46,11 @@ class SourceTable:
     identity: str
     readable: bool
     key: tuple[str, ...]
-    """The columns by which its changes name rows, in the index's order; of REPLICA IDENTITY FULL, the primary key. Empty: none."""
+    """The columns by which the table's changes name rows, in the index's order; with REPLICA IDENTITY FULL, the primary key. Empty: none."""
 
     @property
     def qualified(self) -> str:
-        """With its schema."""
+        """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
 
@@ -60,7 +60,7 @@ class Slot:
 
     confirmed_lsn: int
     is_lost: bool = False
-    """The server has dropped log that it was to keep."""
+    """Whether the server has dropped log that it was to keep."""
 
 
 class Catalog:
@@ -78,7 +78,7 @@ class Catalog:
             self._open = None
 
     def connect(self) -> Connection[Any]:
-        """A connection of one's own, with the settings that values are written by. Raises `SourceUnavailable`, `PermissionDenied`."""
+        """A separate connection with the settings that values are written by. Raises `SourceUnavailable`, `PermissionDenied`."""
         psycopg = load_psycopg()
         with translated("connect", self.where):
             connection: Connection[Any] = psycopg.connect(
@@ -103,21 +103,21 @@ class Catalog:
         return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
     def ask(self, query: QueryNoTemplate, *values: object) -> list[tuple[Any, ...]]:
-        """The rows of an answer. Raises what became of it."""
+        """The rows of an answer. Raises the database's errors."""
         connection = self._connected()
         with translated("query", self.where):
             cursor = connection.execute(query, values or None)
             return cursor.fetchall() if cursor.description is not None else []
 
     def _connected(self) -> Connection[Any]:
-        if self._open is not None and self._open.closed:  # broken ones are
+        if self._open is not None and self._open.closed:  # so are broken ones
             self.close()
         if self._open is None:
             self._open = self.connect()
         return self._open
 
     def copy_row(self, query: Composed) -> tuple[str | None, ...] | None:
-        """The only row of a ``COPY … TO STDOUT``, as the stream writes values; None when there is none, or no such table or column any more."""
+        """The only row of a ``COPY … TO STDOUT``, as the stream writes values. None when there is none, or no such table or column any more."""
         errors = load_psycopg().errors
         with translated("read again", self.where):
             try:
@@ -130,7 +130,7 @@ class Catalog:
     # --- Can it be captured? ----------------------------------------------------------------------------------------------------
 
     def check_server(self) -> None:
-        """Read only. Raises `NotSupported`, `InvalidArgument` or `PermissionDenied` for what no capture can do without."""
+        """Check the server, read only. Raises `NotSupported`, `InvalidArgument` or `PermissionDenied` for what no capture can do without."""
         [(version, named, level, standby, is_replicator)] = self.ask(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('wal_level'),"
             " pg_is_in_recovery(), bool_or(rolreplication OR rolsuper) FROM pg_roles WHERE pg_has_role(rolname, 'MEMBER')"
@@ -160,7 +160,7 @@ class Catalog:
             )
 
     def identity(self) -> tuple[str, str]:
-        """The system's identifier, which a copy of the server keeps and a new one does not, and the database."""
+        """The system's identifier and the database. A copy of the server keeps the identifier; a new server has another."""
         [(system, database)] = self.ask("SELECT system_identifier::text, current_database() FROM pg_control_system()")
         return system, database
 
@@ -172,7 +172,7 @@ class Catalog:
     # --- Tables -----------------------------------------------------------------------------------------------------------------
 
     def tables(self, names: Sequence[str]) -> list[SourceTable]:
-        """These tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key."""
+        """The named tables (``schema.table``, or a table of `public`), or all. Raises unless each is there, readable, and has a key."""
         found = {table.qualified: table for table in self._all_tables()}
         if not names:
             if not found:
@@ -210,7 +210,7 @@ class Catalog:
         return self._keys.get(name, ())
 
     def describe_type(self, oid: int) -> PostgresType | None:
-        """What a type is made of; None when there is no such type any more."""
+        """The definition of a type; None when there is no such type any more."""
         rows = self.ask(
             "SELECT t.typbasetype, CASE WHEN t.typsubscript = 'array_subscript_handler'::regproc THEN t.typelem ELSE 0 END,"
             " coalesce(e.typdelim, ',')::text FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s"
@@ -222,7 +222,7 @@ class Catalog:
         return PostgresType(oid, *rows[0]) if rows else None
 
     def columns(self, publication: str, table: SourceTable) -> tuple[list[tuple[str, int]], str | None]:
-        """The columns of a table, with types, that a publication tells of; and the filter of its rows."""
+        """The columns of a table that a publication publishes, with their types, and the filter of its rows."""
         later = self._version() >= 150000
         [(names, where)] = self.ask(
             f"SELECT {'attnames::text[], rowfilter' if later else 'NULL::text[], NULL::text'} FROM pg_publication_tables"  # noqa: S608
@@ -278,7 +278,7 @@ class Catalog:
             raise
 
     def slot(self, name: str) -> Slot | None:
-        """The slot, if it is there. Raises `InvalidArgument` for another's."""
+        """The slot, if it is there. Raises `InvalidArgument` for a slot of another kind or database."""
         rows = self.ask(
             "SELECT plugin::text, database = current_database(), wal_status, confirmed_flush_lsn::text"
             " FROM pg_replication_slots WHERE slot_name = %s",
@@ -299,12 +299,12 @@ class Catalog:
         return Slot(lsn_of(confirmed or "0/0"), is_lost=status == "lost")
 
     def create_slot(self, name: str) -> Slot:
-        """Create it. It waits for transactions that are under way, and tells of all that commit after that."""
+        """Create the slot. It waits for transactions that are under way, and tells all transactions that commit after that."""
         [(lsn,)] = self.ask("SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')", name)
         return Slot(lsn_of(lsn))
 
     def drop_slot(self, name: str) -> None:
-        """Drop it, if it is there."""
+        """Drop the slot, if it is there."""
         self.ask("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", name)
 
     def running_transactions(self) -> tuple[int, int]:
@@ -316,7 +316,7 @@ class Catalog:
 
 
 def check_table(table: SourceTable) -> None:
-    """Raise `InvalidArgument` or `PermissionDenied` unless its rows can be named and read."""
+    """Raise `InvalidArgument` or `PermissionDenied` unless the table's rows can be named and read."""
     if not table.key:
         raise InvalidArgument(
             "the table has no key, so nothing tells its rows apart",
@@ -336,7 +336,7 @@ def check_table(table: SourceTable) -> None:
 
 
 def check_history(catalog: Catalog, slot: str, *, last_position: int, place_of: Callable[[int], int]) -> None:
-    """Raise `SlotLost` when the topic has events of a time that this server has not reached: it was set back."""
+    """Raise `SlotLost` when the topic has events of a time that this server has not reached: the server was set back."""
     current = catalog.current_lsn()
     if place_of(last_position) > current:
         raise slot_lost(

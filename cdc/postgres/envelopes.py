@@ -1,7 +1,7 @@
-"""What PostgreSQL says of rows, as Debezium's envelopes in messages; pure, but for the one question to the source.
+"""PostgreSQL's row changes as Debezium's envelopes in messages; pure, except for the one question to the source.
 
 The body is ``{"key": …, "value": {before, after, source, op, ts_ms, transaction}}``. The message group is the table and the row's key, so
-that what happens to a row stays in order; of a truncate, the table alone.
+that the changes of a row stay in order. A truncate's message group is the table alone.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Table:
     columns: tuple[str, ...]
     conversions: tuple[Conversion, ...]
     key: tuple[int, ...]
-    """Where the columns of the key are, in the table's order, whatever the index's is: the stream does not tell that."""
+    """The places of the key's columns, in the table's order, whatever the index's order is: the stream does not tell that."""
 
     @property
     def qualified(self) -> str:
-        """With its schema."""
+        """The name with its schema."""
         return f"{self.schema}.{self.name}"
 
     def fields(self, row: Row) -> dict[str, Any]:
-        """The row by columns, as JSON has it."""
+        """The row by columns, as JSON values."""
         return {
             name: None if value is None else conversion.unavailable if isinstance(value, Unchanged) else conversion.convert(value)
             for name, conversion, value in zip(self.columns, self.conversions, row, strict=True)
@@ -62,7 +62,7 @@ class Table:
         return tuple(row[place] for place in self.key)
 
     def key_fields(self, row: Row) -> dict[str, Any]:
-        """The key by columns, as JSON has it."""
+        """The key by columns, as JSON values."""
         fields = {}
         for place in self.key:
             value = row[place]
@@ -74,11 +74,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What all events of a capture tell of where they come from."""
+    """The origin that all events of a capture tell."""
 
     database: str
     name: str
-    """Of the capture: its slot."""
+    """The name of the capture: its slot."""
 
 
 Reread = Callable[[Table, Row, Sequence[int]], Row | None]
@@ -86,7 +86,7 @@ Reread = Callable[[Table, Row, Sequence[int]], Row | None]
 
 
 def message_group_of(schema: str, table: str, key: str | None) -> str:
-    """At most 63 bytes: what is longer is cut, with a hash of it all."""
+    """The message group of a table or of a row, at most 63 bytes. A longer one is cut, with a hash of the whole."""
     group = f"{schema}.{table}" if key is None else f"{schema}.{table}-{key}"
     data = group.encode()
     if len(data) <= _GROUP_BYTES_MAX and group.isprintable():
@@ -116,7 +116,7 @@ class Envelopes:
         self._transaction = Begin(0, 0, 0)
 
     def relation(self, relation: Relation) -> None:
-        """A table is like this from here on."""
+        """Note that a table is like this from here on."""
         names = tuple(column.name for column in relation.columns)
         key = self._keys(relation)
         missing = [name for name in key if name not in names]
@@ -137,11 +137,11 @@ class Envelopes:
         )
 
     def begin(self, begin: Begin) -> None:
-        """A transaction begins."""
+        """Note that a transaction begins."""
         self._transaction = begin
 
     def events(self, change: Insert | Update | Delete | Truncate | Text, lsn: int, positions: Positions) -> list[Event]:
-        """What one change is in the topic."""
+        """The events of one change in the topic."""
         match change:
             case Insert(relation, row):
                 return [self._changed(self._tables[relation], "c", None, row, lsn, positions)]
@@ -153,25 +153,25 @@ class Envelopes:
             case Truncate(relations):
                 return [self.truncated(self._tables[relation], lsn, positions.next()) for relation in relations]
             case Text():
-                return []  # said to nobody in particular: nothing that a table is made of
+                return []  # addressed to nobody in particular: no table is made of it
         raise AssertionError(f"no change: {change}")
 
     def _update(self, update: Update, lsn: int, positions: Positions) -> list[Event]:
         table, old, row = self._tables[update.relation], update.old, update.row
         before = old or update.key
-        if before is not None:  # has what the new row leaves out: all of it, or a large key
+        if before is not None:  # it has what the new row leaves out: all of it, or a large key
             known = range(len(row)) if old is not None else table.key
             row = tuple(before[at] if value is UNCHANGED and at in known else value for at, value in enumerate(row))
-        # The old key comes when a column of the identity was written, be it with what it had.
+        # The old key comes when a column of the identity was written, even with the value it had.
         if before is None or table.key_of(before) == table.key_of(row):
             return [self._changed(table, "u", old, row, lsn, positions)]
         removed = self._removed(table, before, whole=old is not None, lsn=lsn, positions=positions)
         return [removed, self._changed(table, "c", None, self._completed(table, row), lsn, positions)]
 
     def _completed(self, table: Table, row: Row) -> Row:
-        """With a new key no row holds the large values that the server did not send: they are read again.
+        """A row with a new key, completed: no row holds the large values that the server did not send, so they are read again.
 
-        They may be of later; then what changed them, or moved or removed the row, comes later in the stream too.
+        They may be of a later time. Then the change that made them, or moved or removed the row, comes later in the stream too.
         """
         places = [place for place, value in enumerate(row) if value is UNCHANGED]
         found = self._reread(table, table.key_of(row), places) if places else None
@@ -189,11 +189,11 @@ class Envelopes:
         return self._event(table, "d", key, table.fields(row) if whole else key, None, lsn, positions.next())
 
     def read(self, table: Table, row: Row, lsn: int, position: int) -> Event:
-        """A row that a snapshot has read."""
+        """The event of a row that a snapshot has read."""
         return self._event(table, "r", table.key_fields(row), None, table.fields(row), lsn, position)
 
     def truncated(self, table: Table, lsn: int, position: int) -> Event:
-        """All that was there before is gone."""
+        """The event that removes all rows there before."""
         return self._event(table, "t", None, None, None, lsn, position)
 
     def _event(

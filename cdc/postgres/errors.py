@@ -1,4 +1,4 @@
-"""What can go wrong with a PostgreSQL, and psycopg's errors in Penstock's words."""
+"""The failures of a PostgreSQL, and psycopg's errors in Penstock's words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...log.errors import CallError, InternalError, InvalidArgument, MissingDepe
 
 
 class SourceUnavailable(RetryError):
-    """The database does not answer, or has ended the connection; a capture goes on where it was once it answers again."""
+    """The database does not answer, or has ended the connection. A capture goes on where it was once the database answers again."""
 
     kind = "source_unavailable"
 
@@ -22,7 +22,7 @@ class SlotInUse(RetryError):
 
 
 class SlotLost(CallError):
-    """The replication slot is gone, or the server has dropped what it was to keep: changes are missing."""
+    """The replication slot is gone, or the server has dropped log that it was to keep: changes are missing."""
 
     kind = "slot_lost"
 
@@ -43,7 +43,7 @@ def load_psycopg() -> Any:  # noqa: ANN401 - a module
 
 @contextmanager
 def translated(operation: str, where: str) -> Iterator[None]:
-    """Raise what psycopg raises inside as `PenstockError`."""
+    """Raise psycopg's errors inside as `PenstockError`."""
     psycopg = load_psycopg()
     try:
         yield
@@ -80,7 +80,7 @@ def _ours(error: Any, operation: str, where: str, psycopg: Any) -> PenstockError
 
 
 def slot_lost(slot: str, observed: str) -> SlotLost:
-    """The changes since are gone for good."""
+    """The error for changes that are gone for good."""
     return SlotLost(
         "the replication slot is lost: changes since it was read last are gone",
         operation="capture",

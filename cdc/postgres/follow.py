@@ -1,4 +1,4 @@
-"""One connection's worth of following: what the stream says goes into the outbox, what is durable is confirmed."""
+"""One connection's worth of following: the stream's events go into the outbox, and durable ones are confirmed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .stream import Alive, Data, Stream
 _CONFIRM_S, _ALIVE_S, _TELL_S = 1.0, 10.0, 1.0
 _IDLE_S, _BUSY_S = 0.25, 0.005
 _LOOK_EVERY = 512
-"""Messages that follow one another without a pause, between two looks at the clock."""
+"""The number of messages that follow one another without a pause, between two looks at the clock."""
 
 
 class Follower:
-    """Reads a stream from where the slot has it begin."""
+    """Reads a stream from where its slot has it begin."""
 
     def __init__(
         self, envelopes: Envelopes, outbox: Outbox, clock: Clock, *, reached: Callable[[str], None], tell: Callable[[], None]
@@ -26,14 +26,16 @@ class Follower:
         self._envelopes, self._outbox, self._clock, self._reached, self._tell = envelopes, outbox, clock, reached, tell
         self._positions = Positions()
         self._within = False
-        """Amid a transaction."""
+        """Whether the stream is amid a transaction."""
         self._end_lsn: int | None = None
-        """What may be confirmed once all that has gathered is durable."""
+        """The LSN that may be confirmed once all gathered events are durable."""
         self._confirmed_lsn = 0
         self._confirmed_s = self._told_s = clock.monotonic_s()
 
     def run(self, stream: Stream, stopped: Callable[[], bool], until_lsn: int | None) -> None:
-        """Until ``stopped()``, or until all before ``until_lsn`` is durable; then everything that was read is. Raises `SourceUnavailable`."""
+        """Follow until ``stopped()``, or until all before ``until_lsn`` is durable. Then everything that was read is. Raises
+        `SourceUnavailable`.
+        """
         stream.confirm(0, self._now_us(), ask=True)
         read = 0
         while not stopped():

@@ -1,4 +1,6 @@
-"""Events on their way into the topic: gathered, sent as batches in the order of their positions, and what may be confirmed by now."""
+"""Events on their way into the topic: gathered, and sent as batches in the order of their positions. Also tells what may be confirmed by
+now.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ _SCHEMA = pa.schema([SEND_SCHEMA.field(name) for name in _COLUMNS])
 @dataclass(frozen=True, slots=True)
 class _Pending:
     receipt: BatchReceipt | None
-    """None: it waits only for those before it."""
+    """The batch's receipt; None: it waits only for those before it."""
     end_lsn: int | None
-    """What may be confirmed once it is durable; None: it ends amid a transaction."""
+    """The LSN that may be confirmed once it is durable; None: it ends amid a transaction."""
 
 
 class Outbox:
-    """Sends through a named producer; what it has sent before, in this process or an earlier one, is left out."""
+    """Sends through a named producer. Events sent before, in this process or an earlier one, are left out."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -38,18 +40,18 @@ class Outbox:
         self._bytes = 0
         self._pending: deque[_Pending] = deque()
         self.confirmed_lsn = 0
-        """All transactions that end before are durable in the topic."""
+        """All transactions that end before this LSN are durable in the topic."""
         self.events = 0
         self.duplicates = 0
 
     @property
     def sent(self) -> int:
-        """The position of the last event that was sent, by whomever."""
+        """The position of the last event that was sent, by any process."""
         return self._sent
 
     @property
     def gathered(self) -> int:
-        """Events that were not sent yet."""
+        """The number of events that were not sent yet."""
         return len(self._events)
 
     @property
@@ -59,7 +61,7 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether so much has gathered that it should go."""
+        """Whether enough events have gathered to be sent."""
         return len(self._events) >= BATCH_EVENTS_MAX or self._bytes >= BATCH_BYTES_MAX
 
     def add(self, events: Sequence[Event]) -> None:
@@ -72,7 +74,7 @@ class Outbox:
             self._bytes += len(event.body)
 
     def send(self, end_lsn: int | None = None) -> None:
-        """Send what has gathered as one batch. Raises what `Producer.send_batch` raises, or what became of an earlier batch."""
+        """Send the gathered events as one batch. Raises the errors of `Producer.send_batch`, or of an earlier batch."""
         receipt = None
         if self._events:
             while len(self._pending) >= PENDING_BATCHES_MAX:
@@ -85,14 +87,14 @@ class Outbox:
             self._pending.append(_Pending(receipt, end_lsn))
 
     def settle(self, *, wait: bool = False) -> None:
-        """Look what is durable by now, or wait until all is. Raises what became of a batch that is not."""
+        """Look which batches are durable by now, or wait until all are. Raises the error of a batch that is not."""
         if wait:
             self.send()
         while self._pending and (wait or self._pending[0].receipt is None or self._pending[0].receipt.done()):
             self._settle_first()
 
     def forget(self) -> None:
-        """What has gathered comes again: the stream has ended, and begins anew. What was sent stays sent."""
+        """Drop gathered events, which come again: the stream has ended, and begins anew. Sent events stay sent."""
         self._events, self._bytes = [], 0
         self.settle(wait=True)
 

@@ -1,7 +1,7 @@
-"""What PostgreSQL's plugin pgoutput says, protocol version 1, values in text form: bytes to messages, and nothing else.
+"""Messages of PostgreSQL's plugin pgoutput, protocol version 1, values in text form: bytes to messages, and nothing else.
 
-A transaction comes whole, in the order of commits: `Begin`, its changes in the order they were made, `Commit`. Before the first change of
-a table, and again after the table was altered, a `Relation` says what its columns are.
+A transaction comes whole, in the order of commits: `Begin`, its changes in the order they were made, `Commit`. Before the first change of a
+table, and again after the table was altered, a `Relation` describes its columns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...log.errors import DataDamaged
 
 PROTOCOL_VERSION = 1
 EPOCH_US = 946_684_800_000_000
-"""PostgreSQL counts microseconds from the year 2000; this is where that is in Unix time."""
+"""The Unix time of the year 2000, from which PostgreSQL counts microseconds."""
 
 _BEGIN = struct.Struct(">QqI")
 _COMMIT = struct.Struct(">BQQq")
@@ -32,7 +32,7 @@ class Unchanged(Enum):
 
 UNCHANGED = Unchanged.UNCHANGED
 Value: TypeAlias = str | Unchanged | None
-"""Of a column: as the type's output function writes it, NULL, or not sent."""
+"""The value of a column: as the type's output function writes it, NULL, or not sent."""
 Row: TypeAlias = tuple[Value, ...]
 
 
@@ -41,7 +41,7 @@ class Begin:
     """A transaction begins."""
 
     commit_lsn: int
-    """Where its commit lies in the write-ahead log: higher than of every transaction that came before."""
+    """The place of its commit in the write-ahead log: higher than that of every transaction that came before."""
     committed_us: int
     """Unix time."""
     transaction: int
@@ -49,7 +49,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """It ends."""
+    """A transaction ends."""
 
     commit_lsn: int
     end_lsn: int
@@ -64,7 +64,7 @@ class Column:
     name: str
     type_oid: int
     is_key: bool
-    """Of the replica identity: with REPLICA IDENTITY FULL that is every column."""
+    """Whether it is part of the replica identity: with REPLICA IDENTITY FULL every column is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class Update:
 
     relation: int
     key: Row | None
-    """The columns of the identity as they were, the others NULL; only if one of them changed."""
+    """The columns of the identity before the change, the others NULL; only if one of them changed."""
     old: Row | None
-    """The whole row as it was; only with REPLICA IDENTITY FULL."""
+    """The whole row before the change; only with REPLICA IDENTITY FULL."""
     row: Row
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A row is gone; one of the two is there."""
+    """A row is gone; either ``key`` or ``old`` is there."""
 
     relation: int
     key: Row | None
@@ -127,7 +127,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What says nothing about rows: the origin of a transaction, the name of a type."""
+    """A message that says nothing about rows: the origin of a transaction, the name of a type."""
 
     kind: str
 
@@ -136,7 +136,7 @@ Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Trun
 
 
 def decode(data: bytes) -> Message:
-    """One message of the plugin. Raises `DataDamaged` for what the protocol does not know."""
+    """One message of the plugin. Raises `DataDamaged` for messages that the protocol does not know."""
     try:
         return _decode(data)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
@@ -207,12 +207,12 @@ def _relation(data: bytes) -> Relation:
         type_oid, _ = _COLUMN.unpack_from(data, place)
         place += 8
         columns.append(Column(name, type_oid, is_key))
-    # The namespace pg_catalog is written as nothing.
+    # The namespace pg_catalog is written as an empty name.
     return Relation(_u32(data, 1), schema or "pg_catalog", table, identity, tuple(columns))
 
 
 def _row(data: bytes, place: int) -> tuple[Row, int]:
-    """The values that begin there, and the place behind them."""
+    """The values that begin at ``place``, and the place behind them."""
     count = _U16.unpack_from(data, place)[0]
     place += 2
     values: list[Value] = []

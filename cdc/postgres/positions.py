@@ -1,7 +1,7 @@
 """Places in PostgreSQL's write-ahead log, and the one number that says where an event stands in the stream of changes.
 
-That number is the sequence under which the event is sent, and the position that its envelope tells: `position_of` computes the same from
-it. It is ``commit LSN / 8 << 20 | number within the transaction``: commits come in the order of their LSNs, which are multiples of 8.
+That number is the sequence under which the event is sent, and the position that its envelope tells: `position_of` computes the same number
+from it. It is ``commit LSN / 8 << 20 | number within the transaction``: commits come in the order of their LSNs, which are multiples of 8.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...log.errors import InvalidArgument, LimitExceeded
 
 ORDER_BITS = 20
-"""As many events of a transaction have numbers of their own; a larger one borrows those of the log's next bytes."""
+"""The bits of an event's number within its transaction. A larger transaction borrows numbers of the log's next bytes."""
 _ORDER = (1 << ORDER_BITS) - 1
 
 
@@ -23,12 +23,12 @@ def lsn_of(text: str) -> int:
 
 
 def lsn_text(lsn: int) -> str:
-    """As PostgreSQL writes it."""
+    """The number as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def base_of(lsn: int) -> int:
-    """All events of transactions whose commit lies there or behind have positions above this number."""
+    """All events of transactions whose commit lies at ``lsn`` or behind have positions above this number."""
     return lsn >> 3 << ORDER_BITS
 
 
@@ -40,25 +40,25 @@ def split(position: int) -> tuple[int, int]:
 class Positions:
     """Counts along the stream, from a place in the log at which it may begin.
 
-    The same stream gives the same numbers, wherever it begins among the places that `may_begin_at` allowed: that is what makes a sequence
-    of it. A transaction of more than a million events runs into numbers of later commits, which then are pushed behind it: until the log
-    has caught up with its numbers, no beginning is allowed.
+    The same stream gives the same numbers, wherever it begins among the places that `may_begin_at` allowed: that makes them usable as
+    sequences. A transaction of more than a million events runs into numbers of later commits, which then are pushed behind it. Until the
+    log has caught up with its numbers, no beginning is allowed.
     """
 
     def __init__(self) -> None:
         self._last = -1
 
     def begin(self, commit_lsn: int) -> None:
-        """A transaction begins."""
+        """Note that a transaction begins."""
         self._last = max(self._last, base_of(commit_lsn))
 
     def next(self) -> int:
-        """The position of its next event. Raises `LimitExceeded` where numbers end, in a log of 64 TiB."""
+        """The position of the transaction's next event. Raises `LimitExceeded` where numbers end, in a log of 64 TiB."""
         self._last += 1
         if self._last >= 1 << 63:
             raise LimitExceeded("the source's log is too long to number its events", expected="less than 64 TiB")
         return self._last
 
     def may_begin_at(self, end_lsn: int) -> bool:
-        """Whether a stream from there on gets the numbers that it has now; all that counted before must lie before it."""
+        """Whether a stream that begins there gets the same numbers as now. All events counted before must lie before it."""
         return base_of(end_lsn) >= self._last

@@ -1,8 +1,8 @@
 """The rows that tables have at the beginning, read chunk by chunk in the order of their keys.
 
-A chunk is one batch of the topic, whole or not at all, and is written down before it is sent: so after a kill the producer's last sequence tells
-whether it is there, and reading goes on behind it or with it. Later chunks are then of a later time; that is harmless, because a snapshot's
-positions lie before those of all changes that the slot still tells, and everything that happened since is among these.
+A chunk is one batch of the topic, whole or not at all, and is recorded before it is sent. So after a kill the producer's last sequence
+tells whether it is there, and reading goes on behind it or with it. Later chunks are then of a later time. That is harmless: a snapshot's
+positions lie before those of all changes that the slot still tells, and every later change is among these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNK_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Snapshot:
-    """Reads tables into the topic; again with what an earlier one has left."""
+    """Reads tables into the topic, and goes on with what an earlier snapshot has left."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Snapshot:
         self.rows = 0
 
     def read(self, state: CaptureState, tables: Sequence[SourceTable], slot_lsn: int) -> CaptureState:
-        """Send the rows of these tables, at positions between what was sent last and the slot's place; the state after it.
+        """Send the rows of these tables, at positions between the last one sent and the slot's place. Returns the state after it.
 
         Ends early when it is told to stop.
         """
@@ -111,7 +111,7 @@ class Snapshot:
         size_bytes = 0
         connection = self._catalog.connect()
         with connection, translated("read the table", table.qualified):
-            # Without a read-write transaction's locks; the connection's end rolls back.
+            # This takes none of a read-write transaction's locks; the connection's end rolls back.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             with connection.cursor().copy(_query(table, names, after, where)) as copy:
                 for row in copy.rows():

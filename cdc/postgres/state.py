@@ -1,6 +1,6 @@
-"""What a capture keeps beside its topic: whose it is, and how far its snapshot has come. One small object, written by compare-and-set.
+"""What a capture keeps besides its topic: its identity, and the progress of its snapshot. One small object, written by compare-and-set.
 
-Where the stream has come to is not in it: the producer's last sequence tells that, and the slot's confirmed place.
+The stream's progress is not in it: the producer's last sequence and the slot's confirmed place tell that.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from ...log.stores.protocol import Conflict, IfMatch, ObjectMissing, ObjectStore
 
 FORMAT = 1
 CAPTURES = "captures/"
-"""Where the objects are, in the lake."""
+"""The folder of the objects in the lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a table that were read together, and sent as one batch; written before it is sent."""
+    """Rows of a table that were read together and are sent as one batch. Written before the batch is sent."""
 
     table: str
     after: tuple[str, ...] | None
-    """The key behind which it begins; None: with the first row."""
+    """The key behind which it begins; None: it begins with the first row."""
     last: tuple[str, ...] | None
     """The key of its last row; None: it is empty."""
     start: int
     """The first sequence."""
     end: int
-    """The last one: the producer's name has it, or nothing of the chunk."""
+    """The last sequence: the producer's name has it, or nothing of the chunk is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """Of one slot and one topic."""
+    """The state of one slot and one topic."""
 
     life: str
-    """Of the topic, which may be deleted and made anew."""
+    """The life of the topic, which may be deleted and made anew."""
     system: str
     database: str
     publication: str
     done: tuple[str, ...] = ()
     """Tables whose snapshot is whole, or was not wanted."""
     renewing: bool = False
-    """The snapshot is not the first: tables are emptied before their rows come."""
+    """Whether the snapshot is not the first: then tables are emptied before their rows come."""
     chunk: Chunk | None = None
 
     @property
@@ -63,7 +63,7 @@ class Run(Protocol):
 
 
 class StateStore:
-    """Reads and writes the object. Who has read it, or written it, is the only one who may write it next."""
+    """Reads and writes the object. Only the process that read or wrote it last may write it next."""
 
     def __init__(self, store: ObjectStore, run: Run, *, topic: str, slot: str) -> None:
         self._store, self._run = store, run
@@ -71,7 +71,7 @@ class StateStore:
         self._version: Version | None = None
 
     def load(self) -> CaptureState | None:
-        """What is there. Raises `DataDamaged`, `NewerFormatError`."""
+        """The stored state. Raises `DataDamaged`, `NewerFormatError`."""
         try:
             found = self._run(lambda: self._store.get(self.key))
         except ObjectMissing:
@@ -81,7 +81,7 @@ class StateStore:
         return _parse(found.data, self.key)
 
     def save(self, state: CaptureState) -> None:
-        """Replace it. Raises `FencedError` when another capture has written it meanwhile."""
+        """Replace the stored state. Raises `FencedError` when another capture has written it meanwhile."""
         data = json.dumps({"format": FORMAT, **asdict(state)}, separators=(",", ":")).encode()
         mode: PutMode = Put.CREATE if self._version is None else IfMatch(self._version)
         try:
@@ -91,7 +91,7 @@ class StateStore:
                 found = self._run(lambda: self._store.get(self.key))
             except ObjectMissing:
                 raise error from None
-            if found.data != data:  # ours, whose answer was lost, would be the same
+            if found.data != data:  # our own write, whose answer was lost, would be the same
                 raise FencedError("another capture of this slot runs", operation="capture", object=self.key) from error
             self._version = found.version
 

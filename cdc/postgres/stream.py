@@ -1,8 +1,10 @@
 """The stream of a replication slot, over psycopg's wrapper of libpq: the replication protocol itself is four messages.
 
-psycopg 3 has no replication connections of its own, and needs none: libpq gives what the server sends, and takes what it is told. psycopg2 has them,
-but they confirm by themselves what the server says it has sent, once the application has confirmed anything behind the last message's own
-place; transactions run side by side, so that place goes back and forth, and what is not stored yet may be confirmed.
+psycopg 3 has no replication connections of its own, and needs none: libpq gives what the server sends, and takes what it is told.
+
+psycopg2 has them, but its connections confirm by themselves what the server says it has sent, once the application has confirmed anything
+behind the last message's own place. Transactions run side by side, so that place goes back and forth, and changes that are not stored yet
+may be confirmed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Data:
     """One message of the plugin."""
 
     lsn: int
-    """Where the change lies in the log."""
+    """The place of the change in the log."""
     body: bytes
 
 
@@ -41,7 +43,7 @@ class Alive:
 
 
 class Stream:
-    """What a slot tells, from what was confirmed last. Whatever fails raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
+    """The changes of a slot, from the last confirmed place on. Every failure raises `SourceUnavailable`, `SlotInUse` or `SlotLost`."""
 
     def __init__(self, connection: Connection[Any], slot: str, publication: str, where: str) -> None:
         self._connection, self._pg, self._where = connection, connection.pgconn, where
@@ -52,7 +54,7 @@ class Stream:
             connection.execute(f'START_REPLICATION SLOT "{slot}" LOGICAL 0/0 ({options})'.encode())
 
     def read(self) -> Data | Alive | None:
-        """What has come next; None when nothing has."""
+        """The next message; None when none has come."""
         with translated("follow", self._where):
             count, data = self._pg.get_copy_data(1)
             if count == 0:
@@ -69,11 +71,11 @@ class Stream:
         return Alive(end_lsn, bool(wants_answer))
 
     def wait(self, timeout_s: float) -> None:
-        """Return when something may have come, or after so long."""
+        """Return when something may have come, or after ``timeout_s``."""
         select.select([self._pg.socket], [], [], timeout_s)
 
     def confirm(self, lsn: int, now_us: int, *, ask: bool = False) -> None:
-        """Tell the server that all before ``lsn`` is stored: it need not be kept. With ``ask`` the server answers how far it is."""
+        """Tell the server that all before ``lsn`` is stored and need not be kept. With ``ask`` the server answers how far it is."""
         self._confirmed_lsn = lsn = max(lsn, self._confirmed_lsn)
         status = _STATUS.pack(b"r", lsn, lsn, lsn, now_us - EPOCH_US, ask)
         with translated("follow", self._where):

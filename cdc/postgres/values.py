@@ -1,4 +1,4 @@
-"""Values as PostgreSQL writes them, and what they are in an event's JSON: nothing is lost on the way.
+"""PostgreSQL's values, and their form in an event's JSON: nothing is lost on the way.
 
 | type | in JSON |
 | --- | --- |
@@ -13,7 +13,7 @@
 | json, jsonb | text, which holds JSON |
 | arrays | arrays of these |
 
-Times before Christ and infinite ones stay as PostgreSQL writes them. A domain is what it is made of.
+Times before Christ and infinite ones stay as PostgreSQL writes them. A domain's values are those of its base type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from ...log.errors import DataDamaged
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What stands for a value that the source did not send."""
+"""The placeholder for a value that the source did not send."""
 UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
 
 Convert: TypeAlias = Callable[[str], Any]
@@ -36,13 +36,13 @@ BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8, TIMESTAMP, TIMESTAMPTZ = 16,
 
 @dataclass(frozen=True, slots=True)
 class PostgresType:
-    """What pg_type says of a type."""
+    """The description of a type in pg_type."""
 
     oid: int
     base: int = 0
-    """Of a domain: what it is made of."""
+    """A domain's base type."""
     element: int = 0
-    """Of an array: what it holds."""
+    """An array's element type."""
     delimiter: str = ","
 
 
@@ -70,7 +70,7 @@ def _bytes(text: str) -> str:
 
 
 def _timestamp(text: str) -> str:
-    # 2026-11-22 03:04:05.678901; with a year of more digits, BC or infinity it is no ISO text.
+    # The text is 2026-11-22 03:04:05.678901; with a year of more digits, BC or infinity it is no ISO text.
     return text[:10] + "T" + text[11:] if text[10:11] == " " and not text.endswith("BC") else text
 
 
@@ -90,14 +90,14 @@ _BUILT_IN = {
 
 
 class Conversions:
-    """By type. Of types that are not built in here it asks once, by their number."""
+    """Conversions by type. It asks once, by number, for each type that is not built in here."""
 
     def __init__(self, describe: Callable[[int], PostgresType | None]) -> None:
         self._describe = describe
         self._known: dict[int, Conversion] = dict(_BUILT_IN)
 
     def of(self, type_oid: int) -> Conversion:
-        """Of one type; one that nobody knows any more is text."""
+        """The conversion of one type; a type that nobody knows any more is text."""
         known = self._known.get(type_oid)
         if known is None:
             known = self._known[type_oid] = self._found(self._describe(type_oid))
@@ -126,7 +126,7 @@ def parse_array(text: str, convert: Convert, delimiter: str = ",") -> list[Any]:
 
 
 def _items(text: str, place: int, convert: Convert, delimiter: str) -> tuple[list[Any], int]:
-    """What stands from there to the closing brace, and the place behind it."""
+    """The items from ``place`` to the closing brace, and the place behind it."""
     items: list[Any] = []
     try:
         while text[place] != "}":

@@ -1,4 +1,4 @@
-"""Do target tables hold what their source does? Counts, then hashes of ranges, then the rows that differ.
+"""Checks whether target tables hold what their source does: counts, then hashes of ranges, then the rows that differ.
 
 Shares no code with what fills the tables, so that it can judge it.
 """

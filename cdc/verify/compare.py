@@ -34,23 +34,23 @@ class Difference:
     kind: Literal["missing", "extra", "different"]
     key: Mapping[str, Any]
     columns: Mapping[str, tuple[Any, Any]]
-    """By name the source's value and the target's, where they differ; all of an extra or missing row."""
+    """The source's value and the target's by name, where they differ. For an extra or missing row, all values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison found. All is well when `equal`."""
+    """The result of a comparison. All is well when `equal`."""
 
     table: str
     key: tuple[str, ...]
     source_rows: int
     target_rows: int
     missing: int
-    """Rows of the source whose key the target does not have."""
+    """The number of rows of the source whose key the target does not have."""
     extra: int
-    """Rows of the target whose key the source does not have, and rows beyond the first of a key."""
+    """The number of rows of the target whose key the source does not have, and of rows beyond the first of a key."""
     different: int
-    """Rows with the right key and another value."""
+    """The number of rows with the right key and another value."""
     source_columns: tuple[str, ...]
     """Columns that only the source has."""
     target_columns: tuple[str, ...]
@@ -93,7 +93,7 @@ def compare(
 ) -> Comparison:
     """Compare a source with a target whose columns are ``schema``, row by row with the same ``key``.
 
-    Columns that begin with ``__`` are the sync's own and not compared, nor are those to ``ignore``. ``empty_is_null``: the source
+    Columns that begin with ``__`` are the sync's own and are not compared, nor are those in ``ignore``. ``empty_is_null``: the source
     cannot tell an empty text from NULL. Raises `InvalidArgument` when a key column is missing on either side.
     """
     passed_over = {name for name in schema.names if name.startswith(_METADATA_PREFIX)} | {*ignore}
@@ -144,7 +144,7 @@ def _hashed(side: _Side, names: Sequence[str], key: Sequence[str]) -> Iterator[t
 
 
 def _sums(side: _Side, names: Sequence[str], key: Sequence[str]) -> tuple[int, Hashes]:
-    """The number of rows; and by range their number and the sum of their hashes."""
+    """The number of rows, and by range the number of rows and the sum of their hashes."""
     rows, sums = 0, np.zeros((2, 1 << _RANGE_BITS), np.uint64)
     for keys, hashes, _ in _hashed(side, names, key):
         ranges = _range_of(keys)
@@ -169,7 +169,7 @@ def _hashes_in(side: _Side, names: Sequence[str], key: Sequence[str], ranges: Ha
 
 
 class _Found(NamedTuple):
-    """The hashes of keys, by what is wrong with them; one for each row."""
+    """The hashes of keys by what is wrong with them, one for each row."""
 
     missing: Sequence[int] = ()
     extra: Sequence[int] = ()
@@ -187,7 +187,7 @@ def _judged(source: tuple[Hashes, Hashes], target: tuple[Hashes, Hashes]) -> _Fo
 
 
 def _less(one: tuple[Hashes, Hashes], other: tuple[Hashes, Hashes]) -> Hashes:
-    """The keys of rows that one has and the other has not, or not so often, sorted."""
+    """The keys of rows that ``one`` has and ``other`` has not, or has less often, sorted."""
     rows, place, times = np.unique(one[1], return_index=True, return_counts=True)
     others, other_times = np.unique(other[1], return_counts=True)
     at = np.searchsorted(others, rows)
@@ -222,7 +222,7 @@ def _difference(
 
 
 def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hashes) -> dict[int, list[dict[str, Column]]]:
-    """By the key's hash, the rows that have it, each in columns of one value."""
+    """The rows by their key's hash, each in columns of one value."""
     found: dict[int, list[dict[str, Column]]] = {}
     for keys, _, columns in _hashed(side, names, key):
         for row in np.flatnonzero(np.isin(keys, wanted)).tolist():
@@ -231,7 +231,7 @@ def _rows_of(side: _Side, names: Sequence[str], key: Sequence[str], wanted: Hash
 
 
 def _one(column: Column, row: int) -> Column:
-    """A value without the others, which may be many."""
+    """A value without the others of its column, which may be many."""
     import pyarrow as pa
 
     values = pa.array([column.values[row].as_py()], column.values.type)

@@ -27,7 +27,7 @@ _HINT = "dumps are CSV with a header, JSON lines (one object a line) or Parquet"
 
 
 class DumpFormat(StrEnum):
-    """What a dump holds."""
+    """The format of a dump."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -43,10 +43,10 @@ class Dump:
     format: DumpFormat
     open: Opener
     null: str = ""
-    """What stands for NULL in CSV, when it is not quoted."""
+    """The text that stands for NULL in CSV, when it is not quoted."""
 
     def columns(self) -> Sequence[str]:
-        """Every column that any file has; of JSON lines any line. Raises `InvalidArgument` when a file cannot be read."""
+        """Every column that any file has; for JSON lines, that any line has. Raises `InvalidArgument` when a file cannot be read."""
         names: dict[str, None] = {}
         for file in self.files:
             match self.format:
@@ -61,7 +61,7 @@ class Dump:
         return list(names)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows. Raises `InvalidArgument` when a file cannot be read, saying where."""
+        """All rows. Raises `InvalidArgument` with the place when a file cannot be read."""
         read = {DumpFormat.CSV: self._csv, DumpFormat.JSONL: _json_lines, DumpFormat.PARQUET: _parquet}[self.format]
         for file in self.files:
             yield from read(file, self.open, columns)
@@ -79,7 +79,7 @@ def csv_batches(opened: BinaryIO, name: str, columns: Sequence[str], *, null: st
     import pyarrow.csv as arrow_csv
 
     try:
-        # One thread: Arrow's others read Python's files, and would do so beyond the interpreter's end.
+        # One thread is used: Arrow's others read Python's files, and would do so beyond the interpreter's end.
         yield from arrow_csv.open_csv(
             opened,
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
@@ -141,7 +141,9 @@ def _of_objects(rows: Sequence[dict[str, Any]], columns: Sequence[str] | None) -
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Whole numbers; else text, of what is none as JSON, which keeps every digit and is read by the target's type."""
+    """The values as whole numbers, or otherwise as text. A value that is no text becomes JSON, which keeps every digit and is read by the
+    target's type.
+    """
     import pyarrow as pa
 
     if all(value is None or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63) for value in values):

@@ -38,7 +38,7 @@ def _values(column: Column) -> Hashes:
 
 
 def _plain(values: pa.Array) -> Hashes:
-    """Anything where it is null."""
+    """The hashes of the values; any number where a value is null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -52,8 +52,8 @@ def _plain(values: pa.Array) -> Hashes:
     if types.is_floating(kind):
         numbers = (
             pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
-        )  # of the two zeros the plain one
-        numbers[np.isnan(numbers)] = np.nan  # and one NaN of many
+        )  # one of the two zeros, without its sign
+        numbers[np.isnan(numbers)] = np.nan  # and one of many NaNs
         return numbers.view(np.uint64)
     if types.is_date(kind):
         values = values.cast(pa.int32())

@@ -1,4 +1,4 @@
-"""Which dump is compared with which target."""
+"""The pairs of a dump and the target that it is compared with."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class DumpOptions(NamedTuple):
 
     open: Opener
     format: DumpFormat | None = None
-    """None: as each file's name says."""
+    """The format of all files; None: as each file's name says."""
     null: str = ""
 
 
 def find_dumps(source: str, options: DumpOptions) -> list[Dump]:
-    """The dumps of a file, of a URL, or of a folder on this machine: there a file, or a folder of files, is a table.
+    """The dumps of a file, of a URL, or of a folder on this machine. In a folder, a file or a folder of files is a table.
 
     Raises `InvalidArgument` when there is none, or a file's name does not say what it holds.
     """
@@ -46,7 +46,7 @@ def find_dumps(source: str, options: DumpOptions) -> list[Dump]:
 
 
 def table_of(source: str) -> str:
-    """A table's name: a file's, without what stands for its format."""
+    """A table's name: the name of a file without the endings of its format."""
     name = PurePosixPath(unquote(urlsplit(source).path) if "://" in source else source).name
     plain = name.removesuffix(".gz")
     stem, _, end = plain.rpartition(".")
@@ -54,7 +54,7 @@ def table_of(source: str) -> str:
 
 
 def keys_of(given: Iterable[str]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Keys as a user says them: ``a`` and ``a,b`` for every table, ``orders=id,line`` for one. Raises `InvalidArgument`."""
+    """Keys as a user gives them: ``a`` and ``a,b`` for every table, ``orders=id,line`` for one. Raises `InvalidArgument`."""
     of_all: list[str] = []
     by_table: dict[str, tuple[str, ...]] = {}
     for one in given:

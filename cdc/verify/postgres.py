@@ -1,4 +1,4 @@
-"""Tables of a PostgreSQL, all as of one moment, as a capture would tell of them."""
+"""Tables of a PostgreSQL, all as of one moment, with values as a capture would write them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPELT = {
     "timestamptz": f"regexp_replace({_ISO}, '[+]00$', 'Z')",
     "timestamp": _ISO,
 }
-"""What a capture writes otherwise than PostgreSQL does."""
+"""How values are selected that a capture writes differently from PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PostgresRows:
     schema: str
     table: str
     types: Mapping[str, str]
-    """By column, how it is selected."""
+    """The SQL by column that selects it."""
     key: tuple[str, ...]
     """The primary key."""
     connection: Connection[Any]
@@ -53,7 +53,7 @@ class PostgresRows:
 
     @property
     def name(self) -> str:
-        """Without its schema."""
+        """The table's name without its schema."""
         return self.table
 
     def columns(self) -> Sequence[str]:
@@ -116,7 +116,7 @@ def _selected(kind: str, category: str) -> str:
 
 
 class _CopiedBytes(io.RawIOBase):
-    """What a COPY sends, as a file."""
+    """The bytes that a COPY sends, as a file."""
 
     def __init__(self, copy: Copy) -> None:
         self._copy = copy

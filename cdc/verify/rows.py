@@ -1,4 +1,4 @@
-"""What is compared: rows that can be read again and again, and stay the same meanwhile."""
+"""The rows that are compared: they can be read again and again, and stay the same meanwhile."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Rows(Protocol):
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The table's name in messages."""
 
     def columns(self) -> Sequence[str]:
         """Every column that any row has."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows, in any order. With ``columns`` it may leave out others; batches may lack columns that are NULL in all their rows."""
+        """All rows, in any order. With ``columns`` it may leave out others. Batches may lack columns that are NULL in all their rows."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _CURRENT = "__current"
-"""What a table with history says of the newest version of a row."""
+"""The column by which a table with history marks the newest version of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class DeltaRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """The schema of its columns."""
         import pyarrow as pa
 
         return pa.schema(self.table.schema().to_arrow())
@@ -38,7 +38,7 @@ class DeltaRows:
         return self.schema.names
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows; of a table with history those that are current. Raises `StoreUnavailable` when a file of it cannot be read."""
+        """All rows; in a table with history, the current ones. Raises `StoreUnavailable` when a file of it cannot be read."""
         import pyarrow as pa
 
         wanted = "*" if columns is None else ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in columns)
@@ -55,7 +55,7 @@ class DeltaRows:
             raise _unreadable(self.table.table_uri, error) from error
 
     def key(self) -> tuple[str, ...]:
-        """The primary key, as the newest commit of a sync says it; nothing when there is none."""
+        """The primary key from the newest commit of a sync; empty when there is none."""
         with _reading(self.table.table_uri):
             for commit in self.table.history():
                 if (written := decode_metadata(commit.get("userMetadata"))) is not None:
@@ -79,7 +79,7 @@ def find_target(location: Location, name: str) -> DeltaRows | None:
 
 
 def open_target(location: Location, name: str) -> DeltaRows:
-    """The same; raises `InvalidArgument` when there is none."""
+    """Open a Delta table as `find_target` does. Raises `InvalidArgument` when there is none."""
     if (found := find_target(location, name)) is None:
         raise InvalidArgument("there is no such target", operation="compare", object=location.root, expected="a Delta table")
     return found

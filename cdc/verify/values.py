@@ -1,6 +1,6 @@
-"""Values of a source as values of the target's column, so that they compare by what they mean: numbers by value, times by instant.
+"""A source's values as values of the target's column, so that they compare by meaning: numbers by value, times by instant.
 
-A dump is text, a database and Parquet have types of their own. What cannot be read as the target's type is kept as text, and equals
+A dump is text; a database and Parquet have types of their own. A value that cannot be read as the target's type is kept as text, and equals
 nothing.
 """
 
@@ -27,7 +27,7 @@ class Column:
 
     values: pa.Array
     odd: dict[int, str]
-    """By row, what cannot be of the column's type; ``values`` has NULL there."""
+    """Values by row that cannot be of the column's type; ``values`` has NULL there."""
 
     def __getitem__(self, row: int) -> Any:  # noqa: ANN401 - any value
         return self.odd[row] if row in self.odd else self.values[row].as_py()
@@ -87,7 +87,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
         cast = column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    # Arrow reads what is too large as infinite.
+    # Arrow reads numbers that are too large as infinite.
     return None if pa.types.is_floating(kind) and pc.any(pc.is_inf(cast)).as_py() else cast
 
 
@@ -123,7 +123,7 @@ def _one_by_one(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int
 
 
 def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What makes a value of a `comparable` type; raises `ValueError`, `TypeError` or `ArithmeticError`."""
+    """A reader of a `comparable` type, which raises `ValueError`, `TypeError` or `ArithmeticError`."""
     import pyarrow as pa
 
     types = pa.types
@@ -169,11 +169,11 @@ def _double(value: Any) -> float:  # noqa: ANN401
 
 
 def _single(value: Any) -> float:  # noqa: ANN401
-    """The nearest float of 32 bits, as a source's "0.1" is meant; a whole number must be one itself, as for the sync."""
+    """The nearest float of 32 bits, which is what a source's "0.1" means. A whole number must be such a float itself, as for the sync."""
     import pyarrow as pa
 
     number = _number(value)
-    # By way of a double some would be rounded twice.
+    # By way of a double some numbers would be rounded twice.
     single = float(pa.scalar(str(number)).cast(pa.float32()).as_py())
     if isinstance(value, int) and single != value:
         raise ValueError
@@ -215,7 +215,7 @@ def _date(value: Any) -> date:  # noqa: ANN401
 
 
 def _instant(value: Any) -> datetime:  # noqa: ANN401
-    """In UTC; what names no zone is in UTC."""
+    """The time in UTC; a time without a zone is in UTC."""
     if isinstance(value, str):
         whole, point, rest = value.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
@@ -226,7 +226,7 @@ def _instant(value: Any) -> datetime:  # noqa: ANN401
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(value, datetime):
         raise TypeError
-    if getattr(value, "nanosecond", 0):  # pandas', which Arrow gives where it is installed
+    if getattr(value, "nanosecond", 0):  # the nanoseconds of pandas, whose times Arrow gives where it is installed
         raise ValueError
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
