@@ -1,4 +1,4 @@
-"""Finding a Java that Spark runs on, before Spark fails without one in its own, longer words."""
+"""Finding a Java that Spark runs on, before Spark fails without one with a longer message of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from ..log.errors import MissingDependency
 
 SUPPORTED_MAJORS = (17, 21, 25)
-"""What Spark 4.2 runs on, by its documentation; `scripts/setup_java.sh` has the same."""
+"""The versions that Spark 4.2 runs on, by its documentation; `scripts/setup_java.sh` has the same."""
 
 _COMMON_FOLDERS = (
     "/usr/lib/jvm/*",
@@ -44,7 +44,7 @@ class Java:
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """The first Java that fits: ``JAVA_HOME``, then the one on ``PATH``, then those in the usual folders.
 
-    Raises `MissingDependency` when there is none; it names those that were found and do not fit.
+    Raises `MissingDependency` when there is none. It names those that were found and do not fit.
     """
     return choose_java(candidate_homes(os.environ if environment is None else environment), major_version)
 
@@ -79,7 +79,7 @@ def choose_java(homes: Iterable[Path], major_of: Callable[[Path], int | None]) -
 
 
 def major_version(home: Path) -> int | None:
-    """The major version of the Java in ``home``, as it says itself; None when there is none that runs."""
+    """The major version of the Java in ``home``, by its own output; None when there is none that runs."""
     program = home / "bin" / "java"
     if not program.is_file():
         return None
@@ -91,6 +91,6 @@ def major_version(home: Path) -> int | None:
 
 
 def parse_major(version_text: str) -> int | None:
-    """The major version in what ``java -version`` prints; old ones call 8 ``1.8``."""
+    """The major version in the output of ``java -version``; old versions call 8 ``1.8``."""
     found = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(found[1]) if found else None

@@ -30,19 +30,19 @@ T = TypeVar("T")
 
 
 class HasUrl(Protocol):
-    """A lake that is open elsewhere, such as a `penstock.Lake`: only where it is counts here."""
+    """A lake that is open elsewhere, such as a `penstock.Lake`: only its place counts here."""
 
     @property
     def url(self) -> str: ...
 
 
 LakeLike: TypeAlias = str | os.PathLike[str] | HasUrl
-"""What users name a lake by."""
+"""The ways in which users name a lake."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakePlace:
-    """Where a lake is, and whether it may be written to."""
+    """The place of a lake, and whether it may be written to."""
 
     url: str
     coordination: str | None = None
@@ -51,11 +51,11 @@ class LakePlace:
 
     @classmethod
     def of(cls, lake: LakeLike, *, coordination: str | None = None, read_only: bool = False) -> LakePlace:
-        """The place of a lake by its URL or folder, or of one that is open: then with its coordination, unless another is named, and read
-        only if that is.
+        """The place of a lake by its URL or folder, or of an open lake. An open lake keeps its coordination, unless another is named, and
+        is read only if it was.
 
-        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, and what is none;
-        so with its coordination.
+        A folder is made absolute, as executors run elsewhere. Raises `InvalidArgument` for a lake in memory, for what is no lake, and
+        likewise for its coordination.
         """
         if isinstance(lake, str | os.PathLike):
             url = os.fspath(lake)
@@ -76,7 +76,7 @@ class LakePlace:
                 )
         if "://" not in url:
             url = Path(url).expanduser().absolute().as_uri()
-        table_place(coordination, url)  # said now, not by whoever needs it first
+        table_place(coordination, url)  # raised now, not at the first use
         return cls(url, coordination, read_only)
 
     @property
@@ -101,9 +101,9 @@ class OpenLake:
         return self._portal.run(work)
 
     async def coordination(self) -> Coordination:
-        """The table of consumer groups, and what this process is in it; opened when first asked for. To be awaited inside `run`.
+        """The table of consumer groups, and this process's part in it; opened when first asked for. Await this inside `run`.
 
-        A lake that is read only has it too: what consumer groups know is not the log's.
+        A lake that is read only has it too: the state of consumer groups is not part of the log.
         """
         if self._coordination is None:
             label = f"spark {socket.gethostname()}/{os.getpid()}"
@@ -113,11 +113,11 @@ class OpenLake:
 
     @property
     def usable(self) -> bool:
-        """Whether it is open, and this is the process that opened it."""
+        """Whether the lake is open, and this is the process that opened it."""
         return not self._portal.stopped and not self._portal.forked
 
     def close(self) -> None:
-        """Let go of everything; closing again, or in a child of the process that opened it, does nothing."""
+        """Release everything. Closing again, or in a child of the process that opened it, does nothing."""
         if not self.usable:
             return
         try:
@@ -136,9 +136,9 @@ class OpenLake:
 class Lakes:
     """The lakes that this process has open, one for each place.
 
-    Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends, and its end closes
-    nothing either, as executors' workers end without a word: nothing that is open here may wait in memory for being closed. Leave what
-    others would wait for, such as a lease, when you are done with it.
+    Safe from any thread, and after a fork: the child begins with none. Nobody closes them before the process ends. Its end closes nothing
+    either, as executors' workers end without notice: nothing that is open here may wait in memory for being closed. Release whatever others
+    would wait for, such as a lease, when you are done with it.
     """
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Lakes:
     def open(self, place: LakePlace) -> OpenLake:
         """The lake at ``place``, opened now unless it is open already. Nothing is read or written yet.
 
-        It is shared by all that ask for it in this process, so nobody should close it.
+        All callers in this process share it, so nobody should close it.
         """
         with self._lock:
             opened = self._open.get(place)
@@ -158,7 +158,7 @@ class Lakes:
             return opened
 
     def close(self) -> None:
-        """Close all; those that are asked for again are opened anew. Raises the first error, once all were tried."""
+        """Close all lakes; those that are asked for again are opened anew. Raises the first error, once all were tried."""
         with self._lock:
             opened, self._open = list(self._open.values()), {}
         errors: list[Exception] = []
@@ -171,9 +171,9 @@ class Lakes:
             raise errors[0]
 
     def _forget(self) -> None:
-        self._lock = threading.Lock()  # whoever held it does not exist here
+        self._lock = threading.Lock()  # the holder's thread does not exist here
         self._open = {}
 
 
 lakes = Lakes()
-"""Of this process: the one place where Spark's parts share open lakes, as a worker process runs many tasks one after another."""
+"""The lakes of this process: the one place where Spark's parts share open lakes, as a worker process runs many tasks one after another."""

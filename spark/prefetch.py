@@ -12,7 +12,7 @@ from .session import check_versions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fill the cache and say what is in it; 0 when everything is there."""
+    """Fill the cache and print its contents; 0 when everything is there."""
     parser = argparse.ArgumentParser(prog="python -m penstock.spark.prefetch", description=__doc__)
     parser.add_argument("--no-s3", dest="s3", action="store_false", help="leave out what S3 needs (36 of 40 files)")
     s3: bool = parser.parse_args(arguments).s3

@@ -25,14 +25,14 @@ _VERSIONS = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """Where S3 is. Credentials come from the environment as AWS's own tools take them, or from the machine's role."""
+    """The place of S3. Credentials come from the environment as AWS's own tools take them, or from the machine's role."""
 
     endpoint: str | None = None
     """URL of a server other than AWS; default ``$AWS_ENDPOINT_URL_S3``, then ``$AWS_ENDPOINT_URL``."""
     region: str | None = None
     """Default ``$AWS_REGION``, then ``$AWS_DEFAULT_REGION``, then us-east-1."""
     path_style: bool = False
-    """Bucket names in the path, not in the host name; always so with an endpoint of one's own."""
+    """Whether bucket names are in the path, not in the host name. Always so with an endpoint of one's own."""
 
 
 def session(
@@ -42,13 +42,13 @@ def session(
     s3: S3 | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``; the running one, if there is one.
+    """A session with Delta, with S3 when ``s3`` is given, and with ``format("penstock")``. The running session, if there is one.
 
-    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` wins
-    over what Penstock sets. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
+    Sets ``PYSPARK_PYTHON`` (unless set) and ``JAVA_HOME`` of this process, as Spark takes them from nowhere else. ``conf`` overrides
+    Penstock's settings. The first session on a machine fetches the JARs (12 MB, with S3 25 MB); no later one needs a network.
 
-    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the
-    JARs are neither cached nor to be had.
+    Raises `MissingDependency` before Spark starts: when Java, PySpark or Delta is missing or of a version that does not fit, or the JARs
+    are neither cached nor to be had.
     """
     check_versions()
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def session(
     }
     if cores := local_cores(master):
         settings["spark.sql.shuffle.partitions"] = str(cores)
-        # A laptop's host name may lead nowhere, or to an address that a VPN takes away.
+        # A laptop's host name may lead nowhere, or to an address that a VPN removes.
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -73,10 +73,10 @@ def session(
 def configure(
     builder: SparkSession.Builder, *, s3: S3 | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession.Builder:
-    """Complete a builder of your own with what Delta, and S3, need; ``conf`` wins. Sets and raises the same as `session`.
+    """Complete a builder of your own with the settings that Delta, and S3, need; ``conf`` overrides them. Sets and raises the same as
+    `session`.
 
-    The session that it makes knows ``format("penstock")`` where Penstock is installed in a folder of Python's path; `register` makes it so
-    anywhere.
+    Its session knows ``format("penstock")`` where Penstock is installed in a folder of Python's path; `register` makes it known anywhere.
 
     ``spark.jars`` is taken: name JARs of your own, after Penstock's, in ``conf``, or use ``spark.jars.packages``.
     """
@@ -100,7 +100,7 @@ def configure(
 
 
 def s3_settings(s3: S3, environment: Mapping[str, str]) -> dict[str, str]:
-    """What S3A is told; the scheme ``s3://`` means it too. Holds no secret: S3A reads credentials from the environment itself."""
+    """The settings of S3A; the scheme ``s3://`` means it too. They hold no secret: S3A reads credentials from the environment itself."""
     endpoint = s3.endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = s3.region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
     settings = {
@@ -120,7 +120,7 @@ def local_cores(master: str) -> int | None:
 
 
 def check_versions(installed: Mapping[str, str | None] | None = None) -> None:
-    """Raise `MissingDependency` unless PySpark and Delta are installed in the versions that fit together."""
+    """Raise `MissingDependency` unless PySpark and Delta are installed in versions that fit together."""
     found = {name: _installed_version(name) for name in _VERSIONS} if installed is None else installed
     wrong = {name: found[name] for name, version in _VERSIONS.items() if found[name] != version}
     if wrong:

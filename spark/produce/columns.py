@@ -1,4 +1,4 @@
-"""From a user's DataFrame to rows that can be staged: named columns found, bodies made, queues computed, each queue's rows in order."""
+"""The way from a user's DataFrame to rows that can be staged: named columns found, bodies made, queues computed, each queue's rows in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STAGED = tuple(name for name in SEND_SCHEMA.names if name != "sequence")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageColumns:
-    """Which columns of a DataFrame become what of a message; names or expressions."""
+    """The columns of a DataFrame that become each part of a message; names or expressions."""
 
     message_group: ColumnOrName | None = None
     order_by: tuple[ColumnOrName, ...] = ()
@@ -45,21 +45,21 @@ class MessageColumns:
     queue: ColumnOrName | int | None = None
 
     def named(self) -> Iterator[tuple[str, str]]:
-        """What the user calls the column of each field."""
+        """The user's name for the column of each field."""
         for name in ("message_group", "tag", "keys", "properties", "queue", "body"):
             if (given := getattr(self, name)) is not None:
                 yield name, label(given)
 
 
 def columns_of(given: ColumnOrName | Sequence[ColumnOrName]) -> tuple[ColumnOrName, ...]:
-    """One or several, as a tuple."""
+    """One column or several, as a tuple."""
     return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> DataFrame:
-    """The columns `STAGED`, each queue's rows in one task and in their order; several queues may share a task, one behind the other.
+    """The columns `STAGED`, with each queue's rows in one task and in their order. Several queues may share a task, one behind the other.
 
-    Raises `InvalidArgument` for a column that is not there (naming the near one), of a type that does not fit, or that the topic needs.
+    Raises `InvalidArgument` for a column that is not there (naming a near one), has a type that does not fit, or is required by the topic.
     """
     from pyspark.sql import functions as F
 
@@ -68,7 +68,7 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
     found = _found(df, mapping)
     queues, body = settings.queues, _body(df, mapping)
     if is_routed(mapping):
-        # Without a group by what the row says: a task that is tried again must send it the same way.
+        # A row without a group is routed by its content: a task that is tried again must send it the same way.
         routed = F.pmod(F.xxhash64(found.get("message_group", body)), F.lit(queues)).cast("int")
         found["queue"] = F.coalesce(found["queue"], routed) if "queue" in found else routed
     fields = {**found, "body": body}
@@ -76,14 +76,16 @@ def ordered(df: DataFrame, mapping: MessageColumns, settings: TopicSettings) -> 
     if is_routed(mapping):
         at = F.col(_PREFIX + "queue")
         tasks = min(queues, df.sparkSession.sparkContext.defaultParallelism)
-        # By its number each queue goes to one task for sure, while two hashes may meet in one and leave another idle.
+        # Partitioning by number gives each queue to one task for sure, while two hashes may meet in one task and leave another idle.
         staged = staged.repartitionById(tasks, F.pmod(at, F.lit(tasks)))
         staged = staged.sortWithinPartitions(at, *(_resolved(df, one, "order_by") for one in mapping.order_by))
     return staged.select(*(F.col(_PREFIX + name).alias(name) for name in STAGED if name in fields))
 
 
 def is_routed(mapping: MessageColumns) -> bool:
-    """Whether each row has a queue before it is staged, so that all rows of a queue come from one task; else they take the queues in turn."""
+    """Whether each row has a queue before it is staged, so that all rows of a queue come from one task. Otherwise rows take the queues in
+    turn.
+    """
     return mapping.message_group is not None or mapping.queue is not None
 
 
@@ -115,13 +117,13 @@ def check_topic(mapping: MessageColumns, settings: TopicSettings) -> None:
 
 
 def _check_queue(given: ColumnOrName | int | None, queues: int) -> None:
-    """Raise `InvalidArgument` for a number that is no queue's."""
+    """Raise `InvalidArgument` for a number that is no queue of the topic."""
     if isinstance(given, int) and not isinstance(given, bool) and not 0 <= given < queues:
         raise InvalidArgument(f"the topic has queues 0 to {queues - 1}", operation="write_ordered", object="queue", observed=given)
 
 
 def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
-    """The columns that were named, of the types that messages have."""
+    """The columns that were named, with the types that messages have."""
     from pyspark.sql import functions as F
 
     types = {
@@ -150,7 +152,9 @@ def _found(df: DataFrame, mapping: MessageColumns) -> dict[str, Column]:
 
 
 def _as_int(column: Column) -> Column:
-    """A whole number as an int. Beyond those it becomes the nearest, which is no queue either: a cast would make it another one."""
+    """A whole number as an int. A number beyond the ints becomes the nearest int, which is no queue either: a cast would make it another
+    one.
+    """
     from pyspark.sql import functions as F
 
     beyond = F.when(column > _INT_MAX, F.lit(_INT_MAX)).when(column < -_INT_MAX, F.lit(-_INT_MAX))
@@ -168,7 +172,7 @@ def _fits(given: DataType, kind: str) -> bool:
 
 
 def _body(df: DataFrame, mapping: MessageColumns) -> Column:
-    """Bytes: binary and text as they are, anything else as JSON; by default all columns that are nothing else of the message."""
+    """The body in bytes: binary and text as they are, anything else as JSON. By default, all columns that are no other part of the message."""
     from pyspark.sql import functions as F
 
     if mapping.body is None:
@@ -185,7 +189,7 @@ def _body(df: DataFrame, mapping: MessageColumns) -> Column:
         return column.cast("binary")
     if text.startswith(("struct", "array", "map", "variant")):
         return F.to_json(column, _JSON).cast("binary")
-    # Spark writes a single value as JSON only inside of something.
+    # Spark writes a single value as JSON only inside another value.
     inside = F.to_json(F.array(column), _JSON)
     return F.when(column.isNotNull(), F.substr(inside, F.lit(2), F.length(inside) - 2)).cast("binary")
 
@@ -223,7 +227,7 @@ def _missing(df: DataFrame, given: str, what: str) -> InvalidArgument:
 
 @contextmanager
 def _without_sparks_report() -> Iterator[None]:
-    """Spark logs a page of stack for every column that it does not find; ours is told in a line."""
+    """Silence Spark, which logs a page of stack for every column that it does not find. Our error takes one line."""
     reporter = logging.getLogger("DataFrameQueryContextLogger")
     before, reporter.disabled = reporter.disabled, True
     try:
@@ -233,7 +237,7 @@ def _without_sparks_report() -> Iterator[None]:
 
 
 def label(given: ColumnOrName | int) -> str:
-    """What a user may call it."""
+    """The name that a user may give it."""
     return re.sub(r"^Column<'(.*)'>$", r"\1", str(given), flags=re.DOTALL)
 
 
@@ -242,7 +246,7 @@ def _type(df: DataFrame, column: Column) -> DataType:
 
 
 def _as_compared(df: DataFrame, name: str) -> str:
-    """A column's name as Spark tells names apart, by default without regard to case."""
+    """A column's name as Spark compares names, by default without regard to case."""
     return name if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" else name.lower()
 
 

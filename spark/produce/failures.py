@@ -1,4 +1,4 @@
-"""What became of a Spark job in words: the error of ours that ended it, without the page of stack that Spark puts before it."""
+"""A Spark job's failure in words: our error that ended it, without the page of stack that Spark puts before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WITHOUT_US = re.compile(r"^ModuleNotFoundError: No module named 'penstock.*$", 
 
 @contextmanager
 def told_shortly() -> Iterator[None]:
-    """Raise the error of ours that a task ended with instead of Spark's; what is not ours stays as it is."""
+    """Raise our error that a task ended with, instead of Spark's. Errors that are not ours stay as they are."""
     try:
         yield
     except PenstockError:
@@ -28,7 +28,7 @@ def told_shortly() -> Iterator[None]:
 
 
 def of_spark(error: BaseException) -> PenstockError | None:
-    """The last error of ours in the text of one of Spark's; or that there is nothing of ours where its tasks run."""
+    """Our last error in the text of one of Spark's, or that Penstock is missing where Spark's tasks run."""
     if without := _WITHOUT_US.search(str(error)):
         return MissingDependency(
             "Spark's executors have no Penstock",

@@ -1,4 +1,4 @@
-"""On executors: rows become parts of about 16 MiB, which are uploaded while the next ones are read. Nothing here commits anything."""
+"""The executors' part: rows become parts of about 16 MiB, which are uploaded while the next ones are read. Nothing here commits anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORE_PATIENCE_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """What a task must know; it travels from the driver, and holds no secret."""
+    """What a task must know. It travels from the driver, and holds no secret."""
 
     place: LakePlace
     paths: TopicPaths
@@ -36,13 +36,13 @@ class Upload:
     producer: str
     job: str
     born_us: int
-    """When the write began, by the lake's clock on the driver: all its messages are born then."""
+    """When the write began, by the lake's clock on the driver: the birth time of all its messages."""
     part_bytes: int = 16 * MIB
-    """Of the rows in memory; compressed they are less."""
+    """The size of a part's rows in memory; compressed they are smaller."""
     named: tuple[tuple[str, str], ...] = ()
-    """What users called the columns, for errors."""
+    """The users' names for the columns, for errors."""
     before_part: Callable[[int, int, int], None] | None = None
-    """Called with task, attempt and part before each upload: where tests kill a task."""
+    """Called with task, attempt and part before each upload. Tests kill a task here."""
 
 
 def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int, attempt: int) -> Generator[Part, None, None]:
@@ -60,7 +60,7 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
         def work() -> Awaitable[Part]:
             return upload_part(store, upload.paths, runtime, upload.job, label, lambda: rows.part(0, rows.count))
 
-        # A store that is busy costs no task: in local mode Spark tries none again.
+        # A busy store costs no task: in local mode Spark does not try a task again.
         return opened.run(lambda: until_answered(work, runtime.clock, timeout_s=STORE_PATIENCE_S))
 
     waiting: deque[Future[Part]] = deque()
@@ -77,7 +77,7 @@ def upload_rows(upload: Upload, batches: Iterable[pa.RecordBatch], *, task: int,
 
 
 def _tables(batches: Iterable[pa.RecordBatch], part_bytes: int) -> Iterator[pa.Table]:
-    """The rows, in order, so many at a time that they make a part."""
+    """The rows, in order, in tables that each make a part."""
     gathered: list[pa.RecordBatch] = []
     size_bytes = 0
     for batch in batches:
@@ -106,7 +106,7 @@ _ANSWER = pa.schema([("task", pa.int32()), ("number", pa.int32()), ("answer", pa
 
 
 def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`upload_rows` for ``mapInArrow``. What is wrong with the rows is an answer too, as trying the task again would not mend it."""
+    """`upload_rows` for ``mapInArrow``. An error of the rows is an answer too, as trying the task again would not mend it."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -118,13 +118,13 @@ def answers(upload: Upload, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     except CallError as error:
         yield _answer(task, number + 1, _in_users_words(upload, error))
         for _ in batches:
-            pass  # Spark waits until somebody has taken them
+            pass  # Spark waits until its rows have been taken
 
 
 def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) -> list[Part]:
-    """The parts by task, and in each in their order. Raises the first error.
+    """The parts by task, and within a task in their order. Raises the first error.
 
-    ``routed`` rows are in order only if each queue's came from one task: raises `InternalError` otherwise.
+    ``routed`` rows are in order only if each queue's rows came from one task. Raises `InternalError` otherwise.
     """
     parts: list[Part] = []
     task_of: dict[int, int] = {}
@@ -139,7 +139,7 @@ def parts_of(rows: Iterable[tuple[int, int, bytes]], *, routed: bool = False) ->
 
 
 def _in_users_words(upload: Upload, error: CallError) -> CallError:
-    """The error with the user's name of the column; a row's number in a part says nothing to a user."""
+    """The error with the user's name of the column. A row's number in a part says nothing to a user."""
     words = {
         "message_group": "message group",
         "tag": "tag",

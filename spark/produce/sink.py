@@ -1,7 +1,7 @@
 """``format("penstock")`` as a sink of streams and batches: each task's rows are staged as they come, the driver links them.
 
 A convenience: a row's queue follows from its message group, but nothing brings the rows of a group into one task. Rows of one task keep
-their order; across tasks only `write_ordered` and `ordered_writer` have one.
+their order; only `write_ordered` and `ordered_writer` keep one across tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TIMEOUT = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a user said about the sink."""
+    """The user's options for the sink."""
 
     place: LakePlace
     topic: str
@@ -47,7 +47,7 @@ class SinkOptions:
 
 
 def parse(given: Mapping[str, str]) -> SinkOptions:
-    """Raises `InvalidArgument` for an unknown option (saying which one is near), and for what is missing."""
+    """The options, checked. Raises `InvalidArgument` for an unknown option (naming a near one), and for a missing one."""
     known = {name.lower(): name for name in OPTIONS}
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -76,73 +76,77 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
 
 @dataclass(frozen=True)
 class TaskDone(WriterCommitMessage):
-    """What a task staged."""
+    """The result of a task: what it staged."""
 
     query: str | None
     job: Job
     generation: int
-    """Of the topic's routing by which the rows have their queues."""
+    """The generation of the topic's routing by which the rows have their queues."""
     parts: tuple[Part, ...]
 
 
 class BatchSink(DataSourceArrowWriter):
-    """Of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
+    """The sink of ``df.write.format("penstock").mode("append")``: all rows become visible at once. Made on the driver, copied to the tasks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._sink = _Sink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        """In a task."""
+        """Stage a task's rows. Runs in the task."""
         return self._sink.stage(iterator, query=None, job=self._sink.upload.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, once all tasks have ended well."""
+        """Link the rows. Runs on the driver, once all tasks have ended well."""
         self._sink.link(messages, batch=None)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """Of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
+    """The sink of ``df.writeStream.format("penstock")``: each micro-batch becomes visible at once, and is there once."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._sink = _Sink.planned(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskDone:
-        """In a task; all tasks of a batch agree on its job without a word."""
+        """Stage a task's rows. Runs in the task. All tasks of a batch agree on its job without talking to each other."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None, "Spark runs tasks in a context"
         query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         run = context.getLocalProperty("spark.jobGroup.id")
-        # Another run tries the batch under another job: the former one may have been linked, or given up.
+        # Another run writes the batch under another job: the former job may have been linked, or given up.
         job = xxhash.xxh3_128_hexdigest(f"{query}/{run}/{batch}".encode())
         return self._sink.stage(iterator, query=query, job=job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """On the driver, once all tasks have ended well; again with the same number if the driver died before Spark noted it."""
+        """Link the rows. Runs on the driver, once all tasks have ended well, and again with the same number if the driver died before Spark
+        noted it.
+        """
         self._sink.link(messages, batch=batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing: Spark calls it after a commit of unknown outcome, too. What was staged for nothing the collector removes."""
+        """Do nothing: Spark calls it after a commit of unknown outcome, too. The collector removes what was staged in vain."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """What both kinds share; small, so that it travels.
+    """The common part of both kinds of sink; small, so that it travels.
 
-    A stream's commit plans a sink of its own: what the tasks' one said comes to it with what they staged.
+    A stream's commit plans a sink of its own: the values of the tasks' sink come to it with what they staged.
     """
 
     options: SinkOptions
     upload: Upload
     generation: int
-    """Of the topic's routing, by ``upload.settings``."""
+    """The generation of the topic's routing that ``upload.settings`` has."""
     link_until_s: float
-    """By the steady clock of the driver's machine, which its processes share, counted from before any task began."""
+    """The latest time of the link, by the steady clock of the driver's machine. Its processes share the clock, counted from before any task
+    began.
+    """
 
     @classmethod
     def planned(cls, options: SinkOptions, schema: StructType) -> _Sink:
-        """On the driver, before the tasks of a batch."""
+        """Plan a sink. Runs on the driver, before the tasks of a batch."""
         _check_columns(schema)
         opened = lakes.open(options.place)
         topic, generation = opened.run(lambda: current_topic(opened.lake, options.topic, timeout=_TIMEOUT))
@@ -188,7 +192,7 @@ class _Sink:
         return TaskDone(query, Job(job, self.link_until_s), self.generation, parts)
 
     def link(self, messages: Sequence[WriterCommitMessage | None], *, batch: int | None) -> None:
-        """Link what the tasks staged, in the order of the tasks. A batch without rows writes nothing."""
+        """Link the tasks' staged parts, in the order of the tasks. A batch without rows writes nothing."""
         done = [one for one in messages if isinstance(one, TaskDone)]
         parts = [part for one in done for part in one.parts]
         if not parts:
@@ -226,12 +230,12 @@ def _check_columns(schema: StructType) -> None:
 
 
 def batch_sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchSink:
-    """What the data source's ``writer`` gives."""
+    """The result of the data source's ``writer``."""
     if overwrite:
         raise InvalidArgument("a topic cannot be overwritten", operation="write", hint='.mode("append")')
     return BatchSink(parse(options), schema)
 
 
 def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
-    """What the data source's ``streamWriter`` gives."""
+    """The result of the data source's ``streamWriter``."""
     return StreamSink(parse(options), schema)

@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark")
 
 NAME_PREFIX = "spark/"
-"""What producers' names begin with here, so that they meet no other producer's."""
+"""The prefix of producers' names here, so that they meet no other producer's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of a batch."""
+    """The result of a batch."""
 
     rows: int
     size_bytes: int
-    """Of the Parquet files that hold them."""
+    """The size of the Parquet files that hold the rows."""
     entry: int | None = None
-    """Of the log, that brought them; None: nothing was written, or only that it is there is known."""
+    """The entry of the log that brought the rows. None: nothing was written, or it is known only that the batch is there."""
     queues: Mapping[int, tuple[int, int]] | None = field(default_factory=dict)
-    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    """The first offset and the one after the last, by touched queue. None when only the fact is known."""
     duplicate: bool = False
-    """The batch was written before, so nothing was written now."""
+    """Whether the batch was written before, so that nothing was written now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Where tests stop a write: each is called right after it happened, on the driver, or (``before_part``) in a task."""
+    """The places where tests stop a write. Each is called right after its event, on the driver, or (``before_part``) in a task."""
 
     after: Callable[[str], None] = lambda step: None
-    """With ``begun``, ``staged``, ``linked``."""
+    """Called with ``begun``, ``staged``, ``linked``."""
     before_part: Callable[[int, int, int], None] | None = None
-    """With task, attempt and part."""
+    """Called with task, attempt and part."""
 
 
 def write_ordered(
@@ -72,26 +72,30 @@ def write_ordered(
     batch_id: int | None = None,
     timeout: timedelta = timedelta(minutes=2),
 ) -> WriteResult:
-    """Write a DataFrame to a topic: all of its rows become visible at once, or none does; returns when they are durable.
+    """Write a DataFrame to a topic: all of its rows become visible at once, or none does. Returns when they are durable.
 
     ``lake`` is a URL, a folder or a `penstock.Lake`; executors must reach it, with credentials from their own environment.
 
-    The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer routes,
-    so that rows of a group have one queue, where they lie in the order of ``order_by``; rows that are equal by it lie in any order, so name
-    columns that tell rows of a group apart. ``body`` is taken as it is if it is binary or text, else as JSON; by default it is a JSON object
-    of all columns that are not named as something else but order. Times in JSON have microseconds, in the session's zone. ``tag`` is text,
-    ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue where it is not null. A topic of NORMAL messages
-    takes ``message_group=None``.
+    The other arguments name columns, or are expressions over them. ``message_group`` is cast to text, and routed as every producer routes.
+    So rows of a group have one queue, where they lie in the order of ``order_by``. Rows that are equal by it lie in any order, so name
+    columns that tell rows of a group apart.
 
-    ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent: a batch whose number is not
-    above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again after
-    a crash may be there twice. A name belongs to whoever used it last: another process that still writes under it ends with `FencedError`.
-    Names are remembered for 30 days. A batch without rows writes nothing.
+    ``body`` is taken as it is if it is binary or text, otherwise as JSON. By default it is a JSON object of all columns that are not named
+    for anything else but ``order_by``. Times in JSON have microseconds, in the session's zone. ``tag`` is text, ``keys`` an array of text,
+    ``properties`` a map of text to text. ``queue`` names the queue where it is not null. A topic of NORMAL messages takes
+    ``message_group=None``.
 
-    Raises, before anything is visible, `InvalidArgument` for a column that is not there or does not fit, `MessageTypeMismatch` for a null
-    ``message_group``, `LimitExceeded` for a row over a limit of the topic, `TopicNotFound`, `ReadOnlyError`, `PermissionDenied`. Raises
-    `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer for ``timeout``,
-    and Spark's own errors for what goes wrong in ``df``.
+    ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent. A batch whose number is
+    not above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again
+    after a crash may be there twice. A name belongs to the process that used it last: another process that still writes under it ends with
+    `FencedError`. Names are remembered for 30 days. A batch without rows writes nothing.
+
+    Raises `InvalidArgument` for a column that is not there or does not fit, `MessageTypeMismatch` for a null ``message_group``, and
+    `LimitExceeded` for a row over a limit of the topic. Raises `TopicNotFound`, `ReadOnlyError` and `PermissionDenied`. All of these are
+    raised before anything is visible.
+
+    Raises `NotWritten` when it is proved that nothing was written, `UnknownOutcome` (without a name) when the store gave no answer for
+    ``timeout``, and Spark's own errors for failures in ``df``.
     """
     if df.isStreaming:
         raise InvalidArgument(
@@ -132,12 +136,13 @@ def ordered_writer(
     name: str | None = None,
     timeout: timedelta = timedelta(minutes=2),
 ) -> OrderedWriter:
-    """What ``df.writeStream.foreachBatch(…)`` takes to write a stream to a topic, each micro-batch as `write_ordered` does, exactly once.
+    """A function for ``df.writeStream.foreachBatch(…)`` that writes a stream to a topic, each micro-batch as `write_ordered` does, exactly
+    once.
 
-    A batch is known by the query's id, which lives in its checkpoint, and by its number; with a ``name`` by that instead. So a second writer
-    of a query to the same topic, or a second call with the same batch, needs a name of its own. Give a name only to one query, and a new one
-    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either. The
-    other arguments are those of `write_ordered`.
+    A batch is known by the query's id, which lives in its checkpoint, and by its number; a ``name`` replaces the id. So a second writer of
+    a query to the same topic, or a second call with the same batch, needs a name of its own. Give a name only to one query, and a new one
+    when you throw its checkpoint away: a new checkpoint numbers batches from 0 again. `InvalidArgument` ends a query that breaks either
+    rule. The other arguments are those of `write_ordered`.
     """
     mapping = MessageColumns(
         message_group=message_group,
@@ -152,7 +157,7 @@ def ordered_writer(
 
 
 class OrderedWriter:
-    """Writes batches to one topic, one at a time. Made by `ordered_writer`."""
+    """Writes batches to one topic, one at a time. `ordered_writer` makes it."""
 
     def __init__(
         self,
@@ -174,10 +179,10 @@ class OrderedWriter:
         self._steps = steps or Steps()
         self._open: tuple[OpenLake, str | None, Linker] | None = None
         self.last: WriteResult | None = None
-        """Of the last batch that was written."""
+        """The result of the last batch that was written."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of a stream. Raises what `write_ordered` raises, which ends the query."""
+        """Write one micro-batch of a stream. Raises the errors of `write_ordered`, which end the query."""
         name = self._name or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not name:
             raise InvalidArgument(
@@ -186,19 +191,19 @@ class OrderedWriter:
                 expected="name=…",
                 hint="name it, or hand the writer to foreachBatch",
             )
-        with Legible():  # Spark tells the user the text of the whole traceback
+        with Legible():  # Spark shows the user the text of the whole traceback
             self._check_first(batch, name, batch_id)
             self._write(batch, name, batch_id, of_stream=True)
             self._mark(batch, name, batch_id)
 
     def write(self, df: DataFrame, batch_id: int | None = None) -> WriteResult:
-        """Write a batch; with a name, under this number."""
+        """Write a batch; with a name, under ``batch_id``."""
         return self._write(df, self._name, batch_id, of_stream=False)
 
     def _check_first(self, batch: DataFrame, name: str, batch_id: int) -> None:
         """Raise `InvalidArgument` when this run of the query has written the batch under this name.
 
-        Spark repeats none within a run, so this is another part of the batch, which would be passed over as a repetition.
+        Spark repeats no batch within a run, so this is another part of the batch, which would be passed over as a repetition.
         """
         if batch.sparkSession.sparkContext.getLocalProperty(self._written_key(name)) == str(batch_id):
             raise InvalidArgument(
@@ -213,7 +218,7 @@ class OrderedWriter:
         batch.sparkSession.sparkContext.setLocalProperty(self._written_key(name), str(batch_id))
 
     def _written_key(self, name: str) -> str:
-        """A property of the query's thread, which ends with the run."""
+        """The key of a property of the query's thread, which ends with the run."""
         return f"penstock.written {self._place.url} {self._topic} {name}"
 
     def _write(self, df: DataFrame, name: str | None, batch_id: int | None, *, of_stream: bool) -> WriteResult:
@@ -224,7 +229,7 @@ class OrderedWriter:
             with told_shortly():
                 self.last = self._written(opened, linker, df, batch_id, of_stream=of_stream)
         except BaseException:
-            self._open = None  # what became of it, the next opening of the name tells
+            self._open = None  # the next opening of the name tells the outcome
             raise
         return self.last
 
@@ -243,7 +248,7 @@ class OrderedWriter:
                 raise other_checkpoint(linker, batch_id)
             log.info("batch %d of %s is in topic %s already: nothing is written", batch_id, linker.id, self._topic)
             return WriteResult(0, 0, duplicate=True)
-        rows = ordered(df, self._mapping, linker.settings)  # what is wrong with the call shows here, before anything is uploaded
+        rows = ordered(df, self._mapping, linker.settings)  # errors of the call show here, before anything is uploaded
         job = opened.run(linker.begin)
         self._steps.after("begun")
         upload = Upload(
@@ -273,7 +278,7 @@ def _size_bytes(parts: Sequence[Part]) -> int:
 
 
 def other_checkpoint(linker: Linker, batch_id: int) -> InvalidArgument:
-    """The error of a stream that begins before what is written: to pass that over would lose what its batches hold."""
+    """The error of a stream that begins before what is written. To pass its batches over would lose their rows."""
     return InvalidArgument(
         "under this name later batches are written already, so this checkpoint is not the one they were written with",
         operation="write_ordered",

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ROW_BYTES_GUESSED = 512
-"""Of a topic that has no table yet: nothing tells how large its rows are."""
+"""The row size of a topic that has no table yet: nothing tells how large its rows are."""
 
 Ranges = Mapping[int, tuple[int, int]]
-"""By queue, the first offset and the one to stop before."""
+"""The first offset and the one to stop before, by queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive offsets of a queue whose bytes are known."""
+    """Consecutive offsets of a queue whose size in bytes is known."""
 
     first: int
     limit: int
@@ -24,15 +24,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large stored rows are: what the table's files say, and beyond them what those of its last rows were."""
+    """The sizes of stored rows: by the table's files, and beyond them by the files of the table's last rows."""
 
     pieces: Mapping[int, Sequence[Piece]]
-    """By queue, in order."""
+    """Pieces by queue, in order."""
     row_bytes: float = ROW_BYTES_GUESSED
-    """Of the rows that no piece holds."""
+    """The mean size of the rows that no piece holds."""
 
     def bytes_of(self, queue: int, start: int, limit: int) -> int:
-        """About how many bytes these offsets are."""
+        """The approximate size of these offsets in bytes."""
         known = covered = 0.0
         for piece in self.pieces.get(queue, ()):
             shared = min(limit, piece.limit) - max(start, piece.first)
@@ -42,7 +42,7 @@ class Sizes:
         return round(known + max(0.0, limit - start - covered) * self.row_bytes)
 
     def offset_after(self, queue: int, start: int, limit: int, size_bytes: int) -> int:
-        """How far from ``start``, at most to ``limit``, so many bytes reach."""
+        """The offset, at most ``limit``, that ``size_bytes`` bytes from ``start`` reach."""
         low, high = start, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -51,10 +51,10 @@ class Sizes:
 
 
 def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, sizes: Sizes) -> dict[int, int]:
-    """By queue, the offset to stop before: all that is available, or as much as both limits allow, and one row at least.
+    """The offset to stop before, by queue: all that is available, or as much as both limits allow, and at least one row.
 
-    Every queue gets the same share; what a queue does not need of its share goes to the others. So a quiet queue is never held up behind a
-    busy one.
+    Every queue gets the same share. The unused part of a queue's share goes to the others. So a quiet queue is never held up behind a busy
+    one.
     """
     ends = {queue: limit for queue, (_, limit) in available.items()}
     if rows_max is not None:
@@ -76,7 +76,7 @@ def admitted(available: Ranges, *, rows_max: int | None, bytes_max: int | None, 
 
 
 def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
-    """``total`` divided evenly, nobody getting more than is wanted; what cannot be divided goes to those that want most."""
+    """``total`` divided evenly, no share being more than is wanted. The remainder goes to those that want most."""
     shares: dict[int, int] = {}
     left = total
     by_size = sorted(wanted, key=lambda queue: (wanted[queue], -queue))
@@ -87,7 +87,7 @@ def _shares(wanted: Mapping[int, int], total: int) -> dict[int, int]:
 
 
 def packed(ranges: Ranges, *, tasks_max: int, sizes: Sizes) -> list[dict[int, tuple[int, int]]]:
-    """Whole queues in at most so many tasks of about equal bytes; queues without rows in none."""
+    """Whole queues in at most ``tasks_max`` tasks of about equal bytes. Queues without rows are in none."""
     weights = {queue: sizes.bytes_of(queue, start, limit) for queue, (start, limit) in ranges.items() if limit > start}
     tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(min(tasks_max, len(weights)))]
     for queue in sorted(weights, key=lambda queue: (-weights[queue], queue)):

@@ -21,10 +21,10 @@ log = logging.getLogger("penstock.spark")
 
 
 class BatchReader(DataSourceReader):
-    """Plans in a process beside the driver, reads in those of executors.
+    """Plans in a process beside the driver, and reads in processes of executors.
 
-    It takes no conditions (``pushFilters``): Spark keeps what a reader planned with the DataFrame that was loaded, so the rows of one
-    ``where`` would be those of every other query of that DataFrame (docs/0009).
+    It takes no conditions (``pushFilters``): Spark keeps a reader's plan with the loaded DataFrame. So the rows of one ``where`` would be
+    those of every other query of that DataFrame (docs/0009).
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
 
     @Legible()
     def partitions(self) -> list[InputPartition]:
-        """The tasks. What is stored later is not read."""
+        """The tasks. Messages stored later are not read."""
         options = self._options
         view = TopicView(options.place, options.topic)
         standing = view.refresh()
@@ -41,7 +41,7 @@ class BatchReader(DataSourceReader):
         for loss in (*start.losses, *end.losses):
             log.warning("%s: %s", options.topic, loss)
         ranges = {queue: (first, max(first, end.queues[queue])) for queue, first in start.queues.items()}
-        # Spark makes a partition of nothing out of no partition, and has it read.
+        # Spark makes an empty partition when there is none, and has it read.
         return list(partitions(options, standing.life, ranges, view.sizes(ranges))) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -33,26 +33,26 @@ class PenstockDataSource(DataSource):
 
     @Legible()
     def reader(self, schema: StructType) -> BatchReader:
-        """Of a batch."""
+        """The reader of a batch."""
         options = parse(self.options, stream=False)
         _check_schema(schema, options)
         return BatchReader(options)
 
     @Legible()
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Of a stream."""
+        """The reader of a stream."""
         options = parse(self.options, stream=True)
         _check_schema(schema, options)
         return StreamReader(options)
 
     @Legible()
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
-        """Of a batch."""
+        """The writer of a batch."""
         return batch_sink(self.options, schema, overwrite=overwrite)
 
     @Legible()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
-        """Of a stream."""
+        """The writer of a stream."""
         return stream_sink(self.options, schema)
 
 

@@ -1,4 +1,4 @@
-"""What a user sees of an error: Spark hands on the text of a traceback, whose last line is the error's own."""
+"""The form of an error for users: Spark hands on the text of a traceback, whose last line is the error's own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ...log.errors import InternalError, PenstockError
 
 
 class Legible(ContextDecorator):
-    """Around a method that Spark calls: lets an error of ours pass without the calls and causes behind it, which say nothing to a user.
+    """Wraps a method that Spark calls. It lets our errors pass without the calls and causes behind them, which say nothing to a user.
 
-    A bug keeps them.
+    A bug's error keeps them.
     """
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(error, PenstockError) and not isinstance(error, InternalError):

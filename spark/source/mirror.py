@@ -1,4 +1,4 @@
-"""A stream's progress as a consumer group's, so that its lag shows where that of all others does."""
+"""A stream's progress as a consumer group's progress, so that its lag shows where all other lag does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ log = logging.getLogger("penstock.spark")
 
 
 class GroupMirror:
-    """Moves a group to where the stream is, by one write of its record a batch: as an operator's reset does, which needs neither a member
-    nor a lease. So a consumer that takes the group over one day begins where the stream stopped.
+    """Moves a group to the stream's progress, by one write of its record a batch. An operator's reset does the same, and needs neither a
+    member nor a lease. So a consumer that takes the group over one day begins where the stream stopped.
 
     The checkpoint alone decides where the stream goes on; nothing is ever read back from here.
     """
@@ -27,7 +27,7 @@ class GroupMirror:
         self._group = group
         self._reported: StreamOffset | None = None
         self._dead: frozenset[str] | None = None
-        """Members that are known not to live; None: nobody has looked yet."""
+        """Members that are known to be dead; None: nobody has looked yet."""
 
     def report(self, reached: StreamOffset) -> None:
         """Note that all before ``reached`` was processed. Raises `GroupInUse`; a table that cannot be written is only logged."""
@@ -40,7 +40,7 @@ class GroupMirror:
         except PenstockError as error:
             log.warning("the progress of the stream on %s does not show in group %s: %s", self._topic, self._group, error)
         else:
-            self._reported = replace(reached, queues=dict(reached.queues))  # whoever counts in it goes on
+            self._reported = replace(reached, queues=dict(reached.queues))  # a copy, as the caller goes on counting in it
 
     async def _save(self, reached: StreamOffset) -> None:
         coordination = await self._view.opened.coordination()
@@ -61,7 +61,7 @@ class GroupMirror:
                 )
             known = before.positions.get(self._topic)
             if known is not None and (known.life > reached.life or (known.life, known.offsets) == (reached.life, offsets)):
-                return before  # of a topic that is gone, or it stands there already
+                return before  # the topic is gone, or the group stands there already
             return before.begun(self._topic, offsets, reached.life)
 
         await coordination.groups.update(self._group, moved)

@@ -1,4 +1,4 @@
-"""Where a stream is: an offset for every queue, and the life of the topic that they belong to. Pure."""
+"""A stream's progress: an offset for every queue, and the life of the topic that they belong to. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ...log.stored import shown, whole_number
 _LIFE = "life"
 
 Kept = Mapping[int, tuple[int, int]]
-"""By queue, the earliest offset that is kept and the one after the last."""
+"""The earliest offset that is kept and the one after the last, by queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """What Spark keeps in its checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
+    """The offset that Spark keeps in its checkpoint, as JSON: ``{"life": 1, "0": 12, "1": 7}``."""
 
     life: int
-    """The entry that created the topic: one that was deleted and made again is another."""
+    """The entry that created the topic. A topic that was deleted and made again has another."""
     queues: Mapping[int, int]
-    """By queue, the next offset to be read."""
+    """The next offset to be read, by queue."""
 
     def to_json(self) -> dict[str, int]:
-        """For Spark."""
+        """The document for Spark."""
         return {_LIFE: self.life, **{str(queue): offset for queue, offset in sorted(self.queues.items())}}
 
     @classmethod
@@ -45,7 +45,7 @@ class StreamOffset:
             ) from error
 
     def of(self, queue: int) -> int:
-        """Of one queue; a queue that came later begins at its first message."""
+        """The offset of one queue; a queue that came later begins at its first message."""
         return self.queues.get(queue, 0)
 
 
@@ -65,7 +65,7 @@ class Standing:
 
     @property
     def end(self) -> StreamOffset:
-        """Behind all that is stored."""
+        """The end of all that is stored."""
         return StreamOffset(self.life, {queue: following for queue, (_, following) in self.kept.items()})
 
 
@@ -75,11 +75,11 @@ class Moved:
 
     queues: Mapping[int, int]
     losses: tuple[str, ...] = ()
-    """For people; empty: nothing."""
+    """Descriptions of the missing rows for people; empty: none is missing."""
 
 
 def within(standing: Standing, wanted: Mapping[int, int], *, fail_on_data_loss: bool) -> Moved:
-    """These offsets, moved to the nearest ones that are there where they are not.
+    """The wanted offsets, each moved to the nearest one that is there if it is not.
 
     Raises `OffsetOutOfRange` instead of moving one when data loss is an error.
     """
@@ -99,7 +99,7 @@ def within(standing: Standing, wanted: Mapping[int, int], *, fail_on_data_loss: 
 def continued(standing: Standing, start: StreamOffset, *, fail_on_data_loss: bool) -> Moved:
     """Where a stream that stood at ``start`` goes on in the topic as it is now.
 
-    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`; when data loss is no error the stream goes on at
+    Raises `TopicDeleted` when this is another topic of the name, and `OffsetOutOfRange`. When data loss is no error, the stream goes on at
     the earliest message.
     """
     if start.life == standing.life:

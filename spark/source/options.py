@@ -1,4 +1,4 @@
-"""What a user said about the source: Spark's strings, checked and turned into values. Nothing here needs Spark."""
+"""The user's options for the source: Spark's strings, checked and turned into values. Nothing here needs Spark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ...log.tags import TagFilter
 from ..lakes import LakePlace
 
 Place: TypeAlias = "Literal['earliest', 'latest'] | datetime | int"
-"""Where in a queue: an end, the first message stored at or after a time, or an offset."""
+"""A place in a queue: an end, the first message stored at or after a time, or an offset."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER_MAX = 2**63 - 1
-"""What Spark can be told."""
+"""The largest number that Spark can be given."""
 _BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 _EARLIEST, _LATEST = -2, -1
 """Kafka's numbers for the two ends, which stand for no offset here either."""
@@ -46,7 +46,7 @@ OPTIONS = (
     "coordination",
     "numTasks",
 )
-"""All that the source knows; Spark passes what ``load`` was given as ``path``."""
+"""All options of the source; Spark passes the argument of ``load`` as ``path``."""
 
 _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
@@ -57,7 +57,7 @@ class Places:
     """Where to begin or to end, queue by queue."""
 
     default: Place
-    """Of the queues that are not named."""
+    """The place for queues that are not named."""
     named: Mapping[int, Place] = field(default_factory=dict)
 
 
@@ -69,24 +69,24 @@ class SourceOptions:
     topic: str
     start: Places
     end: Places = Places("latest")
-    """Of a batch; a stream has none."""
+    """The end of a batch; a stream has none."""
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     skip_damaged: bool = False
     columns: tuple[str, ...] = tuple(MESSAGE_SCHEMA.names)
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
-    """Which messages are read, by tag."""
+    """The filter by tag for the messages that are read."""
     group: str | None = None
     """The consumer group that shows the stream's progress."""
     tasks_max: int | None = None
-    """None: the cores of the driver's machine."""
+    """The most tasks; None: the cores of the driver's machine."""
 
 
 def parse(given: Mapping[str, str], *, stream: bool | None) -> SourceOptions:
-    """The options of a stream, of a batch, or (None) of a read that is not known yet to be either; by names in any case.
+    """The options of a stream, of a batch, or (None) of a read that is not known yet to be either. Names may be in any case.
 
-    Raises `InvalidArgument` for an unknown name (saying which one is near), a bad value, and what is missing or contradicts itself.
+    Raises `InvalidArgument` for an unknown name (naming a near one), a bad value, and for missing or contradicting options.
     """
     known = {name.lower(): name for name in OPTIONS}
     found: dict[str, str] = {}
@@ -162,7 +162,7 @@ def _places(found: Mapping[str, str], which: str, default: Place, *, unnamed: Pl
 
 
 def _check_range(start: Places, end: Places) -> None:
-    """Raise `InvalidArgument` where an end that was named lies before the start that was."""
+    """Raise `InvalidArgument` where a named end lies before a named start."""
     if isinstance(start.default, datetime) and isinstance(end.default, datetime) and start.default > end.default:
         raise InvalidArgument(
             "startingTimestamp is after endingTimestamp", operation="read", observed=f"{start.default} to {end.default}"

@@ -1,4 +1,4 @@
-"""From ranges of offsets to Spark's partitions."""
+"""The way from ranges of offsets to Spark's partitions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Partition(InputPartition):
 
     @property
     def task(self) -> ReadTask:
-        """What is to be read."""
+        """The part to read."""
         task = self.value
         assert isinstance(task, ReadTask)
         return task
 
 
 def partitions(options: SourceOptions, life: int, ranges: Ranges, sizes: Sizes) -> list[Partition]:
-    """The tasks for these ranges: no more than queues that have rows, cores of this machine, or what ``numTasks`` says."""
+    """The tasks for these ranges: no more than queues that have rows, than cores of this machine, or than ``numTasks`` says."""
     tasks_max = options.tasks_max or os.cpu_count() or 1
     return [
         Partition(

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Make ``format("penstock")`` known to ``spark``, and hand Penstock to its executors if it came with the job as a wheel.
 
-    `penstock.spark.session` does it. A session that was made otherwise needs it where Spark's own search does not find the source: it sees
-    what is installed in a folder, but neither an editable install nor what a job brings along (``spark-submit --py-files``), and puts ZIP
-    files on its workers' path, but not wheels. Doing it again does no harm.
+    `penstock.spark.session` does it. A session made in another way needs it where Spark's own search does not find the source. The search
+    sees packages installed in a folder, but neither an editable install nor files that a job brings along (``spark-submit --py-files``). It
+    puts ZIP files on its workers' path, but not wheels. Doing it again does no harm.
     """
     from .datasource import PenstockDataSource
 
@@ -30,7 +30,7 @@ def register(spark: SparkSession) -> None:
 
 @cache
 def _as_zip(wheel: Path) -> Path:
-    """A copy under a name that Spark takes; one, as a second file of the name would be an error."""
+    """A copy under a name that Spark takes. There is only one, as a second file of the name would be an error."""
     folder = tempfile.mkdtemp(prefix="penstock-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when their first task comes
     return Path(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip"))

@@ -1,4 +1,4 @@
-"""The columns as Spark names them. `MESSAGE_SCHEMA` is what they must be in Arrow, which a test compares."""
+"""The columns as Spark names them. `MESSAGE_SCHEMA` is their form in Arrow, which a test compares."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ _TYPES = {
 
 
 def ddl(columns: Sequence[str]) -> str:
-    """These columns, as Spark's DDL."""
+    """The columns as Spark's DDL."""
     return ", ".join(f"`{name}` {_TYPES[name]}" for name in columns)

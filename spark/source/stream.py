@@ -31,7 +31,7 @@ log = logging.getLogger("penstock.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the executors, who only `read`."""
+    """Lives as long as its query, in one process beside the driver. Spark pickles a fresh one for the executors, which only `read`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(standing.life, self._told(begin).queues).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What a trigger takes; a second limit is kept by `latestOffset` itself."""
+        """How much a trigger takes; `latestOffset` itself keeps a second limit."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -79,24 +79,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(standing.life, ends).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the query's progress: behind all that was stored when the last batch was planned."""
+        """The end of all that was stored when the last batch was planned, for the query's progress."""
         return None if self._standing is None else self._standing.end.to_json()
 
     @Legible()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on what is stored later does not count."""
+        """Fix the end of the query: messages stored later do not count."""
         self._cap = self._refreshed().end
 
     @Legible()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch; of the same batch again after a restart."""
-        # Looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
+        """The tasks of a batch, or of the same batch again after a restart."""
+        # The topic was looked at a moment ago, when the batch was planned; after a restart it was planned by another process.
         standing = self._standing or self._refreshed()
         begin, stop = StreamOffset.from_json(start), StreamOffset.from_json(end)
         replaced = stop.life != standing.life
         moved = self._told(continued(standing, stop if replaced else begin, fail_on_data_loss=self._options.fail_on_data_loss))
         if replaced:
-            return []  # what the batch was to read is gone with the former topic
+            return []  # the messages that the batch was to read are gone with the former topic
         ranges = {queue: (first, max(first, stop.of(queue))) for queue, first in moved.queues.items()}
         return list(partitions(self._options, standing.life, ranges, self._view.sizes(ranges)))
 
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @Legible()
     def commit(self, end: dict[str, Any]) -> None:
-        """What is before ``end`` was processed."""
+        """Note that all before ``end`` was processed."""
         self._report(StreamOffset.from_json(end))
 
     def _refreshed(self) -> Standing:

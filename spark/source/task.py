@@ -1,4 +1,4 @@
-"""What a task of an executor does: read its queues from table and log, as Arrow batches of a size that suits the way to the JVM."""
+"""The work of a task on an executor: read its queues from table and log, as Arrow batches of a size that suits the way to the JVM."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ log = logging.getLogger("penstock.spark")
 BATCH_ROWS_MIN = 16 * 1024
 BATCH_ROWS_MAX = 64 * 1024
 BATCH_BYTES_MIN = 4 * MIB
-"""A batch is handed over once it has so many rows or bytes: each costs a millisecond on its way, large ones cost the JVM memory."""
+"""The bounds of a batch in rows and bytes, at which it is handed over. Each batch costs a millisecond on its way, and large ones cost the
+JVM memory.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """One task's part of a read; travels from the driver to an executor."""
+    """One task's part of a read. It travels from the driver to an executor."""
 
     place: LakePlace
     topic: str
     life: int
-    """The entry that created the topic that is meant."""
+    """The entry that created the topic to read."""
     ranges: Mapping[int, tuple[int, int]]
-    """By queue, the first offset and the one to stop before."""
+    """The first offset and the one to stop before, by queue."""
     columns: tuple[str, ...]
     keep: TagFilter = TagFilter(None)  # noqa: RUF009 - it is frozen
     fail_on_data_loss: bool = True
@@ -47,8 +49,8 @@ class ReadTask:
 def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a task, those of each queue in the order of their offsets.
 
-    Raises `OffsetOutOfRange` where retention took rows that are to be read (unless data loss is no error), `DataDamaged` where some cannot
-    be read any more (unless they are to be skipped), and `TopicDeleted`.
+    Raises `OffsetOutOfRange` where retention removed rows that are to be read (unless data loss is no error). Raises `DataDamaged` where
+    some cannot be read any more (unless they are to be skipped), and `TopicDeleted`.
     """
     opened = lakes.open(task.place)
     source = _gathered(_rows(opened, task))
@@ -66,10 +68,10 @@ def read(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
 
 @cache
 def _spare_imports() -> None:
-    """Once in a process, after its first task: what is there by then stays.
+    """Exempt from garbage collection what is in memory after a process's first task: that stays.
 
-    Spark's workers collect all garbage after every task. What was imported is none; looking through it costs 27 ms each time, and asking
-    whether that was seen to 10 ms.
+    Spark's workers collect all garbage after every task. Imported modules are no garbage. Looking through them costs 27 ms each time, and
+    asking whether this was done costs 10 ms.
     """
     gc.collect()
     gc.freeze()
@@ -91,7 +93,7 @@ async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBat
                     if kept.num_rows:
                         yield kept.select(task.columns)
         except OffsetOutOfRange as error:
-            # What retention takes while it is read; what it took before, the span passes over by itself.
+            # This is for rows that retention removes during the read. The span itself passes over rows that were removed before.
             if task.fail_on_data_loss:
                 error.hint = (
                     "set failOnDataLoss=false to go on at the earliest message that is kept, or raise the topic's retention"
@@ -113,7 +115,7 @@ async def _rows(opened: OpenLake, task: ReadTask) -> AsyncGenerator[pa.RecordBat
 async def _topic(opened: OpenLake, task: ReadTask) -> Topic:
     topic = await opened.lake.topic(task.topic)
     await topic.tail.catch_up()
-    topic = await opened.lake.topic(task.topic)  # opened anew when that showed another one of the name
+    topic = await opened.lake.topic(task.topic)  # opened anew when the topic turned out to be another one of the name
     if topic.life != task.life:
         raise TopicDeleted(
             "the topic was deleted and created again while it was read",

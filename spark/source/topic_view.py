@@ -17,11 +17,11 @@ from .offsets import Moved, Standing, within
 from .options import Place, Places
 
 _NEWEST_FILES = 4
-"""Of each queue: the size of their rows is what rows that are not in the table yet are guessed by."""
+"""The number of files of each queue by whose rows the size of rows that are not in the table yet is guessed."""
 
 
 class TopicView:
-    """One topic, for the process that plans. Opened by the first call, so that until then it can travel."""
+    """One topic, for the process that plans. The first call opens it, so that it can travel until then."""
 
     def __init__(self, place: LakePlace, name: str) -> None:
         self._place = place
@@ -36,11 +36,11 @@ class TopicView:
         return lakes.open(self._place)
 
     def refresh(self) -> Standing:
-        """What is stored now, of the topic that has the name now. Raises `TopicNotFound`, and what the store raises."""
+        """The state stored now of the topic that has the name now. Raises `TopicNotFound`, and the store's errors."""
         return self.opened.run(self._refresh)
 
     def sizes(self, ranges: Ranges) -> Sizes:
-        """How large the rows of these ranges are, as of the last `refresh`."""
+        """The sizes of the rows of these ranges, as of the last `refresh`."""
         pieces = {
             queue: [Piece(file.first_offset, file.limit_offset, file.size_bytes) for file in files]
             for queue, (start, limit) in ranges.items()
@@ -51,7 +51,7 @@ class TopicView:
         return Sizes(pieces, sum(file.size_bytes for file in newest) / rows if rows else ROW_BYTES_GUESSED)
 
     def resolve(self, places: Places, standing: Standing, *, fail_on_data_loss: bool) -> Moved:
-        """The offsets that are meant, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
+        """The offsets of these places, as of ``standing``. Raises `OffsetOutOfRange`, and `InvalidArgument` for a queue that is not there."""
         unknown = sorted(set(places.named) - set(standing.kept))
         if unknown:
             raise InvalidArgument(
@@ -74,7 +74,7 @@ class TopicView:
         return within(standing, wanted, fail_on_data_loss=fail_on_data_loss)
 
     def resolve_time(self, time: datetime) -> dict[int, int]:
-        """By queue, the first offset stored at or after a time."""
+        """The first offset stored at or after a time, by queue."""
         topic = self._topic
         assert topic is not None, "refresh comes first"
         return self.opened.run(lambda: Reader(topic).resolve(time))
@@ -89,7 +89,7 @@ class TopicView:
             except TopicDeleted:
                 if topic is await self.opened.lake.topic(self._name):
                     raise
-                continue  # another of the name was created meanwhile
+                continue  # another topic of the name was created meanwhile
             state = topic.tail.state
             kept = {queue: (self._snapshot.start(queue), state.next_offsets[queue]) for queue in range(topic.settings.queues)}
             return Standing(self._name, topic.life, kept)

@@ -1,4 +1,4 @@
-"""What carries a batch out: Spark's tasks and Delta's JARs, or this process and deltalake."""
+"""The backends that carry a batch out: Spark's tasks and Delta's JARs, or this process and deltalake."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ class TargetTables(Protocol):
 
 
 def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Callable[[], None]) -> None:
-    """A sync has merged into the target since it was as far as the batch was built on: by a commit of ours whose answer was lost, or by
-    another driver's, which raises `ReopenError`; `TargetRefused` when nothing tells any more which. ``check``: whether the lease holds; who
-    stood still between its last look at it and its commit has lost that too.
+    """Check who has merged into the target since the progress that the batch was built on. It was a commit of this driver whose answer was
+    lost, or another driver's, which raises `ReopenError`. Raises `TargetRefused` when nothing tells any more which it was.
+
+    ``check`` tells whether the lease holds. A driver that stood still between its last look at the lease and its commit has lost that too.
     """
     written = tables.written(target.name)
     if written is not None and written.owner == owner and written.forgotten:
@@ -67,7 +68,9 @@ def check_done(tables: TargetTables, target: Target, owner: Owner, *, check: Cal
 
 
 def refusal_of(tables: TargetTables, name: str, error: Exception) -> TargetRefused | None:
-    """What a target's error means to its table, which is to stand still. None: it is the store's, the session's, the lease's or the machine's."""
+    """The refusal that a target's error means for its table, which is to stand still. None: it is an error of the store, the session, the
+    lease or the machine.
+    """
     if isinstance(error, TargetRefused):
         return error
     if isinstance(error, PenstockError | MemoryError):
@@ -96,7 +99,9 @@ class Backend(Protocol):
 
 
 class SparkBackend:
-    """By Spark. Small batches are folded in this process: starting tasks for them, and shuffling what they find, costs more than the fold."""
+    """Works by Spark. Small batches are folded in this process: starting tasks for them, and shuffling their results, costs more than the
+    fold.
+    """
 
     keeps_history = True
 
@@ -112,7 +117,7 @@ class SparkBackend:
 
 
 class LocalBackend:
-    """In this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
+    """Works in this process and by deltalake, for targets that are small enough: no JVM, no task, one core."""
 
     keeps_history = False
 
@@ -124,7 +129,7 @@ class LocalBackend:
 
 
 class FoundByTasks:
-    """The folds stay where the tasks made them."""
+    """The folds of one batch, which stay where the tasks made them."""
 
     def __init__(self, scan: Scan, session: SparkSession) -> None:
         self._scan = scan
@@ -141,7 +146,7 @@ class FoundByTasks:
 
 
 class FoundHere:
-    """The folds are in this process; rows are a table, or with a session a DataFrame that needs no tasks."""
+    """The folds of one batch, in this process. Rows are a table, or with a session a DataFrame that needs no tasks."""
 
     def __init__(self, scan: Scan, session: SparkSession | None = None) -> None:
         self._scan = scan
@@ -168,7 +173,7 @@ class FoundHere:
             return found
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        found = found if found.num_rows else found.schema.empty_table()  # Spark wants a chunk of every column
+        found = found if found.num_rows else found.schema.empty_table()  # Spark needs a chunk of every column
         return self._session.createDataFrame(found, from_arrow_schema(found.schema))
 
     def _nets(self, target: Target, truncate: int | None, old: Mapping[Key, Old] | None) -> pa.Table:
@@ -185,7 +190,7 @@ class FoundHere:
 
 
 def backend_of(spark: SparkSession | None, options: Options) -> Backend:
-    """This Spark's; this process's without one."""
+    """The backend of this Spark, or of this process without one."""
     if spark is None:
         return LocalBackend(options.into, guard=options.guard)
     return SparkBackend(spark, options.into, guard=options.guard, events_in_driver=options.events_in_driver)

@@ -1,8 +1,8 @@
-"""The driver's loop: choose events, fold them in tasks, give targets what they lack, merge, and keep how far it is.
+"""The driver's loop: choose events, fold them in tasks, give targets what they lack, merge, and keep the progress.
 
     read ─► fold ─► create, add columns ─► merge, target by target ─► progress
 
-What stands in the targets' commits decides what is applied; the sync's own record only says where to begin reading.
+The targets' commits decide what is applied; the sync's own record only says where to begin reading.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AFTER_DEATH = 2
-"""A driver that died may have run out of memory: the next one begins with a fourth, and grows with each batch."""
+"""How often batches are halved after a driver died, perhaps out of memory. The next one begins with a fourth, and grows with each batch."""
 _HALVED_MAX = 63
 
 
@@ -44,7 +44,7 @@ class Engine:
     """One sync in one driver. Every method is for one thread at a time."""
 
     def __init__(self, spark: SparkSession | None, options: Options) -> None:
-        """By this Spark; or without one, in this process and by deltalake."""
+        """Work by this Spark, or without one in this process and by deltalake."""
         self._options = options
         self._plan = Plan(
             {}, options.tables, options.declared.keys, options.guard, reading=options.reading, truncates=options.truncates
@@ -57,34 +57,34 @@ class Engine:
         self._lease: SyncLease | None = None
         self._targets: dict[Source, Target] = {}
         self._names: dict[Source, str] = {}
-        """The folders of tables, those too of which no event has come in this run: what stands there is read when one comes."""
+        """The folders of tables, also of those without an event in this run: the state there is read when one comes."""
         self._others: dict[Source, frozenset[str]] = {}
         self._progress: dict[str, Progress] = {}
-        """By folder, what the sync's record says, and then what this run has merged."""
+        """The progress by folder: from the sync's record, and then from this run's merges."""
         self._stopped = Stops()
         self._position: dict[int, int] = {}
         self._batches = 0
         self._standing: Standing | None = None
         self._owner: Owner | None = None
         self._record: SyncRecord | None = None
-        """As this driver found it; None: there was none of this topic."""
+        """The record as this driver found it; None: there was none for this topic."""
         self._earliest: dict[int, int] = {}
-        """Where every queue began, when this driver did."""
+        """Where every queue began when this driver did."""
         self._truncated: dict[Source, int] = {}
-        """Of tables without a target yet, the highest position of a truncate."""
+        """The highest position of a truncate, by table without a target yet."""
         self._event_bytes: dict[int, float] = {}
-        """By queue, what an event of the last batch had."""
+        """The mean size of an event of the last batch, by queue."""
         self.halved = 0
-        """How many times batches are smaller than they may be: one that ended its driver, or ran out of memory, is not taken again."""
+        """How many times batches are halved: a batch that ended its driver, or ran out of memory, is not taken again at its size."""
         self.can_be_smaller = True
         """Whether the batch that failed had more than one event."""
         self._bars: dict[Source, dict[int, Refused]] = {}
-        """By table and queue, what of this batch cannot be applied, as the targets say."""
+        """The events of this batch that the targets say cannot be applied, by table and queue."""
 
     # --- Beginning and end ------------------------------------------------------------------------------------------------------
 
     def open(self, *, patience_s: float | None = None, halved: int = 0) -> None:
-        """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and what the lake raises."""
+        """Take the lease, and find out where to go on. Raises `SyncInUse`, `TargetRefused`, and the lake's errors."""
         options = self._options
         standing = self._standing = self._view.refresh()
         opened = lakes.open(options.place)
@@ -98,7 +98,7 @@ class Engine:
             raise
 
     def close(self) -> None:
-        """Let another driver go on at once."""
+        """Release the lease, so that another driver may go on at once."""
         lease, self._lease = self._lease, None
         if lease is not None:
             lakes.open(self._options.place).run(lease.give_up)
@@ -138,7 +138,7 @@ class Engine:
 
     @property
     def epoch(self) -> int:
-        """Of the hold on the sync: each is higher than all before."""
+        """The epoch of the hold on the sync: each is higher than all before."""
         return self._held.epoch
 
     @property
@@ -154,7 +154,7 @@ class Engine:
     # --- One batch --------------------------------------------------------------------------------------------------------------
 
     def look(self) -> int:
-        """How many events there are to be applied, as of now."""
+        """The number of events to be applied, as of now."""
         self._standing = self._view.refresh()
         if self._standing.life != self._own.life:
             raise InvalidArgument(
@@ -165,7 +165,7 @@ class Engine:
     def step(self, ends: Mapping[int, int] | None = None) -> Batch | None:
         """Apply one batch of what the last `look` saw, not beyond ``ends``. None: there is nothing.
 
-        Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and what Spark raises.
+        Raises `PoisonEvent` once all before such an event is applied, `LeaseLost`, and Spark's errors.
         """
         ranges = self._chosen(ends)
         if not ranges:
@@ -202,12 +202,12 @@ class Engine:
 
     @property
     def known(self) -> dict[Source, Target | None]:
-        """By table, its target; None: no event of it could be applied in this run."""
+        """The target by table; None: no event of the table could be applied in this run."""
         return {**dict.fromkeys((*self._names, *self._stopped)), **self._targets}
 
     @property
     def position(self) -> dict[int, int]:
-        """By queue, the next event to be applied."""
+        """The next event to be applied, by queue."""
         return dict(self._position)
 
     def _chosen(self, ends: Mapping[int, int] | None) -> Ranges:
@@ -237,20 +237,22 @@ class Engine:
         return max(1, self._options.max_bytes_per_batch >> self.halved)
 
     def _halve(self, times: int) -> None:
-        """Batches are so many times half as large as they may be, also for a driver that comes after this one."""
+        """Halve the largest size of batches so many times, also for a driver that comes after this one."""
         self.halved, lease = min(times, _HALVED_MAX), self._held
         lakes.open(self._options.place).run(lambda: lease.save_halved(self.halved))
 
     def _failed(self, events: int) -> None:
-        """A batch of so many events could not be applied, maybe for want of memory."""
+        """Note that a batch of so many events could not be applied, maybe for want of memory."""
         self.can_be_smaller = events > 1
         times = range(self.halved + 1, _HALVED_MAX)
         smaller = next((n for n in times if self._options.max_events_per_batch >> n <= events // 2), _HALVED_MAX)
-        with suppress(PenstockError):  # what is raised is why it failed
+        with suppress(PenstockError):  # the error raised is why the batch failed
             self._halve(smaller)
 
     def _apply(self, ranges: Ranges) -> tuple[dict[str, int], dict[int, int], dict[int, Refused]]:
-        """Fold, once more with what turned out to be new; then merge. What was written, how far every queue is, and where it is broken."""
+        """Fold, once more with the new tables and columns, then merge. Returns what was written, how far every queue is, and where it is
+        broken.
+        """
         broken: dict[int, Refused] = {}
         reached = {queue: end for queue, (_, end) in ranges.items()}
         bytes_max: int | None = self._bytes_max
@@ -258,7 +260,7 @@ class Engine:
         while ranges:
             self._reached("fold", "before")
             found = self._backend.fold(self._scan(ranges, bytes_max))
-            bytes_max = None  # what is folded again is within it
+            bytes_max = None  # events that are folded again are within it
             try:
                 taken = found.summary()
                 folded = taken.folded
@@ -289,7 +291,7 @@ class Engine:
         targets = {source: replace(target, stopped=source in self._stopped) for source, target in self._targets.items()}
         plan = replace(self._plan, targets=targets, bars=self._bars)
         if plan.truncates == "ordered" and len(self.ends()) == 1:
-            plan = replace(plan, truncates="queue")  # there is no other one
+            plan = replace(plan, truncates="queue")  # there is no other queue
         return Scan(tasks, plan, 1 if len(tasks) <= 1 else self._options.tasks, self._options.steps, bytes_max)
 
     def _merged(self, found: FoundChanges, folded: Folded, ranges: Ranges) -> dict[str, int]:
@@ -364,7 +366,7 @@ class Engine:
         return changed
 
     def _bar(self, source: Source, seen: Seen, error: TargetRefused) -> None:
-        """Let a table end before the events that its target refuses; all of it stands still when it refuses all."""
+        """Let a table end before the events that its target refuses. The whole table stands still when the target refuses all."""
         refused = [Refused(place, str(error)) for place in sorted(seen.first(error.columns).items())]
         if not error.columns:
             self._stopped.add(source, refused, self._position)
@@ -391,7 +393,7 @@ class Engine:
                 self._stopped.add(source, folded.refused[source].values(), self._position)
             return False
         history = self._options.historic(source)
-        if history:  # what this batch empties had versions before
+        if history:  # rows that this batch removes had versions before
             truncated = self._truncated.get(source, NEVER)
         target = new_target(source, name, shape, truncated=None if truncated == NEVER else truncated, history=history)
         self._reached("create", "before", name)
@@ -405,10 +407,10 @@ class Engine:
         return True
 
     def _know(self, source: Source, name: str, found: Found, shape: Shape) -> None:
-        """A target that is there. Raises `TargetRefused`."""
+        """Add a target that is there. Raises `TargetRefused`."""
         options, path = self._options, self._tables.path(name)
         told = self._record is not None and wanted(self._record.chosen, source)
-        # Above the number of any commit of those that it is taken over from.
+        # The number is above that of any commit of the syncs that it is taken over from.
         above = lakes.open(self._reading).lake.runtime.clock.wall_ms()
         target = known_target(
             source,

@@ -17,7 +17,7 @@ GONE = (
 
 
 def folder_of(source: Source, names: Sequence[str], find: Callable[[str], Found | None]) -> tuple[str, Found | None]:
-    """Its own of the folders, else the first that is no other table's and may not be taken for it; and what is there. Raises `TargetRefused`."""
+    """The table's own folder, or the first that is no other table's and cannot be taken for one; and what is there. Raises `TargetRefused`."""
     free, taken = list[tuple[str, Found | None]](), set[str]()
     for name in names:
         found = find(name)
@@ -34,7 +34,7 @@ def folder_of(source: Source, names: Sequence[str], find: Callable[[str], Found 
 
 
 def new_target(source: Source, name: str, shape: Shape, *, truncated: int | None, history: bool) -> Target:
-    """One that is to be made. Raises `TargetRefused`."""
+    """A target that is to be made. Raises `TargetRefused`."""
     if lacking := [key for key in shape.key if key not in {column.name for column in shape.columns}]:
         raise TargetRefused(
             "the events have no value in columns of the key", operation="sync", object=named(source), observed=", ".join(lacking)
@@ -54,10 +54,10 @@ def known_target(
     kept: Progress | None,
     cut: Mapping[int, int] | None,
 ) -> Target:
-    """What is there, as this sync goes on with it. Raises `TargetRefused`.
+    """A target that is there, as this sync goes on with it. Raises `TargetRefused`.
 
-    ``adopted``: how far one is that was somebody else's, None: it must not be; ``kept``: what the sync's own record says of it; ``cut``: by
-    queue, where its events begin, if nothing but the target's vector tells how far it is.
+    ``adopted``: the progress of a target that was somebody else's; None: it must not be. ``kept``: the target's progress by the sync's own
+    record. ``cut``: where its events begin, by queue, if only the target's vector tells its progress.
     """
     adopt = adopted is not None
     written = check_owner(path, found.written, owner, adopt=adopt)
@@ -91,7 +91,7 @@ def known_target(
 
 
 def _remembered(written: Written, kept: Progress | None, *, path: str, adopted: Progress | None) -> Written:
-    """A target whose commit that says how far it is has gone is as far as the sync's record says."""
+    """A target whose commit with the progress has gone: it has the progress that the sync's record says."""
     if kept is None and adopted is None:
         raise untold(path)
     progress = kept or Progress()
@@ -99,12 +99,12 @@ def _remembered(written: Written, kept: Progress | None, *, path: str, adopted: 
 
 
 def target_gone(path: str) -> InvalidArgument:
-    """It was there when the run began."""
+    """The error for a target that was there when the run began."""
     return InvalidArgument("the target has gone", operation="sync", object=path, hint="start the sync again")
 
 
 def untold(path: str) -> TargetRefused:
-    """Neither its log nor the sync's record says how far a target is."""
+    """The error for a target whose progress neither its log nor the sync's record tells."""
     return TargetRefused(
         "nothing tells any more how far the target is: Delta's cleanup has removed the commit that did, and the sync's record does not",
         operation="sync",
@@ -129,7 +129,7 @@ def check_history(target: Target, *, path: str, wanted: bool, kept: bool) -> Non
 
 
 def check_writable(columns: Collection[Column], others: frozenset[str], *, path: str) -> None:
-    """Raise `TargetRefused` for events' columns that the target has of a type that a sync cannot write."""
+    """Raise `TargetRefused` for events' columns whose type in the target a sync cannot write."""
     if taken := sorted({column.name for column in columns} & others):
         raise TargetRefused(
             "the target has columns of types that a sync cannot write",
@@ -141,5 +141,5 @@ def check_writable(columns: Collection[Column], others: frozenset[str], *, path:
 
 
 def _lacks(progress: Progress, cut: Mapping[int, int]) -> bool:
-    """A target without any vector has nothing yet, as a new one."""
+    """Whether the target lacks events before ``cut``. A target without any vector has nothing yet, like a new one."""
     return bool(progress.offsets) and any(progress.offsets.get(queue, 0) < first for queue, first in cut.items())

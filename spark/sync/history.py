@@ -53,10 +53,11 @@ def history_rows(mine: DataFrame, target: Target, steps: Steps) -> DataFrame:
 
 
 def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFrame:
-    """What to merge: a row that closes each current version that has a newer one, and the new versions.
+    """The rows to merge: one that closes each current version that has a newer one, and the new versions.
 
-    ``there``: what the target has. A row that is gone is as far as its last version: what is told of it again comes before its delete too.
-    What is at the position of the current version is told again if it ends as that is; else it goes on with a transaction that has one position.
+    ``there``: the target's rows. The progress of a row that is gone is its last version: repeated changes from before its delete are passed
+    over too. A change at the position of the current version is a repetition if it ends with the same values. Otherwise it goes on with a
+    transaction that has one position.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -76,7 +77,7 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
     places = {column.name: place for place, column in enumerate(target.columns)}
 
     def value(name: str, otherwise: str, reached: str) -> str:
-        """What a version has in a column; what it does not say is said otherwise."""
+        """The value of a version in a column, or ``otherwise`` if the version does not say it."""
         return f"CASE WHEN s.{SINCE}[{places[name]}] < coalesce({reached}, {NEVER + 1}) THEN {otherwise} ELSE s.{quoted(name)} END"
 
     values = {name: f"s.{quoted(name)}" for name in places} | {
@@ -101,7 +102,7 @@ def history_source(rows: DataFrame, there: DataFrame, target: Target) -> DataFra
 
 
 def merge_history(table: object, source: DataFrame, target: Target, truncate: Truncate | None) -> bool:
-    """Close and add, in one commit. ``truncate``: position and time of the last one, which closes every row below it."""
+    """Close and add versions, in one commit. ``truncate``: position and time of the last truncate, which closes every row below it."""
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
@@ -135,7 +136,7 @@ def _typed(target: Target, schema: pa.Schema, steps: Steps, batches: Iterator[pa
 
 
 def history_table(target: Target, versions: Sequence[Version]) -> pa.Table:
-    """The same in this process: all versions of one table in a batch, typed."""
+    """All versions of one table in a batch, typed in this process."""
     schema = history_schema(target)
     return pa.Table.from_batches(_batches(target, schema, versions), schema)
 

@@ -1,4 +1,4 @@
-"""One driver a sync: a lease like those of queues and roles, and the record of how far the sync is, which only its holder writes."""
+"""One driver a sync: a lease like those of queues and roles, and the record of the sync's progress, which only its holder writes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WRITE_S = 10.0
 _FORMAT = 1
 _WHAT = "the record of a sync"
 SYNCS = "syncs/"
-"""Where the records are."""
+"""The folder of the records."""
 _GONE = "retention has removed events that the table lacks, since it stopped"
 
 
@@ -52,30 +52,32 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SyncRecord:
-    """How far a sync is, as its holder wrote it last."""
+    """The progress of a sync, as its holder wrote it last."""
 
     life: int
     into: str
     offsets: Mapping[int, int] = field(default_factory=dict)
-    """By queue, the offset before which every table that is not stopped has everything."""
+    """The offset by queue before which every table that is not stopped has everything."""
     tables: Mapping[str, Source] = field(default_factory=dict)
-    """Folder to schema and table."""
+    """Schema and table by folder."""
     stopped: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
-    """By table as ``schema.table``, with its database before it where that is not enough, the first event of each queue that could not be applied."""
+    """The first event of each queue that could not be applied, by table as ``schema.table``, with its database before it where that is not
+    enough.
+    """
     resume: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Of those, by queue, the offset before which they have everything: since one queue stopped them, nothing of the others was applied."""
+    """The offset by queue before which each stopped table has everything: since one queue stopped it, nothing of the others was applied."""
     chosen: frozenset[str] | None = None
-    """The tables that it was run for, and the offsets hold for; None: all."""
+    """The tables that it was run for, and for which the offsets hold; None: all."""
     truncated: Mapping[Source, int] = field(default_factory=dict)
-    """Of tables without a target yet, the highest position of a truncate."""
+    """The highest position of a truncate, by table without a target yet."""
     progress: Mapping[str, Progress] = field(default_factory=dict)
-    """By folder, what its target says of how far it is: Delta's cleanup of the log removes the commit that says so from a quiet one."""
+    """The progress by folder, as its target has it: Delta's cleanup of the log removes the commit that says so from a quiet target."""
     sources: Mapping[str, Source] = field(default_factory=dict)
-    """Of tables that are stopped, by their names there, what tells them from others."""
+    """The full sources of stopped tables, by their names in ``stopped``: they tell the tables from others."""
 
 
 def sync_group(name: str) -> str:
-    """The consumer group that shows how far a sync is; also what its lease is called among the topic's roles."""
+    """The consumer group that shows a sync's progress; also the name of its lease among the topic's roles."""
     return f"sync-{name}"
 
 
@@ -84,7 +86,7 @@ def record_key(topic: str, name: str) -> str:
 
 
 def size_key(topic: str, name: str) -> str:
-    """How small the sync's batches are: no name of a sync has a ``~``."""
+    """The key of the record of how small the sync's batches are: no name of a sync has a ``~``."""
     return f"{record_key(topic, name)}~size"
 
 
@@ -129,7 +131,7 @@ class _Form(Stored, frozen=True):
 
 
 def decode_record(data: bytes, *, where: str) -> SyncRecord:
-    """The inverse. Raises `DataDamaged` or `NewerFormatError`."""
+    """The inverse of `encode_record`. Raises `DataDamaged` or `NewerFormatError`."""
     form = parse_stored(data, _Form, what=_WHAT, where=where, operation="sync")
     try:
         progress = {name: Progress.read(one) for name, one in form.progress.items()}
@@ -150,14 +152,14 @@ def decode_record(data: bytes, *, where: str) -> SyncRecord:
 
 
 async def read_record(cells: Cells, topic: str, name: str) -> SyncRecord | None:
-    """What a sync's holder wrote last."""
+    """The record that a sync's holder wrote last."""
     key = record_key(topic, name)
     stored = await cells.read(key)
     return None if stored is None else decode_record(stored.data, where=key)
 
 
 def check_folder(record: SyncRecord, into: str, name: str) -> None:
-    """Raise `InvalidArgument` for another folder than the sync has written to."""
+    """Raise `InvalidArgument` for a folder other than the one that the sync has written to."""
     if record.into != into:
         raise InvalidArgument(
             "a sync of this name writes elsewhere",
@@ -177,10 +179,10 @@ def covers(chosen: frozenset[str] | None, tables: frozenset[str] | None) -> bool
 def where_to_begin(
     record: SyncRecord, kept: Mapping[int, tuple[int, int]], topic: str
 ) -> tuple[dict[int, int], dict[str, tuple[Stop, ...]]]:
-    """Where reading goes on, by queue: what stopped is tried again, so at the first of these places. And the tables that cannot be tried
-    again, as retention took events that they lack.
+    """Where reading goes on, by queue: stopped tables are tried again, so it is the first of these places. Also the tables that cannot be
+    tried again, because retention removed events that they lack.
 
-    ``kept``: by queue, the earliest offset and the one after the last. Raises `OffsetOutOfRange` when all tables lack some.
+    ``kept``: the earliest offset and the one after the last, by queue. Raises `OffsetOutOfRange` when all tables lack some events.
     """
     position = {queue: record.offsets.get(queue, 0) for queue in kept}
     for queue, (earliest, _) in kept.items():
@@ -209,7 +211,7 @@ def _gone(reason: str) -> str:
 
 
 class SyncLease:
-    """The hold on one sync. Its methods are for the lake's event loop, but for `check`."""
+    """The hold on one sync. All methods except `check` are for the lake's event loop."""
 
     def __init__(self, coordination: Coordination, runtime: Runtime, topic: str, name: str) -> None:
         self._coordination = coordination
@@ -223,17 +225,17 @@ class SyncLease:
         self._size_key = size_key(topic, name)
         self._size: StoredCell | None = None
         self.after_death = False
-        """Whether who held it before ended without giving it up."""
+        """Whether the holder before ended without giving it up."""
 
     async def take(self, *, patience_s: float | None = None) -> None:
-        """Become the holder; waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.
+        """Become the holder. Waits ``patience_s`` for another to end, by default as long as it takes to know that one is dead.
 
         Raises `SyncInUse`.
         """
         await self._coordination.claim()
         worker = self._coordination.worker
         self._member = member = await worker.join("")
-        worker.started(1)  # keeps the lease short: who runs a sync is to be replaced soon
+        worker.started(1)  # keeps the lease short: a sync's driver is to be replaced soon
         try:
             self._keeper = await self._taken(member, worker.lease_s * (2 + MARGIN) if patience_s is None else patience_s)
         except BaseException:
@@ -268,7 +270,7 @@ class SyncLease:
             await asyncio.sleep(_LOOK_S)
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless this is the holder for certain. From any thread; asks nobody."""
+        """Raise `LeaseLost` unless this is the holder for certain. Callable from any thread; asks nobody."""
         member, keeper = self._member, self._keeper
         if member is None or keeper is None or keeper.ended.is_set() or not member.may_start():
             raise LeaseLost(
@@ -281,7 +283,7 @@ class SyncLease:
 
     @property
     def epoch(self) -> int:
-        """Of this hold."""
+        """The epoch of this hold."""
         assert self._keeper is not None, "take comes first"
         return self._keeper.epoch
 
@@ -291,7 +293,7 @@ class SyncLease:
         return None if self._stored is None else self._stored.data
 
     async def save(self, record: SyncRecord) -> None:
-        """Keep how far the sync is. Raises `LeaseLost` or `OwnershipLost` when another holds it."""
+        """Keep the sync's progress. Raises `LeaseLost` or `OwnershipLost` when another holds it."""
         data = encode_record(record)
         if self._stored is not None and self._stored.data == data:
             return
@@ -304,17 +306,17 @@ class SyncLease:
                 keeper = self._keeper
                 if keeper is None:
                     raise LeaseLost("the sync's lease was lost", operation="sync", object=self._key) from changed
-                await keeper.look()  # a write of the holder before may have come late; then this one stands above it
+                await keeper.look()  # a write of the former holder may have come late; then this one stands above it
                 self._stored = changed.stored
 
     @property
     def halved(self) -> int:
-        """How many times the sync's batches were halved, as the last driver left it; what is no such number says nothing."""
+        """How many times the sync's batches were halved, as the last driver left it; 0 for text that is no such number."""
         text = b"" if self._size is None else self._size.data
         return int(text) if text.isdigit() and len(text) <= 2 else 0
 
     async def save_halved(self, halved: int) -> None:
-        """Keep it for the driver after this one."""
+        """Keep the number for the driver after this one."""
         data = b"%d" % halved
         if data == (b"0" if self._size is None else self._size.data):
             return
@@ -322,10 +324,10 @@ class SyncLease:
             deadline_s = self._clock.monotonic_s() + _WRITE_S
             self._size = await self._cells.write(self._size_key, data, on=self._size, deadline_s=deadline_s)
         except CellChanged as changed:
-            self._size = changed.stored  # another driver's: it holds the sync by now
+            self._size = changed.stored  # another driver wrote it, and holds the sync by now
 
     async def give_up(self) -> None:
-        """Let others take it at once."""
+        """Release the hold, so that others may take it at once."""
         keeper, member = self._keeper, self._member
         self._keeper = self._member = None
         if keeper is not None and not keeper.ended.is_set():

@@ -1,4 +1,4 @@
-"""What a sync is told to do, and what it tells of each batch."""
+"""The options of a sync, and its report of each batch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .steps import NO_STEPS, Steps
 
 
 class PoisonEvent(PenstockError):
-    """An event of which it cannot be told which table it is of."""
+    """An event whose table cannot be told."""
 
     kind = "poison_event"
 
     @classmethod
     def at(cls, refused: Refused, topic: str) -> Self:
-        """That event."""
+        """The error for a refused event."""
         queue, offset = refused.place
         return cls(
             refused.reason,
@@ -35,7 +35,7 @@ class PoisonEvent(PenstockError):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a sync is to do."""
+    """The options of a sync."""
 
     place: LakePlace
     topic: str
@@ -52,7 +52,7 @@ class Options:
     adopt: bool = False
     tasks: int = 1
     events_in_driver: int = 50_000
-    """Batches of no more events are folded in the driver, also with Spark."""
+    """The most events of a batch that is folded in the driver, also with Spark."""
     steps: Steps = NO_STEPS
 
     def historic(self, source: Source) -> bool:
@@ -63,17 +63,20 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch did."""
+    """The report of one batch."""
 
     number: int
     events: int
     seconds: float
     merged: Mapping[str, int] = field(default_factory=dict)
-    """Events by target that was written."""
+    """The number of events by target that was written."""
     lag: int = 0
-    """Events of the topic that are still to come, as far as it was known at the batch's beginning."""
+    """The number of events of the topic that are still to come, as far as it was known at the batch's beginning."""
     behind: Mapping[str, int] = field(default_factory=dict)
-    """By target, its last events that lie behind what their queues told before, by the source's positions: those of rows that are there change
-    nothing. They come again after a connector's restart; if they do not end, the source has moved to another server."""
+    """The number of a target's last events that lie behind what their queues told before, by the source's positions. Those whose rows are
+    there change nothing. Such events come after a connector's restart; if they do not end, the source has moved to another server.
+    """
     epoch: int = 0
-    """Of the lease under which it was applied. A higher one than the batch before it had: the run had lost its lease, and took it again."""
+    """The epoch of the lease under which it was applied. If it is higher than that of the batch before, the run had lost its lease and took
+    it again.
+    """

@@ -36,11 +36,11 @@ log = logging.getLogger("penstock.spark")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _POLL_S = 0.1
-"""Between two looks at the topic, at least."""
+"""The least time between two looks at the topic."""
 _LOSSES_MAX = 5
-"""One lease after the other that is lost before a batch was applied under it; with the next the run ends."""
+"""The most leases lost one after the other before a batch was applied under one of them. With the next loss the run ends."""
 _AGAIN_S = 1.0
-"""After a lease could not be taken again."""
+"""The pause after a lease could not be taken again."""
 
 
 def sync(
@@ -67,27 +67,28 @@ def sync(
     listener: Callable[[Batch], None] | None = None,
     steps: Steps = NO_STEPS,
 ) -> SyncRun:
-    """Apply the change events of ``topic`` to the Delta tables ``<into>/<table>``, each event exactly once; returns at once.
+    """Apply the change events of ``topic`` to the Delta tables ``<into>/<table>``, each event exactly once. Returns at once.
 
-    Events are Debezium's envelopes as JSON. Tables that do not exist are made, and get columns that appear on the way; whatever ends the
-    driver, and where, another one with the same ``name`` (default: the topic's) goes on from what the targets have.
+    Events are Debezium's envelopes as JSON. Missing tables are made, and get columns that appear on the way. Wherever a driver ends,
+    another one with the same ``name`` (default: the topic's) goes on from the targets' progress.
 
     - ``spark``: the session; None: without Spark, in this process and by deltalake (the extra ``delta``), with the same guarantees. For small
-      targets: a batch costs little, and one core does all the work. History needs Spark. Either goes on where the other ended.
+      targets: a batch costs little, and one core does all the work. History needs Spark. Either engine goes on where the other ended.
     - ``tables``: only these, as ``table`` or ``schema.table``.
     - ``columns``: types of columns by table, as Spark SQL names them; else they come from the target, the events' own schema, or JSON. How events
       without a schema write them may follow: ``timestamp from milliseconds`` (or seconds, microseconds, nanoseconds), ``decimal(12,2) from base64``
       (or text), ``binary from hex`` (or base64, base64-url-safe).
     - ``keys``: key columns by table, in place of the events' key.
     - ``history``: keep every version of a row (SCD type 2), in all tables or in these.
-    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with so much time from batch to batch at least.
-    - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): what a batch has at most; one event is always taken. A batch
+    - ``trigger``: ``"available_now"`` ends with what is stored now; a duration goes on, with at least that time from batch to batch.
+    - ``max_events_per_batch``, ``max_bytes_per_batch`` (of the events' bodies): the most that a batch has; one event is always taken. A batch
       that ran out of memory, or whose driver died, is taken again smaller, and batches grow again from there.
-    - ``events_in_driver``: batches of no more events are folded in this process, which is quicker than to start tasks; 0: all by tasks.
+    - ``events_in_driver``: batches of at most this many events are folded in this process, which is quicker than starting tasks; 0: all by tasks.
     - ``guard``: ``"position"`` passes over events older than the row they meet, by the source's position, which targets keep in
-      ``__position``; ``"offset"`` takes the topic's order for the truth.
-    - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue; another one stops its table, as nothing
-      says which rows of other queues it removes. ``"queue"`` applies them too, for tables whose events all come by one queue; ``"ignore"`` none.
+      ``__position``; ``"offset"`` trusts the topic's order.
+    - ``truncates``: ``"ordered"`` applies those that have a position, and all where the topic has one queue. Another one stops its table, as
+      nothing says which rows of other queues it removes. ``"queue"`` applies them too, for tables whose events all come by one queue;
+      ``"ignore"`` applies none.
     - ``unfit_times``: infinite times, those before the year 1 or after 9999, and nanoseconds fit no column of a time: ``"stop"`` their table, or
       ``"null"``. A column that is declared as string holds them as text.
     - ``unavailable_value``: the connector's ``unavailable.value.placeholder`` where it is not Debezium's own; several if it was changed.
@@ -95,10 +96,12 @@ def sync(
     - ``listener``: called with every batch that was applied, in the run's own thread.
 
     An event that cannot be applied stops its table, and no other: `SyncRun.stopped` names it. Raises `SyncInUse` when another driver runs a
-    sync of this name and goes on living, `TopicNotFound`, `InvalidArgument`, and what the lake raises; what happens later is raised by
-    `SyncRun.await_termination`. A run that lost its lease, as its machine stood still or its table did not answer, commits nothing more under
-    it: it takes it again and goes on from what the targets have, with a warning in the log (`penstock.spark`). It ends with `SyncInUse` if
-    another driver has taken over and goes on living, and with `LeaseLost` if that happens 6 times without a batch between.
+    sync of this name and stays alive, `TopicNotFound`, `InvalidArgument`, and the lake's errors. `SyncRun.await_termination` raises later
+    errors.
+
+    A run may lose its lease, because its machine stood still or its table did not answer. Then it commits nothing more under that lease. It
+    takes the lease again and goes on from the targets' progress, with a warning in the log (`penstock.spark`). It ends with `SyncInUse` if
+    another driver has taken over and stays alive, and with `LeaseLost` after 6 losses without a batch between.
     """
     place = LakePlace.of(lake, coordination=coordination)
     name = topic.replace("%", "") if name is None else name
@@ -164,24 +167,25 @@ def _folder(into: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SyncStatus:
-    """How a run is."""
+    """The state of a run."""
 
     running: bool
     batches: int
     events: int
-    """Taken by this run."""
+    """The number of events taken by this run."""
     offsets: Mapping[int, int]
-    """By queue, the next event to be applied."""
+    """The next event to be applied, by queue."""
     stopped: Mapping[str, tuple[Stop, ...]]
     """Tables that stand still, and the events that cannot be applied."""
     last: Batch | None
     unmatched: tuple[str, ...] = ()
-    """Tables and columns (``table.column``) that ``tables``, ``columns``, ``keys`` or ``history`` name and no event has had yet: to come, or
-    misspelt."""
+    """Tables and columns (``table.column``) that ``tables``, ``columns``, ``keys`` or ``history`` name and no event has had yet. They may
+    still come, or are misspelt.
+    """
 
 
 class SyncRun:
-    """A sync that runs, in a thread of its own. Leaving its context stops it."""
+    """A sync that runs in a thread of its own. Leaving its context stops it."""
 
     def __init__(
         self,
@@ -191,7 +195,7 @@ class SyncRun:
         trigger: timedelta | None = None,
         listener: Callable[[Batch], None] | None = None,
     ) -> None:
-        """Begin; without a ``trigger`` it ends with what is stored now. Raises what `Engine.open` does."""
+        """Begin; without a ``trigger`` it ends with what is stored now. Raises the errors of `Engine.open`."""
         self._spark, self._options = spark, options
         self._engine = self._opened()
         self._pause_s = None if trigger is None else max(_POLL_S, trigger.total_seconds())
@@ -200,13 +204,13 @@ class SyncRun:
         self._error: BaseException | None = None
         self._batches = self._events = self._losses = 0
         self._ends: Mapping[int, int] | None = None
-        """Where every queue ended when the run began; None: it does not end by itself."""
+        """Where every queue ended when the run began; None: the run does not end by itself."""
         self._last: Batch | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-sync", daemon=True)
         self._thread.start()
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait for its end, or so long; whether it has ended. Raises what ended it, but for `stop`."""
+        """Wait for its end, at most ``timeout``. Returns whether it has ended. Raises the error that ended it; `stop` is none."""
         self._thread.join(None if timeout is None else timeout.total_seconds())
         if self._thread.is_alive():
             return False
@@ -215,9 +219,9 @@ class SyncRun:
         return True
 
     def stop(self) -> None:
-        """End it in order, after the batch under way, and wait for that. What ended it before is left to `await_termination`.
+        """End it in order, after the batch under way, and wait for that. An earlier error is left to `await_termination`.
 
-        In the listener it only says so, and does not wait.
+        Inside the listener it only requests the end, and does not wait.
         """
         self._stop.set()
         if threading.current_thread() is not self._thread:
@@ -230,7 +234,7 @@ class SyncRun:
 
     @property
     def status(self) -> SyncStatus:
-        """How it is now."""
+        """The state of the run now."""
         engine = self._engine
         missing = unmatched(self._options, engine.known)
         return SyncStatus(
@@ -262,7 +266,7 @@ class SyncRun:
                 self._error = self._error or error
 
     def _apply(self) -> None:
-        """Until there is nothing more to do, under one lease after the other."""
+        """Apply batches until there is nothing more to do, under one lease after the other."""
         while True:
             try:
                 self._apply_held()
@@ -278,7 +282,7 @@ class SyncRun:
                 return
 
     def _begin_again(self, lost: PenstockError) -> None:
-        """As a driver that is started anew does. Raises `SyncInUse`, and the loss if there were too many, one after the other."""
+        """Begin again like a driver that is started anew. Raises `SyncInUse`, and the loss if there were too many, one after the other."""
         clock = lakes.open(self._options.place).lake.runtime.clock
         name, lost_s = self._options.name, clock.monotonic_s()
         while not self._stop.is_set():

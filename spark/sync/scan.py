@@ -1,6 +1,6 @@
-"""The part of a sync that runs in Spark's tasks: read a range of the topic, fold it, and make typed rows of what the fold gave.
+"""The part of a sync that runs in Spark's tasks: read a range of the topic, fold it, and make typed rows of the fold's result.
 
-Tasks read the topic themselves, so no event crosses into the JVM; what crosses is the net changes of many rows in one piece.
+Tasks read the topic themselves, so no event crosses into the JVM. The net changes of many rows cross in one piece.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ EVENT = ("queue", "offset", "store_timestamp", "body")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the tasks of one batch need to know."""
+    """The input of the tasks of one batch."""
 
     tasks: tuple[ReadTask, ...]
     plan: Plan
     buckets: int
     steps: Steps = NO_STEPS
     bytes_max: int | None = None
-    """Of the events' bodies; one event is always taken. None: whatever they are."""
+    """The most bytes of the events' bodies; one event is always taken. None: any number."""
 
     @property
     def bytes_per_task(self) -> int | None:
-        """Of tasks that do not know of each other."""
+        """The most bytes of one of several tasks that do not know of each other."""
         return None if self.bytes_max is None else max(1, self.bytes_max // len(self.tasks))
 
     @property
     def events(self) -> int:
-        """How many there are to be read."""
+        """The number of events to be read."""
         return sum(end - start for task in self.tasks for start, end in task.ranges.values())
 
     @property
@@ -68,24 +68,24 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was folded, and how far that is."""
+    """The folded events, and how far they reach."""
 
     folded: Folded
     ends: Mapping[int, int]
-    """By queue, the event to go on with: the range's end, or the first that was too many bytes."""
+    """The event to go on with, by queue: the range's end, or the first event that exceeded the bytes."""
     sizes: Mapping[int, int]
-    """By queue, the bytes of the bodies that were read."""
+    """The bytes of the bodies that were read, by queue."""
 
     @classmethod
     def of(cls, parts: Sequence[Taken]) -> Taken:
-        """Of several tasks, without the rows."""
+        """The sum of several tasks' results, without the rows."""
         ends = {queue: end for part in parts for queue, end in part.ends.items()}
         sizes = {queue: size for part in parts for queue, size in part.sizes.items()}
         return cls(combined([part.folded for part in parts]), ends, sizes)
 
     @property
     def size(self) -> int:
-        """All of it."""
+        """The bytes of all queues together."""
         return sum(self.sizes.values())
 
 
@@ -100,7 +100,7 @@ def pieces(session: SparkSession, scan: Scan) -> DataFrame:
 
 
 def summary(found: DataFrame) -> Taken:
-    """What became of all events; only the rows are not in it."""
+    """The result of all events, without the rows."""
     from pyspark.sql import functions as F
 
     rows = found.where(F.col("table") == _SUMMARY).select("piece").collect()
@@ -110,7 +110,7 @@ def summary(found: DataFrame) -> Taken:
 def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | None, old: Mapping[Key, Old] | None) -> DataFrame:
     """The net changes of one table, typed: its columns, its position, and what to do with the row they meet.
 
-    ``old``: of rows that gave their columns to others, what the target had of them; None: there are none such.
+    ``old``: the target's values of rows that gave their columns to others; None: there are no such rows.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -120,7 +120,7 @@ def rows_of(found: DataFrame, scan: Scan, target: Target, truncate: Truncate | N
     if target.history:
         return history_rows(mine, target, scan.steps)
     if old is not None:
-        mine = mine.coalesce(1)  # a row may come from one of another partition
+        mine = mine.coalesce(1)  # a row may take its columns from a row of another partition
     typed = partial(_typed_rows, target, schema, None if truncate is None else truncate.position, old, scan.steps)
     return mine.mapInArrow(typed, from_arrow_schema(schema))
 
@@ -146,7 +146,7 @@ def _fold_tasks(scan: Scan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Without the garbage collector, which would look at hundreds of thousands of values again and again, none of which is in a cycle."""
+    """Switch the garbage collector off. It would look at hundreds of thousands of values again and again, none of which is in a cycle."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +157,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int = 0) -> Taken:
-    """Fold a task's events, up to so many bytes of bodies; the first one whatever it has, unless so many bytes were taken ``before``."""
+    """Fold a task's events, up to ``bytes_max`` bytes of bodies. The first event is always taken, unless bytes were taken ``before``."""
     fold = Fold(scan.plan)
     ends = {queue: start for queue, (start, _) in task.ranges.items()}
     sizes = dict.fromkeys(ends, 0)
@@ -167,7 +167,7 @@ def folded_of(scan: Scan, task: ReadTask, bytes_max: int | None, *, before: int 
             size = len(body or b"")
             if bytes_max is not None and taken and taken + size > bytes_max:
                 return Taken(fold.result(), ends, sizes)
-            taken += size or 1  # an event without a body is one too
+            taken += size or 1  # an event without a body counts too
             sizes[queue] += size
             ends[queue] = offset + 1
             fold.add(queue, offset, body, time_us)
@@ -197,7 +197,7 @@ def _written(scan: Scan, taken: Taken) -> Iterator[pa.RecordBatch]:
 
 
 def _by_bucket(buckets: int, rows: Sequence[T], key_of: Callable[[T], Key]) -> list[list[T]]:
-    """The rows by the hash of their key; what has none, a truncate, is in all of them."""
+    """The rows by the hash of their key. A row without a key, a truncate, is in all of them."""
     if buckets == 1:
         return [list(rows)]
     found: list[list[T]] = [[] for _ in range(buckets)]

@@ -6,17 +6,17 @@ from typing import Literal, Protocol
 
 Moment = Literal["before", "in", "after"]
 STEPS = ("read", "fold", "create", "add columns", "merge", "progress")
-"""In this order: choose the events, fold them, make a target, give it columns, merge into each target, keep the sync's progress."""
+"""The steps in order: choose the events, fold them, make a target, give it columns, merge into each target, keep the sync's progress."""
 
 
 class Steps(Protocol):
-    """Is told of every step; it travels to tasks, which say that they are in one."""
+    """Is told of every step. It travels to tasks, which report that they are in one."""
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None: ...
 
 
 class _NoSteps:
-    """Hears and does nothing."""
+    """Does nothing."""
 
     def reached(self, step: str, moment: Moment, what: str = "") -> None:
         pass

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Stops:
-    """Of one run."""
+    """The stopped tables of one run."""
 
     def __init__(self) -> None:
         self._stops: dict[Source, dict[int, Stop]] = {}
@@ -26,12 +26,12 @@ class Stops:
         return iter(tuple(self._stops))
 
     def keep(self, source: Source, stops: Iterable[Stop], resume: Mapping[int, int]) -> None:
-        """One that cannot be tried again."""
+        """Keep a table that cannot be tried again."""
         self._stops[source] = {stop.queue: stop for stop in stops}
         self._resume[source] = dict(resume)
 
     def add(self, source: Source, refused: Iterable[Refused], reached: Mapping[int, int]) -> None:
-        """Let a table stand still; ``reached``: by queue, how far it has everything, but where an event was refused."""
+        """Let a table stand still. ``reached``: how far it has everything, by queue, except where an event was refused."""
         stops = self._stops.setdefault(source, {})
         for one in refused:
             stops.setdefault(one.place[0], Stop(*one.place, one.reason))
@@ -41,17 +41,17 @@ class Stops:
 
     @property
     def named(self) -> dict[str, tuple[Stop, ...]]:
-        """By table, the events that cannot be applied."""
+        """The events that cannot be applied, by table."""
         return {name: tuple(stops[queue] for queue in sorted(stops)) for name, stops in self._by_name(self._stops).items()}
 
     @property
     def resume(self) -> dict[str, dict[int, int]]:
-        """By table and queue, where it is to be taken up."""
+        """Where a table is to be taken up, by table and queue."""
         return {name: dict(places) for name, places in self._by_name(self._resume).items()}
 
     @property
     def sources(self) -> dict[str, Source]:
-        """By table, what tells it from others."""
+        """The full source of each table, which tells it from others, by its name."""
         return {name: source for source, name in named_apart(self._stops).items()}
 
     def _by_name(self, of_tables: Mapping[Source, T]) -> dict[str, T]:

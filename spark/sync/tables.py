@@ -1,6 +1,6 @@
-"""Target tables by Spark: what they have, making them, giving them columns, and one MERGE a batch that is carried out once.
+"""Target tables by Spark: their columns, their creation, added columns, and one MERGE a batch, carried out once.
 
-Every commit names the sync and how far the target is with it, and carries Delta's ``txn`` with a number that grows with that.
+Every commit names the sync and the target's progress, and carries Delta's ``txn`` with a number that grows with the progress.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ _TASK_SAYS = re.compile(r"^(?:[\w.]*\.)?Unfit: (.+)$", re.MULTILINE)
 
 
 class Tables:
-    """The targets in one folder, in a session of their own: what is set there for a commit must be nobody else's."""
+    """The targets in one folder, in a session of their own: settings made for a commit must apply to nothing else."""
 
     def __init__(self, session: SparkSession, into: str, *, guard: bool) -> None:
         self.session = session
         self._into = into.rstrip("/")
         self._guard = guard
         self._few_rows = False
-        session.conf.set(_TIMES, "TIMESTAMP_MICROS")  # the default, INT96, is read as nanoseconds by others: 1677 to 2262
+        session.conf.set(_TIMES, "TIMESTAMP_MICROS")  # others read the default, INT96, as nanoseconds: 1677 to 2262
 
     def expect(self, *, few_rows: bool) -> None:
-        """How the next merges are to be planned: ``few_rows`` come out of this process's memory, or any number out of tasks."""
+        """Set how the next merges are planned: for few rows out of this process's memory (``few_rows``), or for any number out of tasks."""
         self._few_rows = few_rows
 
     def path(self, name: str) -> str:
@@ -93,7 +93,7 @@ class Tables:
         return Found(theirs, frozenset(others), self._written(table))
 
     def written(self, name: str) -> Written | None:
-        """What the newest commit of a sync says."""
+        """The metadata of the newest commit of a sync."""
         from delta.tables import DeltaTable
 
         return self._written(DeltaTable.forPath(self.session, self.path(name)))
@@ -105,7 +105,7 @@ class Tables:
         return newest(_commits(table.history()), detail.properties.get(PROPERTY))
 
     def create(self, target: Target, owner: Owner) -> None:
-        """Make a target; fine when it is there."""
+        """Make a target; nothing happens when it is there."""
         from delta.tables import DeltaTable
 
         with self._metadata(owner, target):
@@ -124,15 +124,15 @@ class Tables:
         return [(column.name, column.type) for column in target.columns] + own
 
     def add_columns(self, target: Target, columns: Sequence[Column]) -> None:
-        """Give a target columns that it lacks. The commit does not say how far the target is: nothing holds it up if that has changed."""
+        """Give a target columns that it lacks. The commit does not carry the target's progress: a change of it does not hold this commit up."""
         named = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
         table = f"delta.{quoted(self.path(target.name))}"
-        if _to_be_mapped((*target.columns, *columns)):  # those too that deltalake made without
+        if _to_be_mapped((*target.columns, *columns)):  # also tables that deltalake made without a mapping
             self.session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         self.session.sql(f"ALTER TABLE {table} ADD COLUMNS ({named})")
 
     def rows(self, target: Target, keys: Sequence[Key]) -> dict[Key, Old]:
-        """Of a target, the rows with these keys."""
+        """The rows of a target with these keys."""
         wanted = self.session.createDataFrame(
             pa.table(
                 {
@@ -159,14 +159,14 @@ class Tables:
         partial: bool = True,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Merge a batch's net changes; ``target`` says how far it is then. False, and nothing is done, when a sync has merged since it was
-        as far as the batch was built on.
+        """Merge a batch's net changes; ``target`` has the progress after them. False, and nothing is done, when a sync has merged since the
+        progress that the batch was built on.
 
-        ``partial``: some rows have only some columns. ``check``: asked before each attempt.
+        ``partial``: some rows have only some columns. ``check`` is called before each attempt.
         """
         from delta.exceptions import DeltaConcurrentModificationException
 
-        # what may come between is a compaction
+        # The commit that may come between is a compaction.
         return until_committed(
             lambda: self._merge(target, rows, owner, truncate=truncate, partial=partial),
             DeltaConcurrentModificationException,
@@ -175,7 +175,7 @@ class Tables:
         )
 
     def refusal(self, error: Exception) -> str | None:
-        """Why a target did not take what it was given, in a line. None: that is not to be laid to the target."""
+        """Why a target did not take what it was given, in a line. None: that is not the target's fault."""
         from pyspark.errors import AnalysisException, PythonException
 
         said = (_TASK_SAYS if isinstance(error, PythonException) else _DELTA_SAYS).search(str(error))
@@ -214,8 +214,9 @@ class Tables:
         return changed | ({POSITION: f"s.{POSITION}"} if self._guard else {})
 
     def _planning(self, target: Target) -> Mapping[str, str]:
-        """A MERGE of few rows is planned once: planning every stage anew takes three times the jobs, each of which costs more than its rows
-        do. Rows in memory are the same however often they are looked at; those of a history come from the target as well.
+        """The settings for planning a MERGE. One of few rows is planned once: planning every stage anew takes three times the jobs, each of
+        which costs more than its rows do. Rows in memory are the same however often they are read; those of a history come from the target
+        as well.
         """
         if not self._few_rows:
             return {}
@@ -251,7 +252,7 @@ class Tables:
 
 
 def _to_be_mapped(columns: Iterable[Column]) -> bool:
-    """Whether Delta takes columns of these names in Spark only if files have others."""
+    """Whether Delta in Spark takes columns of these names only if files have other names."""
     return any(_MAPPED.search(column.name) for column in columns)
 
 

@@ -1,4 +1,4 @@
-"""Values by column as Arrow has them."""
+"""Values by column in Arrow's types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...cdc.types import Unfit
 
 
 def typed_batch(values: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Raises `Unfit`, which says of which column, for values that Arrow does not take."""
+    """An Arrow batch of the values. Raises `Unfit`, which names the column, for values that Arrow does not take."""
     columns = []
     for field in schema:
         try:

@@ -1,4 +1,4 @@
-"""What was said of tables and columns that no event has had yet: they may still come, or be misspelt. Pure."""
+"""The named tables and columns that no event has had yet: they may still come, or be misspelt. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .options import Options
 
 
 def unmatched(options: Options, known: Mapping[Source, Target | None]) -> tuple[str, ...]:
-    """Names of tables of which nothing is known, and of columns (``table.column``) that a known table does not have; sorted."""
+    """Names of tables of which nothing is known, and of columns (``table.column``) that a known table lacks; sorted."""
     return tuple(sorted({*_tables(options, known), *_columns(options, known)}))
 
 
