@@ -115,7 +115,7 @@ def oddities(docstring: str) -> Iterator[str]:
     if bare := BARE_WORDS.match(docstring):
         yield f"opens with {bare[0]}: name the subject, or say what it does"
     for paragraph in re.split(r"\n\s*\n", docstring):
-        if re.search(r"^(?: |==)", paragraph, re.MULTILINE):
+        if re.search(r"^(?: |==|\|)", paragraph, re.MULTILINE):
             continue
         for sentence in re.split(r"(?<=[.!?])\s+", paragraph):
             if (words := len(sentence.split())) > SENTENCE_WORDS_MAX:
