@@ -1,7 +1,8 @@
-"""Delta's actions: what a commit of the topic's table says, as JSON lines.
+"""Delta's actions: the content of a commit of the topic's table, as JSON lines.
 
-Protocol (1, 2), partitioned by queue, no table features, so that everything that speaks Delta reads it. Small facts about queues
-are `txn` actions, which checkpoints keep: the last published entry, where each queue starts and ends, which offsets were lost.
+The protocol is (1, 2), partitioned by queue, without table features, so that everything that speaks Delta reads it. Small facts about
+queues are `txn` actions, which checkpoints keep. They are the last published entry, the start and end of each queue, and the offsets
+that were lost.
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ _ENGINE = "Penstock"
 PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 PARTITION_COLUMNS = ["queue"]
 Action: TypeAlias = dict[str, Any]
-"""As it is written."""
+"""An action as it is written."""
 _Texts: TypeAlias = dict[str, str | None]
 _Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=NUMBER_MAX)]
 
 
 class _Form(Struct, frozen=True, rename="camel"):
-    """What an action must have to be read; others may put more into it."""
+    """The fields that an action must have to be read; it may have others."""
 
 
 class Protocol(_Form, frozen=True):
-    """What a reader and a writer must know."""
+    """The protocol versions that a reader and a writer must know."""
 
     min_reader_version: _Int64
     min_writer_version: _Int64
 
 
 class Format(_Form, frozen=True):
-    """Of the table's files."""
+    """The format of the table's files."""
 
     provider: str = "parquet"
     options: _Texts = {}
 
 
 class TableMetadata(_Form, frozen=True):
-    """What the table says of itself: Penstock writes it once, and keeps what others have set since."""
+    """The table's metadata. Penstock writes it once, and keeps what others have set since."""
 
     id: str
     schema_string: str
@@ -65,21 +66,21 @@ class TableMetadata(_Form, frozen=True):
 
 
 class Removed(_Form, frozen=True):
-    """A file was taken out of the table."""
+    """A file was removed from the table."""
 
     path: str
     deletion_timestamp: TimeMs | None = None
 
 
 class Txn(_Form, frozen=True):
-    """What an application says of itself."""
+    """The version that an application states for itself."""
 
     app_id: str
     version: _Int64
 
 
 class CommitInfo(_Form, frozen=True):
-    """Where a commit comes from. Anything may stand in one, so what makes no sense is passed over."""
+    """The origin of a commit. Its content is free, so what makes no sense is ignored."""
 
     timestamp: object = None
     penstock_write_id: object = None
@@ -109,7 +110,7 @@ class _Stats(_Form, frozen=True):
 
 
 Logged: TypeAlias = TableFile | Removed | Txn | TableMetadata | CommitInfo
-"""An action as it was read, that a snapshot has to know."""
+"""An action as it was read, of the kinds that a snapshot has to know."""
 F = TypeVar("F")
 
 
@@ -119,12 +120,12 @@ def start_txn(queue: int) -> str:
 
 
 def end_txn(queue: int) -> str:
-    """The `txn` whose version is the offset behind the last published one."""
+    """The `txn` whose version is the offset after the last published one."""
     return f"{PUBLISHED}/queue/{queue}/end"
 
 
 def lost_txn(queue: int, first_offset: int) -> str:
-    """The `txn` whose version is where a range of lost offsets ends (exclusive)."""
+    """The `txn` whose version is the end of a range of lost offsets (exclusive)."""
     return f"{PUBLISHED}/queue/{queue}/lost/{first_offset}"
 
 
@@ -138,7 +139,7 @@ def parse_lost(app_id: str) -> tuple[int, int] | None:
 
 
 def commit_info(*, operation: str, write_id: str, time_ms: int, blind_append: bool) -> Action:
-    """The line by which a writer recognises its own commit."""
+    """The `commitInfo` line, by which a writer recognises its own commit."""
     return {
         "commitInfo": {
             "timestamp": time_ms,
@@ -161,7 +162,7 @@ def metadata(table_id: str, time_ms: int) -> Action:
 
 
 def metadata_fields(found: TableMetadata) -> dict[str, Any]:
-    """As an action has them."""
+    """The fields of the metadata as an action has them."""
     fields: dict[str, Any] = msgspec.to_builtins(found)
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -206,7 +207,7 @@ def remove(file: TableFile, *, time_ms: int, data_change: bool) -> Action:
 
 
 def parse_add(fields: object, *, where: str) -> TableFile:
-    """The file an add names. Raises `ForeignObject` when Penstock did not write the add."""
+    """The file that an add names. Raises `ForeignObject` when Penstock did not write the add."""
     try:
         found = msgspec.convert(fields, _Add)
         stats = msgspec.json.decode(found.stats, type=_Stats)
@@ -259,8 +260,9 @@ def encode_commit(actions: Iterable[Action]) -> bytes:
 
 
 def decode_commit(data: bytes, *, where: str) -> list[Logged]:
-    """The actions of a commit. A line ends with a line feed and nothing else. Raises `DataDamaged`, `ForeignObject` for others' adds, or
-    `NewerFormatError` for a protocol we do not speak.
+    """The actions of a commit. A line ends with a line feed and nothing else.
+
+    Raises `DataDamaged`, `ForeignObject` for others' adds, or `NewerFormatError` for a protocol that Penstock does not speak.
     """
     try:
         lines: list[object] = [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
@@ -272,7 +274,7 @@ def decode_commit(data: bytes, *, where: str) -> list[Logged]:
 
 
 def parse_action(action: object, *, where: str) -> Iterator[Logged]:
-    """What one line of a commit, or row of a checkpoint, says. Raises as `decode_commit` does."""
+    """The actions in one line of a commit, or one row of a checkpoint. Raises as `decode_commit` does."""
     if not isinstance(action, dict) or not action:
         raise _no_commit(where, action)
     for kind, fields in action.items():
@@ -294,7 +296,7 @@ def parse_action(action: object, *, where: str) -> Iterator[Logged]:
 
 
 def check_protocol(found: Protocol, *, where: str) -> None:
-    """Raise `NewerFormatError` unless this process knows what the table asks of it."""
+    """Raise `NewerFormatError` unless this process knows what the table requires."""
     if (found.min_reader_version, found.min_writer_version) != (1, 2):
         raise NewerFormatError(
             "the table has features that Penstock does not write",
@@ -327,23 +329,23 @@ def _no_commit(where: str, observed: object) -> DataDamaged:
 
 
 def write_id_of(actions: Iterable[Logged]) -> str | None:
-    """The write id in a commit's `commitInfo`; None when it is not one of ours."""
+    """The write id in a commit's `commitInfo`. None when the commit is not Penstock's."""
     found = next((action.penstock_write_id for action in actions if isinstance(action, CommitInfo)), None)
     return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a commit says, but for its version and its times, which each try sets anew."""
+    """The content of a commit except its version and its times, which each try sets anew."""
 
     operation: str
     adds: tuple[TableFile, ...] = ()
     removes: tuple[TableFile, ...] = ()
     txns: Mapping[str, int] | None = None
     data_change: bool = True
-    """False when the same rows are only put into other files, which are then as old as the rows."""
+    """False when the same rows are only put into other files, which then keep the age of the rows."""
     removed_ms: int = 0
-    """By the store's clock, as the collector judges by it."""
+    """The time of the removals by the store's clock, by which the collector judges."""
 
     def actions(self, *, write_id: str, time_ms: int, before: tuple[Action, ...] = ()) -> list[Action]:
         stamped = [replace(file, modified_ms=time_ms) for file in self.adds] if self.data_change else self.adds

@@ -1,6 +1,6 @@
-"""Whether log and table agree: rows of the log are hashed as they come, then the table's rows of the same offsets.
+"""Compares log and table: rows of the log are hashed as they come, then the table's rows of the same offsets.
 
-Neither side is ever in memory as a whole, however much one entry links.
+Neither side is ever wholly in memory, however much one entry links.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came out of comparing some rows."""
+    """The result of comparing some rows."""
 
     rows: int
-    """That were compared."""
+    """The number of rows that were compared."""
     differences: tuple[Difference, ...]
 
 
 class Agreement:
-    """Compares the log's rows that it is given with the table's.
+    """Compares given rows of the log with the table's.
 
-    Excepted is what retention took, and what the table names as lost; offsets that it is not given are not compared.
+    Rows that retention took, rows that the table names as lost, and offsets that are not given are not compared.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot) -> None:
@@ -55,11 +55,11 @@ class Agreement:
         self._queues: dict[int, _Queue] = {}
 
     async def take(self, rows: pa.Table) -> None:
-        """Rows of the log, sorted by queue; of every queue they come in the order of offsets."""
+        """Add rows of the log, sorted by queue. The rows of each queue must come in the order of offsets."""
         await self._runtime.offload(lambda: self._hash(rows))
 
     async def finish(self) -> Comparison:
-        """Read what the table has of the rows taken."""
+        """Read the table's rows for the rows taken, and compare."""
         taken = sorted(self._queues.items())
         differences = [found for queue, ours in taken if (found := await self._difference(queue, ours)) is not None]
         return Comparison(sum(ours.rows.rows for _, ours in taken), tuple(differences))
@@ -91,7 +91,7 @@ Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """What was taken of a queue."""
+    """The rows taken from one queue."""
 
     rows: RowHash = field(default_factory=RowHash)
     offsets: list[Offsets] = field(default_factory=list)

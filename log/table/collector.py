@@ -1,7 +1,8 @@
-"""The collector: objects that nothing needs any more. It never goes by age alone.
+"""Deletes objects that nothing needs any more. The collector never goes by age alone.
 
-Table files: LIST first, then the snapshot, so that a file committed meanwhile is seen as live. Handed objects: when no entry that could
-link them is left. Staged jobs: an entry closes an old one first, so that no later link can count, and only then do its objects go.
+Table files are listed before the snapshot is read, so that a file committed meanwhile is seen as live. Handed-over objects go when no
+entry that could link them is left. An old staged job is first closed by an entry, so that no later link can count. Only then are its
+objects deleted.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from .trimmer import Floor, Trimmer, read_floor_object
 
 AppendActions: TypeAlias = Callable[[Sequence[Action]], Awaitable[None]]
 HeldJobs: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]
-"""Which of these transactions' uploads are to be left alone: neither closed, nor deleted, nor forgotten. Asked after they were listed."""
+"""Returns which of these transactions' uploads are to be left alone: neither closed, nor deleted, nor forgotten. It is called after
+they were listed."""
 
 
 async def all_held(jobs: Collection[str]) -> Collection[str]:
-    """Without anybody to ask, no transaction's upload is touched."""
+    """All uploads of transactions: the default, since nobody can be asked about them."""
     return jobs
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one round deleted, and asked the log to note."""
+    """The number of objects and jobs that one round deleted, closed and forgot."""
 
     table_files: int = 0
     handed: int = 0
@@ -48,7 +50,7 @@ class Collected:
 
 
 class Collector:
-    """Collects for one topic and one table folder. Every guard is a method of its own."""
+    """Collects for one topic and one table folder. Every guard is a separate method."""
 
     def __init__(
         self,
@@ -72,13 +74,13 @@ class Collector:
         self._stood = Floor()
 
     def has_stood(self, floor: Floor) -> None:
-        """Hear of a floor that was found to have stood long enough, from whoever raises it then: in a topic that is always busy the floor is
-        never that old when it is read here.
+        """Note a floor that was found to have stood long enough by the process that then raises it. In a topic that is always busy, the
+        floor is never that old when it is read here.
         """
         self._stood = max(self._stood, floor, key=lambda one: one.number)
 
     async def collect_once(self) -> Collected:
-        """One round over everything."""
+        """Run one round over everything."""
         table_files = await self.collect_table()
         now_ms = await self._store.clock_ms()
         floor = await read_floor_object(self._store, self._paths)
@@ -91,18 +93,20 @@ class Collector:
     # --- table files
 
     async def collect_table(self) -> int:
-        """Delete table files that no snapshot of the last days names; returns how many went."""
+        """Delete table files that no snapshot of the last days names. Returns how many were deleted."""
         now_ms = await self._store.clock_ms()
         listed, snapshot = await self.list_then_snapshot()
         return await delete_all(self._store, self.orphans(listed, snapshot, now_ms))
 
     async def list_then_snapshot(self) -> tuple[list[ObjectInfo], Snapshot]:
-        """The files on the store, and then what the table refers to: in the other order a file committed between them would go."""
+        """The files on the store, and then what the table refers to. In the other order a file committed between them would be deleted."""
         listed = await self._store.list(f"{self._delta.root}queue=")
         return listed, await self._delta.refresh()
 
     def orphans(self, listed: Iterable[ObjectInfo], snapshot: Snapshot, now_ms: int) -> list[str]:
-        """Of the listed files, those older than any commit can still want to use, not in the table, and not taken out of it lately."""
+        """The listed files that are orphans: older than any commit that can still want them, not in the table, and not lately removed
+        from it.
+        """
         live = snapshot.paths  # made once: a table has thousands of files, and a LIST as many
 
         def is_orphan(info: ObjectInfo) -> bool:
@@ -119,19 +123,21 @@ class Collector:
     # --- handed objects
 
     async def collect_handed(self, floor: Floor) -> int:
-        """Delete handed batches, linked or not, whose last possible entry lies below a floor that has stood."""
+        """Delete handed-over batches, linked or not, whose last possible entry lies below a floor that has stood."""
         listed = await self._store.list(self._paths.handed)
         return await delete_all(self._store, [info.key for info in listed if self.is_past(info.key, floor)])
 
     def is_past(self, key: str, floor: Floor) -> bool:
-        """Whether every entry that may link a handed object is below the floor."""
+        """Whether every entry that may link a handed-over object is below the floor."""
         parts = self._paths.handed_parts(key)
         return parts is not None and parts[0] + VALIDITY_ENTRIES < floor.number
 
     # --- staged jobs
 
     async def collect_jobs(self, floor: Floor, now_ms: int) -> tuple[int, int, int]:
-        """(objects deleted, jobs to close, jobs to forget). Closing and forgetting are entries of the log, appended here."""
+        """Collect the staged jobs. Returns (objects deleted, jobs to close, jobs to forget). Closings and forgettings are entries of
+        the log, appended here.
+        """
         view = View(self._store, self._paths, self._runtime)
         await view.open()
         await view.catch_up()
@@ -146,7 +152,7 @@ class Collector:
             if job not in held and job in state.closed_jobs and await self.may_delete(job, state, floor):
                 deleted += await delete_all(self._store, (info.key for info in objects))
         old = [job for job, objects in jobs.items() if job not in held and job not in state.closed_jobs and is_old(objects, now_ms)]
-        if not state.alive:  # no entry follows, and what was staged for this life is void in any other
+        if not state.alive:  # no entry follows, and rows staged for this life are void in any other
             return deleted + await delete_all(self._store, (info.key for job in old for info in jobs[job])), 0, 0
         forget = [
             ForgetJob(job)
@@ -158,14 +164,16 @@ class Collector:
         return deleted, len(old), len(forget)
 
     async def held(self, jobs: Collection[str]) -> Collection[str]:
-        """Those of transactions that are not known to be done with. The log alone cannot tell: one may be committed long after it was staged."""
+        """The jobs of transactions that are not known to be finished. The log alone cannot tell: a transaction may be committed long
+        after it was staged.
+        """
         asked = {job for job in jobs if job.startswith(TRANSACTION_JOBS)}
         return await self._held_jobs(asked) if asked else ()
 
     async def may_delete(self, job: str, state: State, floor: Floor) -> bool:
         """Whether no entry that is kept can have linked this closed job's objects.
 
-        The entry that closed it did so by linking it or by an action. No other entry can have linked it with effect.
+        An entry closed the job either by linking it or by an action. No other entry can have linked it with effect.
         """
         closed_by = state.closed_jobs[job]
         if closed_by <= floor.number:
@@ -175,5 +183,5 @@ class Collector:
 
 
 def is_old(objects: Sequence[ObjectInfo], now_ms: int) -> bool:
-    """Whether a job began so long ago that nobody is going to link it."""
+    """Whether a job began so long ago that nobody will link it any more."""
     return now_ms - min(info.last_modified_ms for info in objects) > JOB_AGE_MAX_MS

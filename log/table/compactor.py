@@ -1,7 +1,7 @@
-"""The compactor: merges small consecutive files of a queue, rows and their order untouched.
+"""Merges small consecutive files of a queue, without changing rows or their order.
 
-Files are merged by size classes, each eight times the one below, so that a row is rewritten once a class and not each time. The merged
-rows are proved equal, by number and by a hash over all columns, before a commit says so with ``dataChange=false``.
+Files are merged by size classes, each eight times the one below, so that a row is rewritten once per class and not each time. The
+merged rows are proved equal by their number and a hash over all columns, before a commit with ``dataChange=false`` says so.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .snapshot import Snapshot
 TARGET_BYTES = 128 * MIB
 FAN_IN = 8
 SPAN_MS = 6 * 3600 * 1000
-"""A merged file covers at most this much store time, as retention takes whole files only."""
+"""The most store time that a merged file covers, as retention removes whole files only."""
 _FILES_MAX = 64
 _SMALLEST_CLASS_BYTES = 32 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one round did."""
+    """The result of one round."""
 
     files: int = 0
-    """That were merged."""
+    """The number of files that were merged."""
     rows: int = 0
     bytes: int = 0
 
@@ -72,7 +72,7 @@ def plan(
 
 
 def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in: int) -> bool:
-    """Whether merging these files is worth writing their rows again: many of them, none of which is most of the whole."""
+    """Whether merging these files is worth rewriting their rows: they are many, and none is most of the whole."""
     if len(run) < 2 or 2 * max(file.size_bytes for file in run) > run_bytes:
         return False
     return len(run) >= fan_in or run_bytes >= target_bytes // 2
@@ -80,12 +80,12 @@ def is_worth(run: Sequence[TableFile], run_bytes: int, target_bytes: int, fan_in
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """A file that was uploaded, and those whose rows it has."""
+    """An uploaded file, with the files whose rows it has."""
 
     file: TableFile
     sources: tuple[TableFile, ...]
     started_s: float
-    """When the merge began, on the monotonic clock."""
+    """The time when the merge began, by the monotonic clock."""
 
 
 class Compactor:
@@ -100,12 +100,14 @@ class Compactor:
         self._target_bytes = target_bytes
         self._fan_in = fan_in
         self._merged: list[_Merged] = []
-        """What waits for its commit. It is not merged again: commits may be refused for hours, while all else is allowed."""
+        """Merged files that wait for their commit. They are not merged again: commits may be refused for hours while all else is
+        allowed."""
 
     async def compact_once(self) -> Compacted:
         """Merge one run of files of every queue that has one, in one commit.
 
-        What goes wrong in one queue keeps no other from being merged: the first error is raised when the others' files are committed.
+        An error in one queue does not keep the others from being merged. The first error is raised once the others' files are
+        committed.
         """
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._delta.refresh()
@@ -144,12 +146,12 @@ class Compactor:
 
 
 def sources_stand(snapshot: Snapshot, sources: Sequence[TableFile]) -> bool:
-    """Whether every file that was merged is still in the table; else retention or another compactor took it, and its rows."""
+    """Whether every merged file is still in the table. If not, retention or another compactor has removed it, with its rows."""
     return snapshot.paths.issuperset(file.path for file in sources)
 
 
 async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[TableFile]) -> TableFile:
-    """Upload one file with the rows of these, and prove it before anyone can read it."""
+    """Upload one file with the rows of these files, and check it before anyone can read it."""
     writer = SegmentWriter(rows_expected=sum(file.rows for file in run))
     source = RowHash()
     for file in run:
@@ -164,7 +166,7 @@ async def _merge(store: ObjectStore, root: str, runtime: Runtime, run: Sequence[
         lambda: check_merged(data, source, expected_rows=sum(file.rows for file in run), where=root + merged.path)
     )
     await store.put_large(root + merged.path, data)
-    # As old as the newest of its rows: it expires when they would, and comes before what was published later.
+    # The file is as old as the newest of its rows: it expires when they would, and comes before what was published later.
     return replace(merged, modified_ms=max(file.modified_ms for file in run))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a range compared between log and table, before the log's are deleted: number, and a hash over all columns in order."""
+"""Compares the rows of a range between log and table before the log's are deleted: their number, and a hash over all columns in order."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _ROUND_BYTES = 32 * MIB
 
 
 class Comparer:
-    """Walks the log from the floor to what is published. What it knows lives in memory only: a new one starts at the floor again.
+    """Walks the log from the floor to the last published entry. Its results are in memory only: a new comparer starts at the floor
+    again.
 
-    Entries that ``copies`` tells of are not read again: their rows were hashed when they were published.
+    Entries in ``copies`` are not read again: their rows were hashed when they were published.
     """
 
     def __init__(
@@ -43,19 +44,19 @@ class Comparer:
         self._incarnation = incarnation
         self._copies = copies or Copies()
         self._state_digest: str | None = None
-        """Of the state after ``compared``; None: begin at the floor."""
+        """The digest of the state after ``compared``. None: begin at the floor."""
         self._reading: tuple[View, Arrivals] | None = None
         self.whole = False
-        """Whether the fold has passed no entry over."""
+        """Whether the fold has passed over no entry."""
         self.compared = -1
-        """Every published row of entries up to this one is equal in log and table; -1: nothing is known yet."""
+        """The entry up to which every published row is equal in log and table; -1: nothing is known yet."""
         self.checkpoint_states: dict[int, State] = {}
-        """The states this fold had at the numbers that checkpoints have, the newest ones."""
+        """The newest of this fold's states at entries that have checkpoints."""
 
     async def compare_once(self, snapshot: Snapshot, floor: int) -> bool:
-        """Compare the next entries, up to 32 MiB of them, or a GiB of what was copied; false when all that is published is compared.
+        """Compare the next entries, up to 32 MiB of them, or a GiB of copied ones. Returns False when everything published is compared.
 
-        Raises `DataDamaged` when log and table differ: then nothing behind may be trimmed.
+        Raises `DataDamaged` when log and table differ. Then nothing after that may be trimmed.
         """
         if self._state_digest is None or self.compared < floor:
             await self._begin(floor)
@@ -77,7 +78,7 @@ class Comparer:
     async def _compare_copied(self, snapshot: Snapshot, copied: Sequence[Copied]) -> bool:
         found = await differences(self._store, self._paths, self._runtime, snapshot, (one for c in copied for one in c.files))
         if found:
-            self._copies.forget()  # the log itself is the judge, the next time
+            self._copies.forget()  # the next time, the log itself decides
         self._check(snapshot, found)
         self._reading = None
         self.compared, self._state_digest = copied[-1].end, copied[-1].end_digest
@@ -95,7 +96,7 @@ class Comparer:
             self._state_digest = None
             raise
         after = arrivals.after
-        if after.entry > snapshot.published:  # led around damage, past what is published: wait for the publisher
+        if after.entry > snapshot.published:  # led around damage, past the published entries: wait for the publisher
             self._state_digest = None
             return False
         entries = await arrivals.entries()
@@ -108,7 +109,7 @@ class Comparer:
         return True
 
     async def _open(self) -> tuple[View, Arrivals]:
-        """Read the log where the copies end. Raises `ViewLost` when it is not what this process published; then all is read."""
+        """Read the log where the copies end. Raises `ViewLost` when it is not what this process published; then all of it is read."""
         view = View(self._store, self._paths, self._runtime)
         try:
             await view.open(at_most=self.compared)
@@ -136,9 +137,9 @@ class Comparer:
 async def compare_entries(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, entries: Iterable[tuple[Folded, bytes]]
 ) -> Comparison:
-    """Whether the rows that these entries brought are in the table as they are in the log, piece by piece of what they link.
+    """Compare the rows that these entries brought between log and table, one linked piece after another.
 
-    Excepted is what retention took, what the table names as lost, and what cannot be read in the log any more.
+    Rows that retention took, rows that the table names as lost, and rows that the log cannot give any more are not compared.
     """
     agreement = Agreement(store, paths, runtime, snapshot)
     for folded, data in entries:

@@ -1,8 +1,8 @@
-"""What this process copied from the log into the table, so that it need not read the log again to compare the two.
+"""Remembers what this process copied from the log into the table, so that it need not read the log again to compare the two.
 
 A publisher reads the rows of every entry, which their seals prove, and hashes them on the way into table files. Before the log is
-trimmed the table's files are read back from the store, and their rows must hash to the same. All this is in memory only: what another
-process published, or this one before it was started again, is read from the log once more.
+trimmed, the table's files are read back from the store, and their rows must give the same hash. All this is in memory only. Entries
+that another process published, or this one before a restart, are read from the log once more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUND_BYTES = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
-    """A file that was published, and a hash of the rows that the log had for it."""
+    """A published file, with a hash of the rows that the log had for it."""
 
     file: TableFile
     digest: str
@@ -40,18 +40,18 @@ class CopiedFile:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """One commit of this process: the entries behind ``start``, up to ``end``, all of them read in order."""
+    """One commit of this process: the entries after ``start``, up to ``end``, all of them read in order."""
 
     start: int
     start_digest: str
-    """Of the state there; who comes there by another way must have the same."""
+    """The digest of the state at ``start``. A process that comes there by another way must have the same."""
     end: int
     end_digest: str
     files: tuple[CopiedFile, ...]
 
 
 class Copies:
-    """The newest commits of this process, and the states its fold had where checkpoints are."""
+    """The newest commits of this process, and the states of its fold where checkpoints are."""
 
     def __init__(self, *, files_max: int = _FILES_MAX) -> None:
         self._commits: deque[Copied] = deque()
@@ -60,7 +60,7 @@ class Copies:
         self.states: dict[int, State] = {}
 
     def note(self, before: State, states: Sequence[State], files: Iterable[CopiedFile]) -> None:
-        """A commit with the entries behind ``before``; ``states`` are those after each of them."""
+        """Add a commit with the entries after ``before``; ``states`` are the states after each of them."""
         after = states[-1]
         copied = Copied(before.entry, before.digest, after.entry, after.digest, tuple(files))
         self._commits.append(copied)
@@ -81,23 +81,23 @@ class Copies:
         return found
 
     def next_start(self, entry: int, published: int) -> int:
-        """How far the log must be read from ``entry`` until a commit of this process begins; at most ``published``."""
+        """The entry up to which the log must be read from ``entry`` until a commit of this process begins; at most ``published``."""
         return min((copied.start for copied in self._commits if entry < copied.start < published), default=published)
 
     def forget_below(self, floor: int) -> None:
-        """Drop the commits that lie below the floor altogether: nobody compares from there any more."""
+        """Drop the commits that lie wholly below the floor: no comparison starts there any more."""
         while self._commits and self._commits[0].end <= floor:
             self._files -= 1 + len(self._commits.popleft().files)
 
     def forget(self) -> None:
-        """Believe nothing of this any more."""
+        """Forget all commits and states."""
         self._commits.clear()
         self.states.clear()
         self._files = 0
 
 
 def remember(kept: dict[int, State], states: Iterable[State]) -> None:
-    """Keep those of the states where a checkpoint may be, the newest ones."""
+    """Keep the newest of these states at which a checkpoint may be."""
     kept.update({state.entry: state for state in states if state.entry % CHECKPOINT_ENTRIES == 0})
     for number in sorted(kept)[:-STATES_KEPT]:
         del kept[number]
@@ -106,7 +106,9 @@ def remember(kept: dict[int, State], states: Iterable[State]) -> None:
 async def differences(
     store: ObjectStore, paths: TopicPaths, runtime: Runtime, snapshot: Snapshot, files: Iterable[CopiedFile]
 ) -> list[Difference]:
-    """Where the table, as it now is on the store, has not the rows that were copied. Excepted is what retention took."""
+    """The ranges in which the table, as it now is on the store, lacks the rows that were copied. Rows that retention took are not
+    compared.
+    """
     queues: dict[int, list[CopiedFile]] = {}
     for one in files:
         if one.file.first_offset >= snapshot.start(one.file.queue):
@@ -122,7 +124,7 @@ async def differences(
 
 
 class _Pieces:
-    """A queue's rows as the table has them now, cut where the published files began and ended: compaction has merged those since."""
+    """A queue's rows as the table has them now, cut at the bounds of the published files, which compaction has merged since."""
 
     def __init__(self, copied: Sequence[CopiedFile]) -> None:
         self._copied = copied

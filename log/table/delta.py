@@ -1,8 +1,7 @@
 """The Delta log of one topic's table: loading snapshots and committing to it.
 
-A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day
-after the work for it began, so that neither the collector's 48 hours nor the clean-up of old versions can meet a writer that is
-still under way.
+A commit is one create-if-absent of the next version's JSON, recognised by the write id in its `commitInfo`. It is given up a day after
+the work for it began. So neither the collector's 48 hours nor the clean-up of old versions can meet a writer that is still under way.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from .delta_checkpoint import (
 from .snapshot import Snapshot, apply
 
 DELTA_LOG = "_delta_log/"
-"""Of a table: every version's commit, and checkpoints of some."""
+"""The folder of a table's log: every version's commit, and checkpoints of some versions."""
 COMMIT, CHECKPOINT = ".json", ".checkpoint.parquet"
 LAST_CHECKPOINT = DELTA_LOG + "_last_checkpoint"
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 COMMIT_LIFE_S = 24 * 3600.0
-"""A commit is given up this long after its first upload; half of `ORPHAN_AGE_MS`."""
+"""The time after its first upload when a commit is given up; half of `ORPHAN_AGE_MS`."""
 ORPHAN_AGE_MS = 48 * HOUR_MS
-"""A table file that nothing references is deleted when it is older."""
+"""The age above which a table file that nothing references is deleted."""
 REMOVED_KEPT_MS = 7 * DAY_MS
-"""Files taken out of the table stay on the store for this long, for readers of older snapshots."""
+"""How long files removed from the table stay on the store, for readers of older snapshots."""
 LOG_KEPT_MS_MIN = 2 * DAY_MS
 CHECKPOINT_VERSIONS = 100
 _READ_BACKS = 4
 _HITS_IN_A_ROW = 4
-"""After so many versions one by one, those that follow are listed and fetched side by side."""
+"""The number of versions read one by one after which further versions are listed and fetched side by side."""
 _FETCHED_AT_ONCE = 16
 
 
 class DeltaLog:
     """One process's view of a topic's table.
 
-    With ``keep_removes`` its snapshots know what was taken out of the table in the last days, which the collector and checkpoints
-    need and nobody else: on an old table that is most of what there is to know.
+    With ``keep_removes`` its snapshots include the files removed from the table in the last days. Only the collector and checkpoints
+    need them. On an old table they are most of the snapshot.
     """
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, folder: str, runtime: Runtime, *, keep_removes: bool = True) -> None:
@@ -59,7 +58,7 @@ class DeltaLog:
         self.root = paths.table(folder)
         self.snapshot = Snapshot(folder)
         self._read_s = float("-inf")
-        """When the read was sent that showed ``snapshot`` to be the newest."""
+        """The time when the read was sent that showed ``snapshot`` to be the newest."""
 
     @property
     def now_s(self) -> float:
@@ -86,7 +85,7 @@ class DeltaLog:
                 await self._leap()
 
     async def _leap(self) -> None:
-        """Go on by many versions at once, from a checkpoint when one lies far ahead."""
+        """Advance by many versions at once, from a checkpoint when one lies far ahead."""
         start, hinted = self.snapshot, await self._hinted()
         if hinted is not None and hinted - start.version > CHECKPOINT_VERSIONS:
             start = await self._read_checkpoint(hinted) or start
@@ -95,11 +94,11 @@ class DeltaLog:
             self.snapshot = ahead
 
     def is_stale(self) -> bool:
-        """Whether the snapshot is so old that the next version's JSON may have been cleaned up, and so its key be free again."""
+        """Whether the snapshot is so old that the next version's JSON may have been cleaned up, so that its key is free again."""
         return self.now_s - self._read_s > COMMIT_LIFE_S
 
     async def create(self, txns: dict[str, int]) -> Snapshot:
-        """Make an empty table with these `txn` values unless there is one; returns what is there then."""
+        """Make an empty table with these `txn` values unless there is one. Returns the snapshot of the table."""
         started_s = self.now_s
         if not (await self.refresh()).exists:
             before = (protocol(), metadata(_uuid(self._runtime.new_id()), self._runtime.clock.wall_ms()))
@@ -107,7 +106,8 @@ class DeltaLog:
         return await self.refresh()
 
     async def commit(self, commit: Commit, *, on: Snapshot, started_s: float, before: tuple[Action, ...] = ()) -> bool:
-        """Try to make ``commit`` the version after ``on``, by which it was decided. False: another's stands there; decide anew.
+        """Try to make ``commit`` the version after ``on``, the snapshot on which it was decided. False: another commit has that
+        version; decide anew.
 
         ``started_s`` is the monotonic time at which the work began: before ``on`` was read, and before the first upload. Raises
         `RetryError` when a day has gone by since, and `StoreUnavailable` when the outcome cannot be told.
@@ -139,12 +139,12 @@ class DeltaLog:
             raise RetryError("a commit that took over a day was given up", operation="commit", object=self.root)
 
     def is_in_time(self, started_s: float) -> bool:
-        """Whether what began at ``started_s`` is too young for its files to be collected."""
+        """Whether work that began at ``started_s`` is too young for its files to be collected."""
         return self.now_s - started_s <= COMMIT_LIFE_S
 
     @staticmethod
     def is_mine(stored: bytes, write_id: str) -> bool:
-        """Whether the commit that stands at the version is the one this writer tried to put there."""
+        """Whether the commit at the version is the one this writer tried to put there."""
         return write_id_of(decode_commit(stored, where="a commit read back")) == write_id
 
     async def _read_back(self, key: str) -> bytes | None:
@@ -156,7 +156,7 @@ class DeltaLog:
     # --- checkpoints and clean-up
 
     async def write_checkpoint(self) -> None:
-        """Write the current snapshot as a Delta checkpoint; harmless when there is one."""
+        """Write the current snapshot as a Delta checkpoint. Harmless when there is one."""
         if not self.keeps_removes:
             raise InternalError("a checkpoint without removes would have their files deleted under their readers")
         before_ms = await self._store.clock_ms() - REMOVED_KEPT_MS
@@ -167,7 +167,7 @@ class DeltaLog:
         await self._hint(snapshot.version, encoded[1])
 
     async def _hint(self, version: int, actions: int) -> None:
-        """Let `_last_checkpoint` name this one, unless it names a later one that is there."""
+        """Let `_last_checkpoint` name this version, unless it names a later one that exists."""
         key = self.root + LAST_CHECKPOINT
         for _ in range(_READ_BACKS):
             mode: PutMode = Put.CREATE
@@ -182,7 +182,7 @@ class DeltaLog:
                 return
 
     async def clean_up(self, *, kept_ms: int) -> int:
-        """Delete the versions before the newest checkpoint that is older than ``kept_ms``; returns how many objects went."""
+        """Delete the versions before the newest checkpoint that is older than ``kept_ms``. Returns how many objects were deleted."""
         now_ms = await self._store.clock_ms()
         listed = await self._store.list(self.root + DELTA_LOG)
         old_ms = now_ms - max(kept_ms, LOG_KEPT_MS_MIN)
@@ -201,7 +201,7 @@ class DeltaLog:
         if hinted is not None:
             snapshot = await self._read_checkpoint(hinted)
             if snapshot is not None:
-                with suppress(DataDamaged):  # the hint was old, and what follows it was cleaned up meanwhile
+                with suppress(DataDamaged):  # the hint was old, and the versions after it were cleaned up meanwhile
                     return await self._follow(snapshot)
         listed = [info.key for info in await self._store.list(self.root + DELTA_LOG)]
         for version in sorted((v for key in listed if (v := _version(key, CHECKPOINT)) is not None), reverse=True):
@@ -214,7 +214,7 @@ class DeltaLog:
         return await self._follow(Snapshot(self._folder))
 
     async def _follow(self, snapshot: Snapshot) -> Snapshot:
-        """Apply the versions that a LIST shows behind a snapshot, fetched side by side."""
+        """Apply the versions that a LIST shows after a snapshot, fetched side by side."""
         after = self._commit_key(snapshot.version) if snapshot.exists else None
         listed = await self._store.list(self.root + DELTA_LOG, after=after)
         versions = [v for info in listed if (v := _version(info.key, COMMIT)) is not None]

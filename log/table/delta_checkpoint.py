@@ -17,7 +17,7 @@ from .snapshot import Snapshot, apply
 
 _ROWS_MAX = 10_000_000
 _BYTES_MAX = 2048 * MIB
-"""Of what a checkpoint unpacks to: far above what a table has, and below what ends a process."""
+"""The largest unpacked checkpoint: far above what a table has, and below what exhausts a process's memory."""
 _ROWS_AT_ONCE = 10_000
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -60,7 +60,7 @@ _SCHEMA = pa.schema(
 
 
 def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
-    """(the checkpoint, number of its actions). What others have set of the table's metadata stays as it is."""
+    """The checkpoint, and the number of its actions. Metadata that others have set stays as it is."""
     if snapshot.metadata is None:
         raise InternalError("a checkpoint of a table without metadata", object=snapshot.folder)
     rows: list[dict[str, Any]] = [
@@ -81,7 +81,7 @@ def encode_delta_checkpoint(snapshot: Snapshot) -> tuple[bytes, int]:
 
 
 def decode_delta_checkpoint(data: bytes, *, folder: str, version: int, where: str, keep_removes: bool = True) -> Snapshot:
-    """The snapshot a checkpoint holds, whoever wrote it. Raises `DataDamaged`."""
+    """The snapshot in a checkpoint, whoever wrote it. Raises `DataDamaged`."""
     wanted = ("protocol", "metaData", "txn", "add", *(("remove",) if keep_removes else ()))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -121,7 +121,7 @@ class _LastCheckpoint(msgspec.Struct):
 
 
 def decode_last_checkpoint(data: bytes) -> int | None:
-    """The version that `_last_checkpoint` names; None when it makes no sense, as it is only a hint."""
+    """The version that `_last_checkpoint` names. None when it makes no sense, as it is only a hint."""
     try:
         return msgspec.json.decode(data, type=_LastCheckpoint).version
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -129,7 +129,7 @@ def decode_last_checkpoint(data: bytes) -> int | None:
 
 
 def _with_pairs(fields: dict[str, Any]) -> dict[str, Any]:
-    """Maps as pyarrow takes them; the format of the table's files is a structure."""
+    """Maps in the form that pyarrow takes. The format of the table's files is a structure."""
     return {
         name: _with_pairs(value) if name == "format" else list(value.items()) if isinstance(value, dict) else value
         for name, value in fields.items()

@@ -1,7 +1,7 @@
-"""Messages by id, key or message group: Bloom filters say which row groups can hold them, and only those are read.
+"""Looks messages up by id, key or message group. Bloom filters say which row groups can hold them, and only those are read.
 
-Of a filter one block of 32 bytes is fetched a row group, the one that the value's hash selects (Parquet's split-block filter). Then
-the column that is asked for is read, and the rest of the row group only if it holds the value.
+Per row group, one block of 32 bytes of a filter is fetched, selected by the value's hash (Parquet's split-block filter). Then the
+searched column is read, and the rest of the row group only if the column holds the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REQUESTS_AT_ONCE = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lookup:
-    """What to look for: messages for which all that is given holds; one of the three at least."""
+    """The values to look for, at least one of the three. A message matches if all given values match."""
 
     message_id: str | None = None
     key: str | None = None
@@ -43,12 +43,12 @@ class Lookup:
 
     @property
     def terms(self) -> dict[str, str]:
-        """Column to value."""
+        """The given values by column."""
         given = {"message_id": self.message_id, "keys": self.key, "message_group": self.message_group}
         return {column: value for column, value in given.items() if value is not None}
 
     def matching(self, rows: pa.RecordBatch | pa.Table) -> list[int]:
-        """The positions of the rows that match; ``rows`` needs no columns but those asked for."""
+        """The positions of the rows that match; ``rows`` needs only the columns that are searched."""
         found: set[int] | None = None
         for column, value in self.terms.items():
             matches = _positions(rows.column(column), value)
@@ -73,7 +73,7 @@ async def lookup(
 
 
 async def _candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lookup) -> tuple[SegmentReader, list[int]]:
-    """A file, and its row groups that may hold what is wanted."""
+    """A file, and its row groups that may hold matching rows."""
     reader = await SegmentReader(store, root, file).open()
     gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
@@ -89,7 +89,7 @@ async def _candidates(store: ObjectStore, root: str, file: TableFile, wanted: Lo
 
 
 async def _in_filter(reader: SegmentReader, group: int, column: str, value: str) -> bool:
-    """Whether a row group's Bloom filter of ``column`` admits ``value``; true where there is none."""
+    """Whether a row group's Bloom filter of ``column`` admits ``value``. True where there is no filter."""
     chunks = (reader.metadata.row_group(group).column(place) for place in range(reader.metadata.num_columns))
     chunk = next(chunk for chunk in chunks if chunk.path_in_schema == LOOKUP_COLUMNS[column])
     if chunk.bloom_filter_offset is None or not chunk.bloom_filter_length:
@@ -124,7 +124,7 @@ async def _matches(reader: SegmentReader, group: int, wanted: Lookup, runtime: R
 
 
 def _positions(column: pa.Array | pa.ChunkedArray, value: str) -> set[int]:
-    """Of the rows that are ``value``, or a list that holds it."""
+    """The positions of the rows that are ``value``, or a list that holds it."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_list(array.type):
         return set(pc.indices_nonzero(pc.equal(array, value).fill_null(False)).to_pylist())

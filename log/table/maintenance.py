@@ -1,4 +1,4 @@
-"""All that keeps a topic's table and log in shape, as steps of one object. Any number of these at once is safe; one is enough."""
+"""Runs all upkeep of a topic's table and log, as steps of one object. Any number of these objects at once is safe; one is enough."""
 
 from __future__ import annotations
 
@@ -30,46 +30,46 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaintenanceOptions:
-    """How often, and how much at a time."""
+    """The intervals and sizes of maintenance."""
 
     publish_interval: timedelta = timedelta(seconds=3.6)
-    """A longer one costs fewer requests; this one makes 95 of 100 entries visible within 5 s on S3."""
+    """The interval between publications. A longer one costs fewer requests; this one makes 95 of 100 entries visible within 5 s on S3."""
     quiet_interval: timedelta = timedelta(seconds=5)
-    """Between looks at a topic that has been silent for minutes."""
+    """The interval between looks at a topic that has been silent for minutes."""
     upkeep_interval: timedelta = timedelta(seconds=30)
-    """Between rounds of compaction, retention, checkpoints and trimming."""
+    """The interval between rounds of compaction, retention, checkpoints and trimming."""
     quiet_upkeep_interval: timedelta = timedelta(minutes=10)
-    """The same while nothing is published: only time can have made something due."""
+    """The same interval while nothing is published, when only time can have made something due."""
     collect_interval: timedelta = timedelta(hours=1)
     commit_bytes: int = COMMIT_BYTES
     compact_target_bytes: int = TARGET_BYTES
     compact_fan_in: int = FAN_IN
     checkpoint_versions: int = CHECKPOINT_VERSIONS
     delta_log_kept: timedelta = timedelta(days=30)
-    """How long versions of the table can be travelled back to, and native streams may lag; 2 days at least."""
+    """How far one can travel back in the table's versions, and native streams may lag; 2 days at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceStatistics:
-    """What this object has done since it was made."""
+    """The work of this object since it was made."""
 
     entries_published: int = 0
     rows_published: int = 0
     bytes_published: int = 0
     commits: int = 0
     lag_ms: int = 0
-    """Of the last commit: the age of its oldest row."""
+    """The age of the oldest row of the last commit."""
     files: int = 0
-    """In the table now."""
+    """The number of files in the table now."""
     bytes: int = 0
-    """In the table now."""
+    """The bytes in the table now."""
     files_compacted: int = 0
     rows_expired: int = 0
     floor: int = 0
     entries_trimmed: int = 0
     objects_collected: int = 0
     errors: Mapping[str, str] = field(default_factory=dict)
-    """The last error of every step that failed in its last round."""
+    """The last errors, by step, of the steps that failed in their last round."""
 
 
 async def _no_guards() -> Mapping[int, int]:
@@ -77,15 +77,15 @@ async def _no_guards() -> Mapping[int, int]:
 
 
 def _unwatched(step: str, result: object) -> None:
-    """Nobody asked."""
+    """Ignore a step: the default."""
 
 
 class Maintenance:
-    """Maintains the topic that ``record`` describes; a topic that was deleted has its table emptied instead.
+    """Maintains the topic that ``record`` describes. The table of a deleted topic is emptied instead.
 
-    ``append_actions`` puts closings and forgettings of staged jobs into the log; ``retention_guards`` says for each queue from which
-    offset on nothing may expire (for ``guarded``); ``held_jobs`` which uploads of transactions are not to be touched (nobody to ask: none is).
-    ``on_step`` hears of every step that `run_once` and `run_forever` ran, with its result or error.
+    ``append_actions`` puts closings and forgettings of staged jobs into the log. ``retention_guards`` gives for each queue the offset
+    from which nothing may expire (for ``guarded``). ``held_jobs`` says which uploads of transactions are not to be touched; by default
+    none is touched. ``on_step`` is called with every step that `run_once` and `run_forever` ran, and its result or error.
     """
 
     def __init__(
@@ -128,19 +128,19 @@ class Maintenance:
         return self._statistics
 
     async def run_once(self) -> MaintenanceStatistics:
-        """Every step once, publishing until the log's end is reached. An error of one step does not keep the others from running."""
+        """Run every step once, publishing until the log's end is reached. An error of one step does not keep the others from running."""
         for name, step in self.steps().items():
             await self._attempt(name, step)
         return self._statistics
 
     async def run_forever(self, stop: asyncio.Event) -> None:
-        """Publish and keep up until ``stop`` is set. Errors are kept in `statistics`, and their step is tried again."""
+        """Publish and do the upkeep until ``stop`` is set. Errors are kept in `statistics`, and their step is tried again."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._publish_forever(stop))
             group.create_task(self._keep_up_forever(stop))
 
     def steps(self) -> dict[str, Callable[[], Awaitable[object]]]:
-        """The steps by name, in the order of a round; each may run at any time, beside any other."""
+        """The steps by name, in the order of a round. Each may run at any time, concurrently with any other."""
         if self.record.deleted:
             return {"publish": self.publish, "empty": self.empty, "trim": self.trim, "collect": self.collect}
         return {
@@ -155,7 +155,7 @@ class Maintenance:
     # --- steps
 
     async def publish(self) -> Published:
-        """Publish until the log's end is reached; returns the last round."""
+        """Publish until the log's end is reached. Returns the last round."""
         while True:
             done = await self._publisher.publish_once()
             if done.entries:
@@ -172,13 +172,13 @@ class Maintenance:
                 return done
 
     async def compact(self) -> Compacted:
-        """One round of merging small files."""
+        """Run one round of merging small files."""
         done = await self._compactor.compact_once()
         self._statistics = replace(self._statistics, files_compacted=self._statistics.files_compacted + done.files)
         return done
 
     async def retain(self) -> int:
-        """Take out what has expired."""
+        """Remove expired rows."""
         guards = await self._guards()
         policy = Policy.of(self.record.settings)
         rows = await retain_once(self._store, self._delta, self._runtime, policy, guards=guards, guarded=self._guarded)
@@ -186,11 +186,11 @@ class Maintenance:
         return rows
 
     async def empty(self) -> int:
-        """Take out everything, as the topic was deleted."""
+        """Remove all rows, as the topic was deleted."""
         return await empty_table(self._store, self._delta, self._runtime)
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint of the table when enough versions have gathered, and clean up behind old ones."""
+        """Write a checkpoint of the table when enough versions have gathered, and clean up versions before old ones."""
         snapshot = await self._delta.refresh()
         self._statistics = replace(self._statistics, files=len(snapshot.all_files), bytes=snapshot.size_bytes)
         due = snapshot.version // self.options.checkpoint_versions
@@ -218,7 +218,7 @@ class Maintenance:
         return done
 
     async def collect(self) -> Collected:
-        """Delete objects that nothing needs, those of older lives of the topic too."""
+        """Delete objects that nothing needs, also those of the topic's older lives."""
         done = await self._collector.collect_once()
         for folder in await self._older_tables():
             older = DeltaLog(self._store, self._paths, folder, self._runtime)
@@ -233,7 +233,7 @@ class Maintenance:
         return done
 
     async def _older_tables(self) -> list[str]:
-        """Table folders of lives of this topic that ended before this one began."""
+        """The table folders of lives of this topic that ended before this one began."""
         mine = _table_number(self.record.table)
         folders = await self._store.list_folders(self._paths.root)
         return [folder for folder in folders if mine is not None and (n := _table_number(folder)) is not None and n < mine]
@@ -274,23 +274,23 @@ class Maintenance:
             result = await step()
         except PenstockError as known:
             result = error = known
-        except Exception as unknown:  # noqa: BLE001 - memory that ran out, or a bug: nobody would see a loop that ended
+        except Exception as unknown:  # noqa: BLE001 - out of memory, or a bug: nobody would see a loop that ended
             result = error = InternalError(
                 "a step of the maintenance failed", operation=name, object=self._paths.root, observed=repr(unknown)
             )
             error.__cause__ = unknown
-        # Read now and not before: the other loop may have noted an error meanwhile.
+        # The errors are read now and not before: the other loop may have noted one meanwhile.
         errors = {other: text for other, text in self._statistics.errors.items() if other != name}
         self._statistics = replace(self._statistics, errors=errors if error is None else {**errors, name: str(error)})
         self._on_step(name, result)
 
 
 async def _append_nothing(actions: object) -> None:
-    """Tables of former lives have no jobs of their own."""
+    """Do nothing: tables of former lives have no jobs."""
 
 
 def _table_number(folder: str) -> int | None:
-    """0 for ``table``, the number in ``table-<entry>``, None for what is no table's folder."""
+    """The number of a table's folder: 0 for ``table``, the number in ``table-<entry>``, None for other folders."""
     if folder == _FIRST_TABLE:
         return 0
     prefix, dash, number = folder.partition("-")

@@ -1,8 +1,8 @@
-"""The publisher: copies folded entries into the topic's Delta table, each exactly once.
+"""Copies folded entries into the topic's Delta table, each exactly once.
 
-The table itself says how far it is: the `txn` of a commit is the last entry whose rows it brings, and rows and number become
-visible together. So a publisher keeps nothing that matters: it folds the log from the entry the snapshot names, uploads files
-under fresh names, and commits them only on a snapshot that still names that entry. Of two publishers one works in vain.
+The table itself says how far it is: the `txn` of a commit is the last entry whose rows it brings, and rows and number become visible
+together. So a publisher has no state that matters. It folds the log from the entry that the snapshot names, and uploads files under
+fresh names. It commits them only on a snapshot that still names that entry. Of two publishers one works in vain.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ from .segments import SegmentWriter, TableFile, queue_slices
 from .snapshot import Snapshot
 
 COMMIT_BYTES = 64 * MIB
-"""Entries up to this size together go into one commit."""
+"""The size of entries that go into one commit together."""
 FILE_BYTES_MAX = 64 * MIB
-"""A file that a large entry fills is closed at this size, so that memory stays bounded."""
+"""The size at which a file that a large entry fills is closed, so that memory stays bounded."""
 QUIET_ENTRIES = 64
-"""Entries without rows are published only when so many have gathered, so that an idle topic's table stands still."""
+"""The number of entries without rows that gather before they are published, so that an idle topic's table does not change."""
 _UPLOADS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What one round did."""
+    """The result of one round."""
 
     entries: int = 0
-    """0: nothing to do, or another publisher was faster."""
+    """The number of published entries. 0: nothing to do, or another publisher was faster."""
     rows: int = 0
     files: int = 0
     bytes: int = 0
     lag_ms: int = 0
-    """From the store time of the oldest row to the commit."""
+    """The time from the store time of the oldest row to the commit."""
     caught_up: bool = True
     """Whether the log had no more to publish."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The entries that wait for one commit: those behind ``start``, up to ``after``."""
+    """The entries that wait for one commit: those after ``start``, up to ``after``."""
 
     start: int
     bases: tuple[int, ...]
-    """Where every queue of the table ends."""
+    """The end of every queue in the table."""
     after: State
     entries: tuple[tuple[Folded, bytes], ...]
 
@@ -76,16 +76,16 @@ class _Uploaded:
 
     work: _Work
     arrivals: Arrivals
-    """What it was taken from."""
+    """The arrivals that the work was taken from."""
     on: Snapshot
-    """The newest that is known."""
+    """The newest snapshot that is known."""
     copied: tuple[CopiedFile, ...]
     lost: Mapping[str, int]
-    """What no file has, as `txn` values."""
+    """The `txn` values of offsets that no file has."""
     started_s: float
-    """When the work began, on the monotonic clock."""
+    """The time when the work began, by the monotonic clock."""
     caught_up: bool
-    """Whether the log had no more then."""
+    """Whether the log had no more entries then."""
 
     @property
     def files(self) -> tuple[TableFile, ...]:
@@ -117,16 +117,17 @@ class Publisher:
         self._commit_bytes = commit_bytes
         self._view: View | None = None
         self._arrivals: Arrivals | None = None
-        """What the view folded behind the last published entry."""
+        """The entries that the view folded after the last published one."""
         self._uploaded: _Uploaded | None = None
-        """What the last round could not commit. A commit may be refused for hours, and its files must not be uploaded each time."""
+        """The upload that the last round could not commit. A commit may be refused for hours, and its files must not be uploaded each
+        time."""
 
     async def publish_once(self) -> Published:
-        """One commit with what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
+        """Commit once what the log has beyond the table, if anything. Raises what the store raises; may be repeated at once."""
         uploaded = await self._again() or await self._prepare()
         if isinstance(uploaded, Published):
             return uploaded
-        if not uploaded.lost:  # what is lost now may be put back before the next try
+        if not uploaded.lost:  # lost rows may be put back before the next try
             self._uploaded = uploaded
         committed = await self._commit(uploaded)
         self._uploaded = None
@@ -148,7 +149,7 @@ class Publisher:
         )
 
     async def _again(self) -> _Uploaded | None:
-        """What an earlier round uploaded, if it may still be committed; the log may have more by now."""
+        """The upload of an earlier round, if it may still be committed. The log may have more by now."""
         uploaded = self._uploaded
         if uploaded is None or not self._delta.is_in_time(uploaded.started_s):
             self._uploaded = None
@@ -156,7 +157,7 @@ class Publisher:
         return replace(uploaded, on=await self._delta.refresh(), caught_up=False)
 
     async def _prepare(self) -> _Uploaded | Published:
-        """Fold what is next and upload its rows; or why there is nothing to commit."""
+        """Fold the next entries and upload their rows. Returns a result instead when there is nothing to commit."""
         started_s = self._runtime.clock.monotonic_s()
         snapshot = await self._open_table() if self._view is None else self._delta.snapshot
         if snapshot is None:
@@ -181,7 +182,7 @@ class Publisher:
         return _Uploaded(work, arrivals, snapshot, tuple(copied), lost, started_s, caught_up)
 
     def may_commit(self, snapshot: Snapshot, start: int) -> bool:
-        """Whether the table still ends where this work begins; else its rows are there already."""
+        """Whether the table still ends where this work begins; if not, its rows are already there."""
         return snapshot.published == start
 
     # --- the table's end, and the log behind it
@@ -198,7 +199,7 @@ class Publisher:
         return await self._delta.create({PUBLISHED: view.state.created_entry - 1})
 
     async def _read_on(self, snapshot: Snapshot) -> bool:
-        """Fold on until a commit is full; whether there is nothing more to publish after it."""
+        """Fold on until a commit is full. Returns whether there is nothing more to publish after it."""
         if self._view is None or self._arrivals is None or self._arrivals.before.entry != snapshot.published:
             self._view, self._arrivals = await self._open_view(snapshot)
         view, arrivals = self._view, self._arrivals
@@ -221,7 +222,9 @@ class Publisher:
         view.on_fold, view.on_jump = lambda folded, _: known.append(folded.state), known.append
         await fold_known(view, self._store, self._paths, snapshot.published)
         arrivals = Arrivals(self._store, self._paths, view)
-        if view.state.entry > snapshot.published:  # led around damage, past it: the state before the jump tells what is behind
+        if (
+            view.state.entry > snapshot.published
+        ):  # led around damage, past that entry: the state before the jump tells what comes after it
             arrivals.begin(replace(view.state, entry=snapshot.published), within=Jump(*known))
         return view, arrivals
 
@@ -231,7 +234,7 @@ class Publisher:
     # --- rows to files
 
     async def _upload(self, work: _Work) -> tuple[list[CopiedFile], dict[str, int]]:
-        """(files with the rows of all entries, one a queue and more only when large; what was lost, as `txn` values)."""
+        """Upload the rows of all entries. Returns the files, one per queue or more if it is large, and what was lost, as `txn` values."""
         expected: Counter[int] = Counter()
         for run in (run for folded, _ in work.entries for run in runs_of(folded)):
             expected[run.queue] += run.count
@@ -276,14 +279,14 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A file under way, and a hash of its rows as the log has them."""
+    """A file being written, and a hash of its rows as the log has them."""
 
     segment: SegmentWriter
     rows: RowHash
 
 
 class _Writers:
-    """Open files, one a queue, that rows are spread over; a file that grows large is closed and the next one begun."""
+    """Open files, one per queue, over which rows are spread. A file that grows large is closed and the next one begun."""
 
     def __init__(self, expected: Mapping[int, int]) -> None:
         self.open: dict[int, _Writer] = {}
@@ -291,7 +294,7 @@ class _Writers:
         self._offsets: dict[int, list[Offsets]] = {}
 
     def take(self, rows: pa.Table) -> list[_Writer]:
-        """Spread rows that are sorted by queue and offset; returns the writers that are full now."""
+        """Spread rows that are sorted by queue and offset. Returns the writers that are full now."""
         full = []
         for queue, some in queue_slices(rows):
             if queue not in self.open:
@@ -311,7 +314,7 @@ class _Writers:
 def gaps(base: int, end: int, offsets: Offsets) -> list[tuple[int, int]]:
     """The ranges (first, limit) between ``base`` and ``end`` that are not among these ascending offsets.
 
-    Raises `DataDamaged` when there are offsets outside: rows the table has already, or that nobody gave out.
+    Raises `DataDamaged` when there are offsets outside: of rows that the table already has, or that were never given out.
     """
     if len(offsets) and (offsets[0] < base or offsets[-1] >= end):
         raise DataDamaged("log and table disagree on where a queue ends", expected=(base, end), observed=(offsets[0], offsets[-1]))

@@ -1,4 +1,4 @@
-"""Retention: which whole files a topic no longer keeps. A pure decision, and the delete-only commit that carries it out."""
+"""Decides which whole files a topic no longer keeps, as a pure function, and commits their removal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .delta import DeltaLog
 from .segments import TableFile
 
 GUARDED = timedelta(days=14)
-"""Who still needs messages can keep them so long beyond their time."""
+"""How long beyond their time messages can be kept for those who still need them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a queue keeps; None: no limit."""
+    """The limits of what a queue keeps. None: no limit."""
 
     age: timedelta | None
     size_bytes: int | None
@@ -34,9 +34,9 @@ def expired(
 ) -> Sequence[TableFile]:
     """The oldest files of a queue, in offset order, that it need not keep.
 
-    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``, or as long as the queue holds
-    more than ``policy.size_bytes``: it keeps at most that, but always its newest file. Nothing goes that holds an offset at or above
-    ``guard``, nor anything behind it, but for what is older than ``guarded``.
+    A file goes when its newest row was stored, and the file itself made, longer ago than ``policy.age``. A file also goes while the
+    queue holds more than ``policy.size_bytes``; a queue always keeps its newest file. A file that holds an offset at or above ``guard``
+    stays, and so does everything after it, unless it is older than ``guarded``.
     """
     surplus = 0 if policy.size_bytes is None else sum(file.size_bytes for file in files) - policy.size_bytes
     oldest_ms = None if policy.age is None else now_ms - policy.age // timedelta(milliseconds=1)
@@ -53,7 +53,9 @@ def expired(
 
 
 def _stored_until_ms(file: TableFile) -> int:
-    """Until when its rows came, at the latest: behind a silence of days store times lag (they move by one an entry), commits do not."""
+    """The latest time at which its rows came. After a silence of days store times lag, as they move by one day an entry; commit times
+    do not.
+    """
     return max(file.store_last_ms, file.modified_ms)
 
 
@@ -66,9 +68,9 @@ async def retain_once(
     guards: Mapping[int, int] | None = None,
     guarded: timedelta = GUARDED,
 ) -> int:
-    """Take expired files out of the table in one commit of nothing else; returns how many rows went.
+    """Remove expired files from the table in one commit of nothing else. Returns how many rows were removed.
 
-    ``guards`` names for a queue the offset from which nothing may go that is younger than ``guarded``. The files themselves stay on the store for
+    ``guards`` has for a queue the offset from which nothing younger than ``guarded`` may go. The files themselves stay on the store for
     7 days, for readers of older snapshots.
     """
     started_s = runtime.clock.monotonic_s()
@@ -88,7 +90,7 @@ async def retain_once(
 
 
 async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> int:
-    """Take all files out of the table of a deleted topic; returns how many rows went."""
+    """Remove all files from the table of a deleted topic. Returns how many rows were removed."""
     started_s = runtime.clock.monotonic_s()
     snapshot = await delta.refresh()
     while snapshot.files:
@@ -99,7 +101,7 @@ async def empty_table(store: ObjectStore, delta: DeltaLog, runtime: Runtime) -> 
 
 
 def removal(gone: Mapping[int, Sequence[TableFile]], now_ms: int) -> Commit:
-    """The commit that takes these files out for good. Queues keep their positions."""
+    """The commit that removes these files for good. Queues keep their positions."""
     return Commit(
         "DELETE",
         removes=tuple(file for files in gone.values() for file in files),

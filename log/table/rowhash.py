@@ -1,7 +1,7 @@
-"""A hash over rows that two holders of the same rows agree on, however the rows are cut into batches.
+"""A hash over rows that does not depend on how the rows are cut into batches.
 
-Every column is a few streams: which rows are null, lengths, values. So a run of rows hashes to the same digest whether it comes
-from a log entry, a table file or a compaction, and any change of a value, of a null or of the order changes it.
+Every column is a few streams: which rows are null, lengths, values. So a run of rows has the same digest whether it comes from a log
+entry, a table file or a compaction. Any change of a value, of a null or of the order changes the digest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..messages import MESSAGE_SCHEMA
 
 
 class RowHash:
-    """Rows with `MESSAGE_SCHEMA`, hashed in their order over all columns."""
+    """A hash of rows with `MESSAGE_SCHEMA`, in their order over all columns."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -62,7 +62,7 @@ class RowHash:
 
 
 def row_digest(rows: Iterable[pa.RecordBatch | pa.Table]) -> tuple[int, str]:
-    """(number, digest) of these rows."""
+    """The number and the digest of these rows."""
     hasher = RowHash()
     for some in rows:
         hasher.update(some)

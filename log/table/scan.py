@@ -1,4 +1,4 @@
-"""Rows of one queue of the table, in offset order, with bounded memory: two row groups are under way at a time."""
+"""Reads the rows of one queue of the table in offset order, with bounded memory: two row groups are in memory at a time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .snapshot import Snapshot
 GROUPS_AHEAD = 2
 _FILES_AHEAD = 3
 _SMALL_FILE_BYTES = 4 * MIB
-"""Files up to this size are fetched in one request; a few are here at a time."""
+"""The size up to which a file is fetched in one request; a few such files are in memory at a time."""
 WHOLE_FILE_BYTES = 64 * MIB
-"""The same for upkeep, which has one or two files here at a time."""
+"""The same limit for upkeep, which has one or two files in memory at a time."""
 T = TypeVar("T")
 
 
@@ -44,10 +44,10 @@ async def scan_queue(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The table's rows of ``queue`` with offsets from ``start`` to ``limit`` (exclusive), in order.
 
-    ``groups_ahead`` row groups are under way at a time; 1: the next is read when the last has been taken.
+    ``groups_ahead`` row groups are read at a time. 1: the next is read when the last has been taken.
 
     Batches have `MESSAGE_SCHEMA`, or those of its columns that ``columns`` names. Offsets that the table does not have (expired, lost
-    or not published yet) are left out without a word: `Snapshot.start`, `lost` and `end` tell. Raises `DataDamaged`, and
+    or not published yet) are left out without an error; `Snapshot.start`, `lost` and `end` tell which. Raises `DataDamaged`, and
     `ObjectMissing` when the snapshot is more than 7 days old and a file of it was collected.
     """
     runtime = runtime or Runtime()
@@ -108,7 +108,7 @@ async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None
 async def offset_at(
     store: ObjectStore, paths: TopicPaths, snapshot: Snapshot, queue: int, time_ms: int, *, runtime: Runtime
 ) -> int | None:
-    """The first offset of ``queue`` in the table that was stored at or after ``time_ms``; None when there is none."""
+    """The first offset of ``queue`` in the table that was stored at or after ``time_ms``. None when there is none."""
     file = next((file for file in snapshot.files.get(queue, ()) if file.store_last_ms >= time_ms), None)
     if file is None:
         return None

@@ -1,4 +1,4 @@
-"""Reading one table file by ranges: the footer first, then only the row groups and columns that are wanted."""
+"""Reads one table file by ranges: the footer first, then only the row groups and columns that are needed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class SegmentReader:
         return self.metadata.num_row_groups
 
     def bounds(self, group: int, column: str) -> tuple[int, int]:
-        """(smallest, largest) value, as integers, of ``offset`` or ``store_timestamp`` (microseconds) in a row group. Raises `DataDamaged`."""
+        """The smallest and largest value, as integers, of ``offset`` or ``store_timestamp`` (microseconds) in a row group. Raises
+        `DataDamaged`.
+        """
         place = self._columns([column])[0]
         statistics = self.metadata.row_group(group).column(place).statistics
         if statistics is None or not statistics.has_min_max:
@@ -73,7 +75,7 @@ class SegmentReader:
         return statistics.min_raw, statistics.max_raw
 
     async def fetch_group(self, group: int, columns: Sequence[str] | None = None) -> None:
-        """Bring the pages of a row group here, in as few requests as its columns lie in."""
+        """Fetch the pages of a row group, in as few requests as the places of its columns allow."""
         chunks = sorted(self._chunk(group, place) for place in self._columns(columns))
         joined: list[tuple[int, int]] = []
         for start, limit in chunks:
@@ -86,7 +88,7 @@ class SegmentReader:
                 await self._fetch(start, limit)
 
     def decode_group(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a row group that was fetched; may run in any thread. Raises `DataDamaged`."""
+        """The rows of a fetched row group. It may run in any thread. Raises `DataDamaged`."""
         source = pa.PythonFile(_Cursor(self._spans, self.file.size_bytes), mode="r")
         try:
             parquet = pq.ParquetFile(source, metadata=self.metadata, pre_buffer=False, page_checksum_verification=True)
@@ -95,18 +97,18 @@ class SegmentReader:
             raise DataDamaged("rows of the table cannot be read", object=self.key, observed=str(error)) from error
 
     def drop_group(self, group: int) -> None:
-        """Let go of a row group's pages."""
+        """Release a row group's pages."""
         places = range(self.metadata.num_columns)
         self._spans.drop(min(self._chunk(group, p)[0] for p in places), max(self._chunk(group, p)[1] for p in places))
 
     async def read_bytes(self, start: int, limit: int) -> bytes:
-        """Some bytes of the file, from what is here or else from the store; not kept."""
+        """Bytes of the file, from memory or else from the store; not kept."""
         if self._spans.has(start, limit):
             return self._spans.read(start, limit)
         return await self._store.get_range(self.key, start, limit)
 
     def _columns(self, names: Sequence[str] | None) -> list[int]:
-        """Positions of the Parquet columns that hold these Arrow columns."""
+        """The positions of the Parquet columns that hold these Arrow columns."""
         schema = self.metadata.schema
         return [p for p in range(len(schema)) if names is None or schema.column(p).path.partition(".")[0] in names]
 
@@ -126,7 +128,7 @@ class SegmentReader:
 
 
 class _Spans:
-    """The ranges of a file that are here."""
+    """The ranges of a file that are in memory."""
 
     def __init__(self) -> None:
         self._spans: dict[int, bytes] = {}
@@ -149,7 +151,7 @@ class _Spans:
 
 
 class _Cursor(io.RawIOBase):
-    """The file as pyarrow wants it."""
+    """The file in the form that pyarrow reads."""
 
     def __init__(self, spans: _Spans, size_bytes: int) -> None:
         super().__init__()

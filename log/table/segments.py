@@ -1,7 +1,7 @@
-"""The table's files: Parquet with one queue's rows in offset order, sealed, with Bloom filters for what is looked up.
+"""The table's files: sealed Parquet with one queue's rows in offset order, and Bloom filters for lookups.
 
-Row groups carry statistics of offset and store time, so that Spark and DuckDB prune by them as we do; the Bloom filters (of
-message id, message group and keys) are Parquet's own too.
+Row groups carry statistics of offset and store time, so that Spark and DuckDB prune by them as Penstock does. The Bloom filters of
+message id, message group and keys are Parquet's own too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..paths import padded
 
 SEGMENT_KEY = "penstock.segment"
 ROW_GROUP_BYTES = 16 * MIB
-"""Of Arrow data: what a reader holds a few of at a time."""
+"""The size of a row group as Arrow data; a reader holds a few of them at a time."""
 LOOKUP_COLUMNS = {"message_id": "message_id", "message_group": "message_group", "keys": "keys.list.element"}
 """Columns that have Bloom filters, with their names inside a Parquet file."""
 _BLOOM_FALSE_POSITIVES = 0.05
@@ -38,16 +38,16 @@ class TableFile:
     """Relative to the table."""
     queue: int
     first_offset: int
-    """Of its first row."""
+    """The offset of its first row."""
     limit_offset: int
-    """One above its last row's."""
+    """One above the offset of its last row."""
     rows: int
-    """Fewer than its offsets only where rows were lost."""
+    """The number of rows: fewer than its offsets only where rows were lost."""
     size_bytes: int
     store_first_ms: int
     store_last_ms: int
     modified_ms: int = 0
-    """Rises with every commit, as native streams start in this order; set by the commit."""
+    """A time, set by the commit, that rises with every commit, as native streams start in this order."""
 
 
 def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> str:
@@ -58,7 +58,7 @@ def new_path(queue: int, first_offset: int, last_offset: int, fresh_id: str) -> 
 class SegmentWriter:
     """Builds one file in memory from rows that come in offset order.
 
-    Its Bloom filters are made for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
+    Its Bloom filters are sized for as many ids and groups as a row group has rows, and for as many keys as its first row group holds.
     """
 
     def __init__(self, *, rows_expected: int) -> None:
@@ -75,7 +75,7 @@ class SegmentWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Of the file so far, without rows that wait for their row group to fill."""
+        """The size of the file so far, without rows that wait for their row group to fill."""
         return int(self._sink.tell())
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
@@ -128,7 +128,7 @@ class SegmentWriter:
             if self._writer is None:
                 self._keys_expected = max(self._values_expected, keys)
                 self._writer = self._open()
-            # A row group with more keys than the filters are made for is cut, as a filter that is too full admits everything.
+            # A row group with more keys than the filters are made for is cut, as an overfull filter admits everything.
             pieces = -(-keys // self._keys_expected) or 1
             self._writer.write_table(rows, row_group_size=-(-rows.num_rows // pieces))
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
@@ -151,7 +151,7 @@ class SegmentWriter:
 
 
 def write_segment(rows: pa.Table, fresh_id: str) -> tuple[TableFile, bytes]:
-    """One file of these rows of one queue."""
+    """A file with these rows of one queue."""
     writer = SegmentWriter(rows_expected=rows.num_rows)
     writer.write(rows)
     return writer.close(fresh_id)

@@ -1,4 +1,4 @@
-"""What the topic's table holds at one version: a value, computed from Delta actions alone."""
+"""The content of the topic's table at one version: a value, computed from Delta actions alone."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .segments import TableFile
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The table at ``version``; -1: there is none yet. Mappings are never changed."""
+    """The table at ``version``; -1: there is no table yet. Mappings are never changed."""
 
     folder: str
     """The table's folder, relative to the topic."""
     version: int = -1
     metadata: TableMetadata | None = None
-    """As it was set last, by whomever."""
+    """The metadata as last set, by any writer."""
     files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
-    """Of every queue, in offset order."""
+    """The files of every queue, in offset order."""
     txns: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Files taken out, with the time by the store's clock, for as long as checkpoints remember it; readers keep none."""
+    """The removed files, with the time by the store's clock, for as long as checkpoints remember them. Readers keep none."""
     time_ms: int = 0
-    """Of the newest commit; the next one's is later."""
+    """The time of the newest commit; the next one's is later."""
 
     @property
     def exists(self) -> bool:
@@ -40,16 +40,16 @@ class Snapshot:
         return self.txns.get(start_txn(queue), 0)
 
     def end(self, queue: int) -> int:
-        """The offset behind the last published one."""
+        """The offset after the last published one."""
         return self.txns.get(end_txn(queue), 0)
 
     def lost(self, queue: int) -> list[tuple[int, int]]:
-        """Ranges (first, limit) whose rows were lost before they could be published, in order."""
+        """The ranges (first, limit) whose rows were lost before they could be published, in order."""
         named = ((parse_lost(app_id), limit) for app_id, limit in self.txns.items())
         return sorted((place[1], limit) for place, limit in named if place is not None and place[0] == queue)
 
     def forget_removes(self, before_ms: int) -> Snapshot:
-        """The same without what was taken out before this time, which nobody need know any more."""
+        """The same snapshot without files removed before this time, which nobody need know any more."""
         return replace(self, removed={path: time_ms for path, time_ms in self.removed.items() if time_ms >= before_ms})
 
     @property

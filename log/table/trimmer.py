@@ -1,4 +1,4 @@
-"""The trimmer: raises the log's floor behind what is published and compared, and deletes below it once it has stood for an hour."""
+"""Raises the log's floor to what is published and compared, and deletes below it once it has stood for an hour."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _LISTED_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The floor object as it was read; number 0, and no version, while there is none."""
+    """The floor object as it was read. Its number is 0, and it has no version, while there is none."""
 
     number: int = 0
     version: Version | None = None
     since_ms: int = 0
-    """Its Last-Modified."""
+    """The object's Last-Modified time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What one round did."""
+    """The result of one round."""
 
     floor: int = 0
     entries: int = 0
-    """Deleted."""
+    """The number of deleted entries."""
     checkpoints: int = 0
 
 
 class Trimmer:
-    """Trims one topic's log. Every guard is a method of its own."""
+    """Trims one topic's log. Every guard is a separate method."""
 
     def __init__(self, store: ObjectStore, paths: TopicPaths, runtime: Runtime) -> None:
         self._store = store
@@ -49,8 +49,8 @@ class Trimmer:
     async def trim_once(self, *, published: int, compared: int, states: Mapping[int, State], whole: bool) -> Trimmed:
         """Delete what may go, then raise the floor if it may be raised.
 
-        ``states`` are those that a fold had which read the entries up to ``compared``; only a checkpoint that equals one of them
-        becomes the floor. ``whole`` says that it passed none over, so that a missing checkpoint may be written from it.
+        ``states`` are those of a fold that read the entries up to ``compared``. Only a checkpoint that equals one of them becomes the
+        floor. ``whole`` says that the fold passed over no entry, so that a missing checkpoint may be written from it.
         """
         floor = await read_floor_object(self._store, self._paths)
         now_ms = await self._store.clock_ms()
@@ -68,11 +68,11 @@ class Trimmer:
         return floor.version is None or now_ms - floor.since_ms > TRIM_GRACE_MS
 
     def bound(self, published: int, compared: int) -> int:
-        """The floor is at most this: what is in the table, and was found equal there."""
+        """The highest possible floor: what is in the table, and was found equal there."""
         return min(published, compared)
 
     def is_anchor(self, state: State, expected: State | None) -> bool:
-        """Whether a checkpoint as it was read back is what a fold of the log gives."""
+        """Whether a checkpoint as it was read back equals the result of a fold of the log."""
         return expected is not None and state.digest == expected.digest
 
     async def _candidate(self, floor: int, bound: int, states: Mapping[int, State]) -> int | None:
@@ -104,11 +104,13 @@ class Trimmer:
         try:
             await self._store.put(self._paths.floor, document, mode=mode)
         except Conflict:
-            return False  # another trimmer raised it, or we did: the next round reads it
+            return False  # another trimmer raised it, or this one did: the next round reads it
         return True
 
     async def _delete_below(self, floor: int) -> tuple[int, int]:
-        """Delete entries up to the floor and checkpoints below it, oldest first; (entries, checkpoints) deleted."""
+        """Delete entries up to the floor and checkpoints below it, oldest first. Returns the numbers of entries and checkpoints
+        deleted.
+        """
         entries = 0
         while numbers := await self._oldest_entries(floor):
             entries += await delete_all(self._store, map(self._paths.entry, numbers))
