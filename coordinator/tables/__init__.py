@@ -1,4 +1,4 @@
-"""Where the coordinator's cells live: one protocol, and a table for every kind of lake."""
+"""The tables that hold the coordinator's cells: one protocol, and a table for every kind of lake."""
 
 from ...log.stores.protocol import Conflict
 from .memory import MemoryTable

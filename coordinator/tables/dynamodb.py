@@ -22,7 +22,7 @@ _WAITS_MAX = 120
 
 
 class Client(Protocol):
-    """What is used of a boto3 client; threads share it."""
+    """The part of a boto3 client that is used; threads share it."""
 
     def get_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401 - boto3 has no types of its own
     def put_item(self, **request: Any) -> dict[str, Any]: ...  # noqa: ANN401
@@ -35,9 +35,9 @@ class Client(Protocol):
 
 
 class DynamoDBTable:
-    """A cell is one item: ``pk`` (its key behind ``prefix``), ``version`` (a number) and ``data`` (binary).
+    """A cell is one item: ``pk`` (its key after ``prefix``), ``version`` (a number) and ``data`` (binary).
 
-    ``reader`` and ``writer`` reach the same table; the reader retries passing faults, the writer tries once, as a hidden second try
+    ``reader`` and ``writer`` reach the same table. The reader retries passing faults. The writer tries once, as a hidden second try
     could meet its own first one. Reads are consistent. Calls run in threads of the table's own; a forked child must open its own table.
     """
 
@@ -48,7 +48,7 @@ class DynamoDBTable:
         self._reader = reader
         self._writer = writer
         self._runtime = runtime
-        # Apart, so that no heartbeat waits for reads that are tried again.
+        # Separate pools, so that no heartbeat waits for reads that are retried.
         self._reads = Workers("penstock-dynamodb-read", THREADS, url=url)
         self._writes = Workers("penstock-dynamodb-write", THREADS, url=url)
 
@@ -58,7 +58,7 @@ class DynamoDBTable:
 
     async def get(self, key: str) -> Cell | None:
         check_cell_key(key)
-        # Asked for what the read cost, since an answer that is cut off reads like that of an absent cell.
+        # The capacity is asked for because an answer that is cut off reads like that of an absent cell.
         request = {**self._item(key), "ConsistentRead": True, "ReturnConsumedCapacity": "TOTAL"}
         answer = await self._call(self._reads, "get", key, lambda: self._reader.get_item(**request))
         self._require("ConsumedCapacity", answer, "get", key)
@@ -82,7 +82,7 @@ class DynamoDBTable:
         return await self._call(self._reads, "keys", prefix, lambda: sorted(self._scan(self._prefix + prefix)))
 
     async def create(self) -> None:
-        """Make the table, billed by request, and wait until it can be used; fine when it is there. Raises `TableMismatch`."""
+        """Make the table, billed by request, and wait until it can be used. Nothing happens when it exists. Raises `TableMismatch`."""
         await self._call(self._writes, "create table", "", self._create)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class DynamoDBTable:
             try:
                 return request()
             except (BotoCoreError, ClientError) as error:
-                # So DynamoDB answers, among other things, when the table has another key.
+                # DynamoDB answers this, among other cases, when the table has another key.
                 found = self._mismatch() if code_of(error) == "ValidationException" else None
                 raise found or translate(error, operation=operation, object=self._where(key)) from error
 
@@ -106,7 +106,7 @@ class DynamoDBTable:
         try:
             return mismatch(self._table, self._reader.describe_table(TableName=self._table)["Table"])
         except (BotoCoreError, ClientError):
-            return None  # it may not be described; then the first error says what is known
+            return None  # describing it may be forbidden; then the first error says what is known
 
     def _scan(self, prefix: str) -> list[str]:
         request: dict[str, Any] = {

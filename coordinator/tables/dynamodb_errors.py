@@ -1,4 +1,4 @@
-"""What botocore's errors mean for a table of cells."""
+"""The meaning of botocore's errors for a table of cells."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def translate(error: exceptions.BotoCoreError | exceptions.ClientError, *, opera
 
 
 def mismatch(table: str, description: dict[str, object]) -> TableMismatch | None:
-    """What is wrong with a table's key, by its description; None when nothing is."""
+    """The difference of a table's key from the expected one, by its description. None when there is none."""
     expected = "partition key 'pk' of type S, no sort key"
     types = {one["AttributeName"]: one["AttributeType"] for one in _rows(description, "AttributeDefinitions")}
     keys = [f"{one['AttributeName']!r} of type {types.get(one['AttributeName'], '?')}" for one in _rows(description, "KeySchema")]
@@ -105,7 +105,7 @@ def _answered(error: exceptions.ClientError) -> _Meaning:
         return _MEANINGS["RequestExpired"]
     if code in _MEANINGS:
         return _MEANINGS[code]
-    # An answer that is cut off has no code, only a status: it says nothing.
+    # An answer that is cut off has no code, only a status, which says nothing.
     if code.isidentifier() and 400 <= status < 500 and status not in {408, 429}:
         return InvalidArgument, "DynamoDB refused the request", "Check the table's name, region and endpoint in the URL"
     return StoreUnavailable, "DynamoDB did not answer as it should", None

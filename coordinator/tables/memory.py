@@ -9,7 +9,7 @@ from .protocol import Cell, CellVersion, check_cell, check_cell_key
 
 
 class MemoryTable:
-    """Cells in a dictionary. Every call takes effect at once; threads with an event loop each may share the table."""
+    """Cells in a dictionary. Every call takes effect at once. Several threads, each with an event loop, may share the table."""
 
     def __init__(self, *, name: str = "") -> None:
         self._name = name
@@ -29,7 +29,7 @@ class MemoryTable:
         check_cell(key, data)
         with self._lock:
             self._require(key, expected, "put")
-            # One count for all cells: a cell that is made again has no version of its former life.
+            # One counter for all cells: a recreated cell has no version of its former life.
             self._writes += 1
             version = CellVersion(str(self._writes))
             self._cells[key] = Cell(bytes(data), version)
@@ -46,7 +46,7 @@ class MemoryTable:
             return sorted(key for key in self._cells if key.startswith(prefix))
 
     async def close(self) -> None:
-        """Nothing to let go of: who shares the table goes on."""
+        """Do nothing: others that share the table go on."""
 
     def _require(self, key: str, expected: CellVersion | None, operation: str) -> None:
         present = self._cells.get(key)

@@ -19,10 +19,10 @@ _DELETED = b""
 class ObjectStoreTable:
     """A cell is the object ``coordination/<key>``, written by create and if-match.
 
-    Object stores give equal bytes equal versions, so every object starts with a fresh id. Not all stores honour a conditional delete;
-    a deleted cell is therefore an empty object, which stays, and a cell that is made again replaces it. The store is the lake's: it is
-    not closed here. Before its first write the table checks that the store honours conditional writes, and raises `UnsafeStoreError`
-    when it does not.
+    Object stores give equal bytes equal versions, so every object starts with a fresh id. Not all stores honour a conditional delete. A
+    deleted cell is therefore an empty object, which stays; a recreated cell replaces it. The store is the lake's and is not closed
+    here. Before its first write the table checks that the store honours conditional writes, and raises `UnsafeStoreError` when it does
+    not.
     """
 
     def __init__(self, store: ObjectStore, *, runtime: Runtime) -> None:
@@ -68,7 +68,8 @@ class ObjectStoreTable:
         try:
             return CellVersion((await self._store.put(FOLDER + key, body, mode=Put.CREATE)).token)
         except Conflict:
-            # An empty object never vanishes, so the create that it refused cannot land any more: this is still the first try.
+            # An empty object never vanishes, so the create that it refused cannot land any more: the write below is still the first
+            # try.
             found = await self._read(key)
             if found is None or found.data != _DELETED:
                 raise
@@ -84,7 +85,7 @@ class ObjectStoreTable:
             return None
 
     async def _writable(self) -> None:
-        """Return once the store is known to honour conditional writes; after a passing fault it is asked again."""
+        """Return once the store is known to honour conditional writes. After a passing fault the check is made again."""
         check = self._check
         if check is None or (check.done() and (check.cancelled() or check.exception())):
             check = self._check = asyncio.ensure_future(probe_conditional_writes(self._store, self._runtime))

@@ -1,4 +1,4 @@
-"""From a URL to a table of cells."""
+"""Opens the table of cells that a URL names."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class InStore:
 
 @dataclass(frozen=True, slots=True)
 class InSqlite:
-    """A file."""
+    """A SQLite file."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDynamoDB:
-    """A table, or of a table those cells whose keys lie below ``prefix``."""
+    """A DynamoDB table, or only those of its cells whose keys lie below ``prefix``."""
 
     table: str
     prefix: str = ""
@@ -86,8 +86,8 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
     ``memory://name``                  a new table in this process; the name is for people
     =================================  ========================================================================================
 
-    Credentials for DynamoDB come from the environment or the machine's role, or in ``options`` (``access_key_id``,
-    ``secret_access_key``, ``session_token``); in a URL they are refused, as URLs get logged.
+    Credentials for DynamoDB come from the environment, from the machine's role, or in ``options`` (``access_key_id``,
+    ``secret_access_key``, ``session_token``). In a URL they are refused, as URLs get logged.
 
     Raises `InvalidArgument` for a bad URL, `MissingDependency` when boto3 is needed and not there.
     """
@@ -103,9 +103,9 @@ def open_table(url: str | None, *, store: ObjectStore, runtime: Runtime, options
 
 
 async def create_table(url: str, *, runtime: Runtime | None = None, options: Mapping[str, str] | None = None) -> None:
-    """Make a DynamoDB table for cells, billed by request, and wait until it can be used; fine when it is there.
+    """Make a DynamoDB table for cells, billed by request, and wait until it can be used. Nothing happens when it exists.
 
-    Raises `TableMismatch` when there is a table of that name with another key. All other tables make themselves.
+    Raises `TableMismatch` when there is a table of that name with another key. All other tables are made by their first write.
     """
     place = table_place(url, "")
     if not isinstance(place, InDynamoDB):
@@ -118,12 +118,12 @@ async def create_table(url: str, *, runtime: Runtime | None = None, options: Map
 
 
 def table_place(url: str | None, store_url: str) -> Place:
-    """Where the cells of a lake lie, by the URL given for them (None: the default) and the lake's own. Pure."""
+    """The place of a lake's cells, by the URL given for them (None: the default) and the lake's own. Pure."""
     if url is None:
         lake = urlsplit(store_url)
         if lake.scheme == "file":
             return InSqlite(f"{unquote(lake.path).rstrip('/')}/{HIDDEN_FOLDER}/coordination.db")
-        # In memory too: lakes that share a store must share their cells.
+        # This holds for lakes in memory too: lakes that share a store must share their cells.
         return InStore()
     given: object = url
     if not isinstance(given, str):
@@ -231,7 +231,7 @@ def _open_dynamodb(place: InDynamoDB, runtime: Runtime, options: Mapping[str, st
         return made
 
     try:
-        session = Session()  # of its own: boto3's common one is not safe between threads
+        session = Session()  # a separate one: boto3's common one is not safe between threads
         reader, writer = client(session, _READ_ATTEMPTS), client(session, 1)
     except (BotoCoreError, ValueError) as error:
         if isinstance(error, BotoCoreError):

@@ -1,8 +1,8 @@
-"""The one interface between the coordinator and what keeps its cells.
+"""The one interface between the coordinator and the storage of its cells.
 
 A cell is a few KiB of bytes that change only by compare-and-set. There are four verbs, each with the weakest guarantee that the
-coordinator needs. A backend translates foreign errors to the types named here and in `errors`, and nothing above it knows which
-table it is. ``tests/coordinator/tables/contract.py`` is the executable form of this page.
+coordinator needs. A backend translates foreign errors to the types named here and in `errors`, and nothing above it knows which table
+it is. ``tests/coordinator/tables/contract.py`` is the executable form of this page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TableNotFound(CallError, LookupError):
 
 
 class TableMismatch(CallError):
-    """What is there under the table's name cannot hold cells."""
+    """The object under the table's name cannot hold cells."""
 
     kind = "table_mismatch"
 
@@ -47,18 +47,18 @@ class Cell:
 class CellTable(Protocol):
     """A place for cells. Keys are non-empty parts with ``/`` between them; no key may be the folder of another.
 
-    The table is linearizable cell by cell: a write takes effect at one moment between call and return, and `get` sees every write
-    that ended before it was called. No two writes have the same version, whatever their bytes, also after a delete.
+    The table is linearizable cell by cell: a write takes effect at one moment between call and return, and `get` sees every write that
+    ended before it was called. No two writes have the same version, whatever their bytes, also after a delete.
 
     All methods may raise `StoreUnavailable` (throttled, locked, no answer; a write may have been carried out, or may be later),
-    `PermissionDenied` and `StorageFull`. Reads retry passing faults by themselves, for a short while; writes are tried exactly once,
-    as a hidden second try could meet its own first one. Writes that are not confirmed raise `Conflict`: read the cell back, and
-    know your own write by the write id that you put into it.
+    `PermissionDenied` and `StorageFull`. Reads retry passing faults by themselves, for a short while. Writes are tried exactly once, as
+    a hidden second try could meet its own first one. A write that is not confirmed raises `Conflict`. Read the cell back then, and
+    recognise your own write by the write id that you put into it.
     """
 
     @property
     def url(self) -> str:
-        """Where the cells are, for people and error messages; without secrets."""
+        """The place of the cells, for people and error messages; without secrets."""
         ...
 
     async def get(self, key: str) -> Cell | None:
@@ -68,12 +68,12 @@ class CellTable(Protocol):
     async def put(self, key: str, data: bytes, *, expected: CellVersion | None) -> CellVersion:
         """Write a cell if its version is still ``expected`` (None: if there is no such cell), durably.
 
-        Raises `Conflict` when that was not confirmed, `LimitExceeded` above 64 KiB.
+        Raises `Conflict` when the write was not confirmed, `LimitExceeded` above 64 KiB.
         """
         ...
 
     async def delete(self, key: str, *, expected: CellVersion) -> None:
-        """Remove a cell if its version is still ``expected``. Raises `Conflict` when that was not confirmed."""
+        """Remove a cell if its version is still ``expected``. Raises `Conflict` when the removal was not confirmed."""
         ...
 
     async def keys(self, prefix: str) -> list[str]:
@@ -81,7 +81,7 @@ class CellTable(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections and threads. Calls after it may raise `ClosedError`."""
+        """Release connections and threads. Later calls may raise `ClosedError`."""
         ...
 
 

@@ -25,22 +25,22 @@ _TOGETHER_MAX = 64
 
 @dataclass(slots=True, eq=False)
 class _Change:
-    """A write on its way, and what became of it."""
+    """A write on its way, and its outcome."""
 
     wanted: Put | Deletion
     outcome: bool | PenstockError = False
-    """Whether it changed a cell, or why nobody knows."""
+    """Whether it changed a cell, or the error that leaves this unknown."""
 
 
 class SqliteTable:
-    """Cells in one file, which the first write makes, with its folder.
+    """Cells in one file. The first write makes the file and its folder.
 
     An acknowledged write survives a power failure (write-ahead log, ``synchronous=FULL``). The processes that use a file share memory,
-    so they are on one machine, and the file is on a local file system. Who finds the file locked tries again at random intervals, and
-    gives up with `StoreUnavailable` after ``lock_wait_max_s``; ``wait`` is what sleeps.
+    so they must be on one machine, and the file on a local file system. A process that finds the file locked tries again at random
+    intervals, and gives up with `StoreUnavailable` after ``lock_wait_max_s``. ``wait`` is the function that sleeps.
 
-    One thread writes and another reads, each with a connection of its own, so that no read waits for a lock. Writes that wait for the
-    one before them go to the disk together, as one transaction.
+    One thread writes and another reads, each with its own connection, so that no read waits for a lock. Writes that wait for the one
+    before them go to the disk together, as one transaction.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class SqliteTable:
         return [cast("str", key) for (key,) in rows]
 
     async def close(self) -> None:
-        """Give up what waits for a lock, and close the file. Nothing happens in a forked child, whose connections are its parent's."""
+        """Give up writes that wait for a lock, and close the file. Nothing happens in a forked child, whose connections are its
+        parent's.
+        """
         if self._writes.forked:
             return
         self._closing.set()
@@ -101,13 +103,13 @@ class SqliteTable:
         with self._lock:
             self._waiting.append(change)
         try:
-            # One thread does this in turn, so either this time takes the change along or one before did.
+            # One thread runs these calls in turn, so either this call takes the change along or an earlier one did.
             await self._writes.run(self._commit_waiting)
         finally:
-            with self._lock, suppress(ValueError):  # cancelled, closed: what is not on its way yet stays here
+            with self._lock, suppress(ValueError):  # cancelled or closed: a change that is not on its way yet stays undone
                 self._waiting.remove(change)
         if isinstance(change.outcome, PenstockError):
-            error = copy(change.outcome)  # all that went together have one
+            error = copy(change.outcome)  # all changes of one transaction share it
             error.operation = operation
             raise error from change.outcome
         if not change.outcome:
@@ -119,7 +121,7 @@ class SqliteTable:
             )
 
     def _commit_waiting(self) -> None:
-        """In the writing thread: commit what waits, and note with each what became of it."""
+        """Commit the waiting changes, and note the outcome with each. Runs in the writing thread."""
         with self._lock:
             changes = self._next_together()
         wanted = [change.wanted for change in changes]
@@ -138,7 +140,7 @@ class SqliteTable:
             change.outcome = outcome
 
     def _next_together(self) -> list[_Change]:
-        """The first that waits, and if it is a put, the first puts of other cells: so none waits for many of one cell."""
+        """The first waiting change and, if it is a put, the first puts of other cells. So none waits for many of one cell."""
         together: dict[str, _Change] = {}
         for change in self._waiting:
             if isinstance(change.wanted, Put) or not together:

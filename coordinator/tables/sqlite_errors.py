@@ -1,4 +1,4 @@
-"""What SQLite's errors mean for a table of cells."""
+"""The meaning of SQLite's errors for a table of cells."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ...log.errors import (
 )
 
 _PRIMARY = 0xFF
-"""SQLite's error codes keep their kind in the lowest byte, details above it."""
+"""The mask of an error code's kind: SQLite keeps it in the lowest byte, details above it."""
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds the lock, or starts up or recovers the file: it passes, and nothing was written."""
+    """Whether another connection holds the lock, or starts up or recovers the file. This passes, and nothing was written."""
     return _kind(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}
 
 
@@ -68,7 +68,7 @@ def _is_of_the_file(error: BaseException) -> bool:
 
 
 def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError], str, str | None]:
-    """SQLite says no more than that it cannot open or use a file, so the file system is asked."""
+    """The meaning of an error about the file. SQLite says only that it cannot open or use a file, so the file system is asked."""
     folder = _nearest_folder(path)
     if os.path.isdir(path):
         return InvalidArgument, "the coordination database is a folder", "Name a file"
@@ -85,7 +85,7 @@ def _file_meaning(error: BaseException, path: str) -> tuple[type[PenstockError],
 
 
 def _nearest_folder(path: str) -> str:
-    """What is there of the way to the file."""
+    """The nearest existing folder on the way to the file."""
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder) and not os.path.exists(folder):
         folder = os.path.dirname(folder)

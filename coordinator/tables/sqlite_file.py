@@ -20,9 +20,9 @@ T = TypeVar("T")
 SCHEMA_VERSION = 1
 APPLICATION_ID = int.from_bytes(b"PSC1", "big")
 LOCK_WAIT_MAX_S = 2.0
-"""Far above the longest wait seen (0.4 s beside processes that write as fast as they can), and below a lease."""
+"""The longest wait for a lock: far above the longest seen (0.4 s beside processes that write as fast as they can), and below a lease."""
 _WAIT_IN_SQLITE_S = 0.018
-"""SQLite tries after 1, 2, 5 and 10 ms; further on its pauses become so long that others are always quicker."""
+"""The wait inside SQLite. It tries after 1, 2, 5 and 10 ms; later its pauses become so long that others are always quicker."""
 _RETRY_MIN_S, _RETRY_MAX_S = 0.0002, 0.002
 _PUT_ALL = """
     INSERT INTO cells (key, version, data)
@@ -53,10 +53,13 @@ class Deletion(NamedTuple):
 class SqliteFile:
     """Opens the file when it is first needed, and anew when another one lies under its name.
 
-    A write is one statement, so the lock is held in one call into SQLite: a thread that waits for Python's interpreter lock between two
-    statements keeps all other processes waiting too. For the same reason a lock that another holds is waited for inside SQLite, where
-    a busy process looks as often as an idle one; but not for long at a time, as SQLite's pauses grow until it starves beside one that
-    writes all the time. What SQLite refuses so was not carried out; nothing else is ever tried twice.
+    A write is one statement, so the lock is held in one call into SQLite. A thread that waits for Python's interpreter lock between two
+    statements would keep all other processes waiting too.
+
+    For the same reason a wait for another's lock happens inside SQLite, where a busy process looks as often as an idle one. The wait is
+    never long at a time: SQLite's pauses grow until it starves beside a process that writes all the time.
+
+    A statement that SQLite refuses because of a lock was not carried out; nothing else is ever tried twice.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class SqliteFile:
         self._identity: tuple[int, int] | None = None
 
     def read(self, operation: str, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """The rows of a SELECT; none where there is no file yet, or nothing in it."""
+        """The rows of a SELECT. None where there is no file yet, or an empty one."""
 
         def read() -> list[tuple[object, ...]]:
             connection = self._opened(create=False)
@@ -86,7 +89,9 @@ class SqliteFile:
         return self._patiently(operation, read)
 
     def put(self, puts: Sequence[Put]) -> list[bool]:
-        """Carry out, durably, those puts that meet what they expect; which did. No two may be of one cell. Makes the file."""
+        """Carry out, durably, those puts whose expectation holds, and make the file if needed. Returns which did. No two may be of one
+        cell.
+        """
 
         def put() -> list[bool]:
             connection = self._opened(create=True)
@@ -99,7 +104,7 @@ class SqliteFile:
         return self._patiently("put", put)
 
     def delete(self, deletion: Deletion) -> bool:
-        """Carry it out, durably, if it meets what it expects; whether it did."""
+        """Carry a deletion out, durably, if its expectation holds. Returns whether it did."""
 
         def delete() -> bool:
             connection = self._opened(create=True)
@@ -109,7 +114,7 @@ class SqliteFile:
         return self._patiently("delete", delete)
 
     def close(self) -> None:
-        """Close the connection, if there is one; the next call opens another."""
+        """Close the connection, if there is one. The next call opens another."""
         connection, self._connection, self._identity = self._connection, None, None
         if connection is not None:
             connection.close()
@@ -123,14 +128,14 @@ class SqliteFile:
                 return work()
             except (sqlite3.Error, OSError) as error:
                 if not is_busy(error) or self._runtime.clock.monotonic_s() > deadline_s:
-                    self.close()  # a new connection looks at the file afresh
+                    self.close()  # a new connection opens the file afresh
                     raise translate(error, operation=operation, path=self._path) from error
             self._wait(self._runtime.random.uniform(_RETRY_MIN_S, _RETRY_MAX_S))
 
     # ---------------------------------------------------------------------------------------------------------- the file
 
     def _opened(self, *, create: bool) -> sqlite3.Connection | None:
-        """The connection to the file that now has the name; None when there is none with cells and none is to be made."""
+        """The connection to the file that now has the name. None when there is no file with cells and none is to be made."""
         present = _identity(self._path)
         if self._connection is not None and present == self._identity:
             return self._connection
@@ -171,7 +176,7 @@ class SqliteFile:
 
 @cache
 def _put_all(count: int) -> str:
-    """A statement that carries out so many puts if each meets what it expects, else none."""
+    """A statement that carries out this many puts if each expectation holds, otherwise none."""
     return _PUT_ALL.replace("(...)", ", ".join(["(?, ?, ?, ?)"] * count))
 
 
@@ -189,7 +194,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the schema is there; False for an empty database. Raises for any other."""
+    """Whether the schema exists; False for an empty database. Raises for any other content."""
     if connection.in_transaction:
         application, version, things = _header(connection)
     else:
@@ -218,14 +223,14 @@ def _has_cells(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Application id, schema version, and how many tables and indexes there are."""
+    """The application id, the schema version, and the number of tables and indexes."""
     questions = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     application, version, things = (connection.execute(question).fetchone()[0] for question in questions)
     return application, version, things
 
 
 def _make_cells(connection: sqlite3.Connection, path: str) -> None:
-    """Write the schema, unless another process does so meanwhile."""
+    """Write the schema, unless another process does so at the same time."""
     ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise NotSupported(

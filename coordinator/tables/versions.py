@@ -8,11 +8,11 @@ from ...log.stored import whole_number
 from .protocol import CellVersion
 
 _FIRST_BITS = 62
-"""Leaves room to count on below 2**63."""
+"""The bits of a first number, which leave room to count on below 2**63."""
 
 
 def first_number(runtime: Runtime) -> int:
-    """Where a new cell begins to count: at random, so that one that is made again has no version of its former life."""
+    """The number at which a new cell begins to count. It is random, so that a recreated cell has no version of its former life."""
     return runtime.random.getrandbits(_FIRST_BITS)
 
 

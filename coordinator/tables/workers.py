@@ -1,4 +1,4 @@
-"""Threads of a table's own, for clients that block."""
+"""The threads of one table, for clients that block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Workers:
-    """Runs blocking calls off the event loop, at most ``threads`` at once. What they hold open does not survive a fork."""
+    """Runs blocking calls off the event loop, at most ``threads`` at once. Their open connections do not survive a fork."""
 
     def __init__(self, name: str, threads: int, *, url: str) -> None:
         self._url = url
@@ -25,13 +25,14 @@ class Workers:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made this: the threads do not exist here."""
+        """Whether this is a child of the process that made the workers, where the threads do not exist."""
         return os.getpid() != self._pid
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Raises `ClosedError` after `close`, `ForkedError` in a child of the process that made this.
+        """Run ``work`` in a thread. Raises `ClosedError` after `close`, and `ForkedError` in a child of the process that made the
+        workers.
 
-        A caller that is cancelled leaves the work running: for a write, an outcome that nobody knows.
+        A cancelled call leaves the work running. The outcome of a write is then unknown.
         """
         if self.forked:
             raise ForkedError(
@@ -49,7 +50,7 @@ class Workers:
             ) from error
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Let what runs end, then run ``last``. Closing again, or in a forked child, does nothing."""
+        """Let running work end, then run ``last``. Closing again, or in a forked child, does nothing."""
         if self._closed or self.forked:
             return
         self._closed = True

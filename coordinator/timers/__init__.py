@@ -1,1 +1,1 @@
-"""Timed messages: what waits until its delivery time, and who lets it go (docs/0013)."""
+"""Timed messages: those that wait until their delivery time, and the players that deliver them (docs/0013)."""

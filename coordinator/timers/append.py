@@ -1,4 +1,4 @@
-"""Messages whose time has come, on their way into their topic: each claim is one batch, under one name, with the sequences of the cell."""
+"""Appends due messages to their topic. Each claim is one batch, under one producer name, with the sequences of the cell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTIONS = ProducerOptions(linger=timedelta(0), delivery_timeout=timedelta(secon
 
 
 class Appending:
-    """Appends claims. Whoever else does so for the topic is fenced by it, and sees in its turn what was written."""
+    """Appends claims. It fences any other process that does so for the topic; the next one to open the name sees what was written."""
 
     def __init__(self, lake: Lake, topic: Topic, cell: TimerCell) -> None:
         self._lake = lake
@@ -32,12 +32,12 @@ class Appending:
         self._cell = cell
         self._producer: Producer | None = None
         self._forgotten = False
-        self._had_begun = guards.has_begun(topic.tail.state)  # by what was read before the cell is
+        self._had_begun = guards.has_begun(topic.tail.state)  # by a state that was read before the cell is
 
     async def append(self, claim: Claim, rows: pa.Table) -> bool:
-        """Return when a claim's messages are in the topic, once; False: another has settled it, and the cell is read anew.
+        """Return when a claim's messages are in the topic, once. False: another process has settled it, and the cell is read anew.
 
-        ``rows`` are those of the timer log, in the order in which they go. Raises what sending raises; then the same call may be made again.
+        ``rows`` are the rows of the timer log, in delivery order. Raises what sending raises; then the same call may be made again.
         """
         try:
             if self._producer is None:
@@ -51,7 +51,7 @@ class Appending:
             if copies.num_rows:
                 await self._producer.send_copies(
                     copies
-                )  # what was written has sequences that were accepted before: it is a duplicate
+                )  # rows written before have sequences that were accepted, so they are duplicates
         except BaseException:
             await self.close()
             raise
@@ -59,14 +59,14 @@ class Appending:
         return True
 
     async def close(self) -> None:
-        """Let go of the name. What became of its sends is seen when it is opened again."""
+        """Close the producer. The outcome of its sends is seen when its name is opened again."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(PenstockError):
                 await producer.close()
 
     async def _open(self, claim: Claim) -> None:
-        """Open the name, which fences all others; only then look whether there is still something to append."""
+        """Open the name, which fences all others. Only then check whether there is still something to append."""
         name, mine = self._topic.paths.topic, self._topic.record
         before = await self._lake.topic(name, writable=True)
         used = before.tail.state
@@ -74,7 +74,7 @@ class Appending:
             name, name=guards.PRODUCER, options=_OPTIONS, known_sequence=claim.sequence - 1, copies=True
         )
         self._producer = producer
-        # By the time behind the opening: this process may have slept in it for so long that others forgot the name.
+        # By the time after the opening: this process may have slept in it for so long that others forgot the name.
         self._forgotten = guards.may_be_forgotten(used, mine, now_ms=self._lake.runtime.clock.wall_ms())
         after = await self._lake.topic(name)
         if before.record.incarnation != mine.incarnation or after.record.incarnation != mine.incarnation:
@@ -91,7 +91,7 @@ class Appending:
             )
 
     async def _unwritten(self, rows: pa.Table) -> pa.Table:
-        """Without those that were written before the name was forgotten. It is open, so nobody adds to them."""
+        """The rows without those that were written before the name was forgotten. The name is open, so nobody adds to them."""
         wanted = rows.column("message_id").combine_chunks()
         written: list[pa.Array] = []
         reader = await self._lake.reader(self._topic.paths.topic)
@@ -102,15 +102,15 @@ class Appending:
 
 
 def numbered(rows: pa.Table, claim: Claim) -> pa.Table:
-    """With the sequences of a claim, in this order."""
+    """The rows with the sequences of a claim, in this order."""
     return rows.append_column("sequence", pa.array(np.arange(claim.sequence, claim.sequence + rows.num_rows)))
 
 
 def fired(rows: pa.Table, queues: int) -> pa.Table:
-    """Rows of the timer log as they go into the topic, but for their sequences.
+    """Rows of the timer log as they go into the topic, without their sequences.
 
-    The queue is the one that the sender named, if the topic has it, else the message group's, else one by the place in the timer log: whoever
-    repeats it finds the same.
+    The queue is the one that the sender named, if the topic has it. Otherwise it is the message group's, or else one by the offset in
+    the timer log. So every repetition finds the same queue.
     """
     in_turn = pa.array((rows.column("offset").to_numpy() % queues).astype(np.int32))
     own = pc.if_else(pc.is_valid(rows.column("message_group")), pa.scalar(None, pa.int32()), in_turn)

@@ -17,15 +17,15 @@ _WRITE_S = 30.0
 
 
 def timer_cells(lake: Lake) -> Cells:
-    """Where the cells are: in the lake itself, wherever its groups' cells lie.
+    """The cells of timers, which are in the lake itself, wherever its groups' cells lie.
 
-    Two processes that are told different tables must not both let everything go.
+    Two processes that are given different tables must not both deliver everything.
     """
     return Cells(ObjectStoreTable(lake.store, runtime=lake.runtime), lake.runtime)
 
 
 class TimerCell:
-    """What the timers of a topic are, as this process knows them."""
+    """The state of a topic's timers, as this process knows it."""
 
     def __init__(self, cells: Cells, clock: Clock, topic: str, log_incarnation: str) -> None:
         self._cells = cells
@@ -33,21 +33,22 @@ class TimerCell:
         self.key = timer_key(topic, log_incarnation)
         self._stored: Stored | None = None
         self.state = TimerState()
-        """As it was read or written last."""
+        """The state as it was last read or written."""
         self.was_missing: bool | None = None
-        """Whether there was none when it was read first."""
+        """Whether there was no cell when it was first read."""
 
     async def read(self) -> TimerState:
-        """Look what it is now. Raises what the table raises, and `DataDamaged`."""
+        """Read the present state. Raises what the table raises, and `DataDamaged`."""
         self._take(await self._cells.read(self.key))
         if self.was_missing is None:
             self.was_missing = self._stored is None
         return self.state
 
     async def write(self, state: TimerState) -> None:
-        """Put ``state`` in place of the one that was read last.
+        """Replace the state that was last read with ``state``.
 
-        Raises `CellChanged` when another's stands there, which is then the state here; and `UnknownOutcome`: read it before anything else.
+        Raises `CellChanged` when the cell has another process's state, which is then the state here. Raises `UnknownOutcome`: then read
+        the cell before anything else.
         """
         deadline_s = self._clock.monotonic_s() + _WRITE_S
         try:
@@ -57,7 +58,9 @@ class TimerCell:
             raise
 
     async def change(self, change: Callable[[TimerState], TimerState]) -> TimerState:
-        """Write what ``change`` makes of the newest state; it may be asked more than once. Raises what it raises, and as `write` does."""
+        """Write the result of ``change`` on the newest state. ``change`` may be called more than once. Raises what it raises, and as
+        `write` does.
+        """
         await self.read()
         while (changed := change(self.state)) != self.state:
             try:
@@ -68,7 +71,9 @@ class TimerCell:
         return self.state
 
     async def touch(self) -> TimerState:
-        """Write the cell anew as it is, if there is one: whoever is about to write on what it was before does not. Raises as `write` does."""
+        """Write the cell again unchanged, if there is one. So a write that is based on the former version is refused. Raises as `write`
+        does.
+        """
         await self.read()
         while self._stored is not None:
             try:

@@ -39,7 +39,7 @@ def encode_timers(state: TimerState) -> bytes:
 
 
 def decode_timers(data: bytes, *, where: str) -> TimerState:
-    """What `encode_timers` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """The inverse of `encode_timers`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(
@@ -80,7 +80,7 @@ def _append_runs(data: bytearray, runs: tuple[Run, ...]) -> None:
 
 
 def _append_due(data: bytearray, due: Due) -> None:
-    """Counted from `NEVER`, so that no number is negative."""
+    """Append a due time, counted from `NEVER`, so that no number is negative."""
     append_varint(data, due.time_us - NEVER.time_us)
     append_varint(data, due.offset - NEVER.offset)
 

@@ -1,4 +1,4 @@
-"""How much waits in a topic's timers, and what is next: at a small cost, however much it is."""
+"""Counts the waiting messages of a topic's timers and finds the next one, at a small cost, however many they are."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from .memtable import due_times
 from .waiting import standing, waiting
 
 READ_ROWS_MAX = 1_000
-"""So many rows are read to be counted one by one, or to find the next."""
+"""The number of rows that are read to be counted one by one, or to find the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
-    """What waits for a topic's delivery times."""
+    """The waiting messages of a topic."""
 
     messages: int = 0
     exact: bool = True
-    """Otherwise those count, too, that were recalled and whose time is over."""
+    """Whether the count is exact. Otherwise it includes messages that were recalled and whose time is over."""
     next_due_us: int | None = None
-    """When the first of them is due, since the epoch; None: nothing waits, or too much was sent lately to be looked through."""
+    """The time when the first of them is due, since the epoch. None: nothing waits, or too much was sent lately to be searched."""
 
 
 async def count_waiting(lake: Lake, cells: Cells, topic: str) -> WaitingCount:
-    """Count what waits for a topic of type DELAY. More than `READ_ROWS_MAX` are counted by what the cell says: how many were sent, let go, and
-    recalled. Raises `TopicNotFound` and `DataDamaged`.
+    """Count the waiting messages of a topic of type DELAY.
+
+    More than `READ_ROWS_MAX` are counted by the cell: how many were sent, delivered and recalled. Raises `TopicNotFound` and
+    `DataDamaged`.
     """
     try:
         _, log = await lake.timer_log(topic)

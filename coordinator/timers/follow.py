@@ -1,4 +1,4 @@
-"""The timer log, read along into memory."""
+"""Reads the timer log into memory as it grows."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Following:
         return len(self.rows) >= self._rows_max or self.rows.size_bytes >= self._bytes_max
 
     def make_room(self) -> None:
-        """Some rows went."""
+        """Read on, after some rows were dropped."""
         self._room.set()
 
     def check(self) -> None:
-        """Raise what made reading impossible."""
+        """Raise the error that made reading impossible."""
         if self._task.done():
             self._task.result()
             raise ClosedError("the timer log is not read any more", operation="play timers")
 
     async def reach(self, offset: int) -> None:
-        """Return when all below an offset was read, however much that is."""
+        """Return when all rows below an offset were read, however many."""
         self._wanted = max(self._wanted, offset)
         while self.known < offset:
             self.check()

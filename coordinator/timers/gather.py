@@ -1,4 +1,4 @@
-"""Gathering what waits long into runs, and runs into larger ones: what is to be done, and doing it."""
+"""Gathers messages that wait long into runs, and runs into larger ones: the decisions, and their execution."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from .selection import FOREVER, Waiting, within
 from .state import Bounds, Due, Run, TimerState
 
 _RUNS_MANY = 64
-"""From so many runs on larger ones are allowed: the cell that names them has room for some 200."""
+"""The number of runs from which larger ones are allowed: the cell that names them has room for some 200."""
 _NAMED_WITHIN_S = 3600.0
-"""A run that its writer could not name for so long is given up; far below the age at which it is taken for an orphan."""
+"""The time after which a run that its writer could not name is given up; far below the age at which it counts as an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A run that was written and is not named yet: nothing has changed before the cell names it."""
+    """A run that was written and is not named yet. Nothing has changed before the cell names it."""
 
     run: Run | None
-    """None: nothing of it waits any more."""
+    """The run. None: none of its messages waits any more."""
     merged: tuple[Run, ...]
-    """It stands in place of these; none: of what waited in memory…"""
+    """The runs that it replaces; none: it was gathered from memory."""
     start: int
-    """…from this offset of the timer log…"""
+    """The first gathered offset of the timer log."""
     limit: int
-    """…to this one."""
+    """The offset after the last gathered one."""
     begun_s: float
-    """When writing it began, by the monotonic clock."""
+    """The time when writing it began, by the monotonic clock."""
 
 
 def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -> bool:
-    """Whether the cell may name a run: nobody has gathered or merged the same meanwhile, and nobody can take it for an orphan."""
+    """Whether the cell may name a run: nobody has gathered or merged the same messages meanwhile, and it cannot count as an orphan."""
     if now_s - gathered.begun_s > _NAMED_WITHIN_S:
         return False
     if isinstance(gathered, Spilled):
@@ -48,7 +48,7 @@ def may_name(state: TimerState, gathered: Gathered | Spilled, *, now_s: float) -
 
 
 def named(state: TimerState, gathered: Gathered | Spilled) -> TimerState:
-    """With a run that may be named."""
+    """The state with a run that may be named."""
     if isinstance(gathered, Spilled):
         return state.with_spilled(gathered.recalled, frozenset(run.name for run in gathered.absorbed), gathered.run)
     run = None if gathered.run is None or gathered.run.last <= state.settled.due else gathered.run
@@ -58,7 +58,7 @@ def named(state: TimerState, gathered: Gathered | Spilled) -> TimerState:
 
 
 def to_merge(runs: Sequence[Run], options: TimerOptions) -> tuple[Run, ...]:
-    """Runs of about one size, as many as are merged at once, the smallest first; none: there is nothing to merge."""
+    """Runs of about one size, as many as are merged at once, the smallest first. None: there is nothing to merge."""
     count = options.merge_runs
     bytes_max = options.run_bytes * max(1, len(runs) // _RUNS_MANY)
     by_size = sorted(runs, key=lambda run: run.size_bytes)
@@ -80,12 +80,12 @@ class Gatherer:
         self._options = options
 
     async def open(self, run: Run) -> OpenRun:
-        """Raises `ObjectMissing` and `DataDamaged`."""
+        """Open a run. Raises `ObjectMissing` and `DataDamaged`."""
         key = run_key(self._topic, self._life, run.name)
         return await OpenRun.open(self._store, self._runtime, key, run, whole_bytes_max=self._options.group_bytes)
 
     async def flush(self, rows: Rows, *, start: int, limit: int, settled: Bounds) -> Gathered:
-        """Write what waits in memory of the timer log's offsets from ``start`` to ``limit``."""
+        """Write a run of the waiting rows in memory, of the timer log's offsets from ``start`` to ``limit``."""
         begun_s = self._runtime.clock.monotonic_s()
         waiting = rows.waiting
         below = waiting.only((waiting.offset >= start) & (waiting.offset < limit))
@@ -101,7 +101,7 @@ class Gatherer:
         return Gathered(await self._put(await self._runtime.offload(build)), (), start, limit, begun_s)
 
     async def merge(self, runs: tuple[Run, ...], *, settled: Bounds) -> Gathered:
-        """Write one run of what still waits in some; a few row groups of each are in memory at a time."""
+        """Write one run of the messages that still wait in these runs. A few row groups of each are in memory at a time."""
         begun_s = self._runtime.clock.monotonic_s()
         opened = [await self.open(run) for run in runs]
         writer = RunWriter(group_bytes=self._options.group_bytes)

@@ -1,4 +1,4 @@
-"""What the maintenance of a timer log must spare, and what timers left that nobody needs."""
+"""Tells the maintenance of a timer log what to spare, and removes unused objects of timers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .state import TimerState
 
 
 async def still_needed(lake: Lake, timer_log: str, record: TopicRecord) -> Mapping[int, int]:
-    """The offset from which on nothing of a timer log may expire, however old it is: what waits there is nowhere else."""
+    """The offset from which nothing of a timer log may expire, however old it is: those messages are stored nowhere else."""
     return {QUEUE: guards.needed_from(await _state(lake, timer_log, record))}
 
 
 async def remove_orphans(lake: Lake, timer_log: str) -> int:
-    """Remove runs that no cell names and that were written 48 hours ago or more, those of earlier lives of the topic too; returns how many."""
+    """Remove runs that no cell names and that were written 48 hours ago or more, also of the topic's earlier lives. Returns how many."""
     store, topic = lake.store, topic_of(timer_log)
     listed = await store.list(timer_folders(topic))
     if not listed:
@@ -43,7 +43,8 @@ async def remove_orphans(lake: Lake, timer_log: str) -> int:
     if cell is not None:
         await cell.read()
         if orphans():
-            # Written anew as it is: a write on the cell as it was, which would name one of them, is refused from now on.
+            # The cell is written again unchanged: a write based on its former version, which would name one of the orphans, is
+            # refused from now on.
             await cell.touch()
     removed = orphans()
     for key in removed:

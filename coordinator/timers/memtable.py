@@ -1,4 +1,4 @@
-"""Messages that wait, in memory, as they were read: from the timer log, or from a run."""
+"""Waiting messages in memory, as they were read from the timer log or from a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .selection import Waiting, within
 from .state import Bounds
 
 _ROW_BYTES = 300
-"""What a row takes beside what its sender gave it."""
+"""The memory of a row beside what its sender gave."""
 _LOOSE_ROWS = 10_000
 _LOOSE_BYTES = 8 * MIB
 
@@ -28,7 +28,7 @@ class Rows:
         self._firsts: list[int] = []
         self._count = 0
         self.held_bytes = 0
-        """Of those too that went, and are still in memory."""
+        """The size of the rows in memory, dropped rows that are still held included."""
         self._time_us = np.empty(0, np.int64)
         self._offset = np.empty(0, np.int64)
         self._size = np.empty(0, np.int64)
@@ -39,16 +39,16 @@ class Rows:
 
     @property
     def size_bytes(self) -> int:
-        """Of the rows, more or less."""
+        """The approximate size of the rows."""
         return int(self._size.sum())
 
     @property
     def waiting(self) -> Waiting:
-        """Delivery times and offsets of all of them."""
+        """The delivery times and offsets of all rows."""
         return Waiting(self._time_us, self._offset)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """More rows."""
+        """Add rows."""
         if not batch.num_rows:
             return
         self._time_us = np.concatenate((self._time_us, due_times(batch)))
@@ -59,11 +59,11 @@ class Rows:
         self._keep(batch, found)
 
     def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
-        """The sizes of rows that are here."""
+        """The sizes of rows that are held here."""
         return self._size[self._find(chosen)]
 
     def take(self, chosen: Waiting) -> pa.Table:
-        """These rows, which are here, in this order."""
+        """The chosen rows, which must be held here, in the order of ``chosen``."""
         places = self._place[self._find(chosen)]
         of_batch = np.searchsorted(self._firsts, places, side="right") - 1
         pieces, order = [], []
@@ -77,15 +77,15 @@ class Rows:
         return pa.Table.from_batches(pieces, MESSAGE_SCHEMA).combine_chunks().take(pa.array(ranks))
 
     def drop(self, bounds: Bounds) -> None:
-        """Let go of all that lies within."""
+        """Drop all rows within the bounds."""
         self._only(~within(self.waiting, bounds))
 
     def drop_below(self, offset: int) -> None:
-        """Let go of all that was sent before."""
+        """Drop all rows that were sent before."""
         self._only(self._offset >= offset)
 
     def has(self, waiting: Waiting) -> npt.NDArray[np.bool_]:
-        """Which of these are here."""
+        """Whether each of these is held here."""
         return np.isin(waiting.offset, self._offset)
 
     def _find(self, chosen: Waiting) -> npt.NDArray[np.int64]:
@@ -112,7 +112,7 @@ class Rows:
 
 
 class Together:
-    """Rows that lie in several places, each in one of them."""
+    """Rows that lie in several places, each row in one of them."""
 
     def __init__(self, places: Sequence[Rows]) -> None:
         self._places = [rows for rows in places if len(rows)]
@@ -122,7 +122,7 @@ class Together:
         )
 
     def sizes_of(self, chosen: Waiting) -> npt.NDArray[np.int64]:
-        """The sizes of rows that are here."""
+        """The sizes of rows that are held here."""
         found = np.zeros(len(chosen), np.int64)
         for rows in self._places:
             mine = rows.has(chosen)
@@ -130,7 +130,7 @@ class Together:
         return found
 
     def take(self, chosen: Waiting) -> pa.Table:
-        """These rows, in this order."""
+        """The chosen rows, in the order of ``chosen``."""
         pieces, order = [MESSAGE_SCHEMA.empty_table()], [np.empty(0, np.int64)]
         for rows in self._places:
             mine = np.flatnonzero(rows.has(chosen))
@@ -147,13 +147,13 @@ def due_times(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
 
 
 def ready_ms(rows: pa.Table) -> int:
-    """When the first of some rows could have gone: it was due, and had been sent; in milliseconds since the epoch."""
+    """The time when the first of some rows could have been delivered: it was due, and had been sent. In milliseconds since the epoch."""
     stored = rows.column("store_timestamp").cast(pa.int64()).to_numpy()
     return int(np.maximum(due_times(rows), stored).min()) // 1000
 
 
 def sizes(rows: pa.RecordBatch | pa.Table) -> npt.NDArray[np.int64]:
-    """What each row takes, more or less: all that its sender gave it, and something for the rest."""
+    """The approximate memory of each row: all that its sender gave, and something for the rest."""
     batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
     return np.concatenate([np.empty(0, np.int64), *(_sizes(batch) for batch in batches)])
 
@@ -168,12 +168,12 @@ def _sizes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Of texts or bytes; of null 0."""
+    """The lengths of texts or bytes; 0 for null."""
     return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _sums(column: pa.ListArray | pa.MapArray, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Over the elements of each list, whose lengths are those of the whole array that this may be a slice of."""
+    """The sums over the elements of each list. ``lengths`` are those of the whole array, of which the column may be a slice."""
     if not len(column):
         return np.empty(0, np.int64)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[column.offsets.to_numpy()]

@@ -1,4 +1,4 @@
-"""How a topic's timers are played."""
+"""The options of playing a topic's timers."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ CLAIM_ROWS_MAX = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimerOptions:
-    """How often, and how much at a time. The defaults are for S3; tests of few messages want small numbers."""
+    """The intervals and sizes of the player's steps. The defaults are for S3; tests with few messages want small numbers."""
 
     tick: timedelta = timedelta(milliseconds=500)
-    """Between two steps that let messages go, unless more is due than one may take; and so much later than it could be what is sent is read,
-    where much is sent. A shorter one costs more requests."""
+    """The interval between two steps that deliver messages, unless more is due than one step may take. Where much is sent, new messages
+    are also read this much later. A shorter one costs more requests."""
     probe: timedelta = timedelta(seconds=1)
-    """Between looks at a timer log that is silent: so much later a message that is due at once is found."""
+    """The interval between looks at a silent timer log. A message that is due at once is found this much later."""
     settle: timedelta = timedelta(minutes=1)
-    """When nothing has followed for so long, what arrived is noted by a write of its own."""
+    """The silence after which arrived messages are noted by a separate write."""
     claim_rows: int = 4_000
     claim_bytes: int = 4 * MIB
-    """What one step lets go at most, but one message at least. It is appended as one batch."""
+    """The most that one step delivers, but at least one message. It is appended as one batch."""
     flush_rows: int = 100_000
     flush_bytes: int = 32 * MIB
     flush_age: timedelta = timedelta(days=1)
-    """What waits in memory goes to a run when it is so much, or when so long has passed since the last time."""
+    """The limits of waiting messages in memory, or of the time since the last flush, at which they go to a run."""
     merge_runs: int = 4
-    """So many runs of about one size become one."""
+    """The number of runs of about one size that are merged into one."""
     run_bytes: int = 64 * MIB
-    """Runs that would be larger together are not merged."""
+    """The largest size of a merged run."""
     group_bytes: int = 2 * MIB
-    """Of rows that are read from a run at a time."""
+    """The size of the rows that are read from a run at a time."""
     recalled_rows: int = 1_024
-    """So many recalled messages whose time is still to come leave the cell for an object."""
+    """The number of recalled messages with time still to come at which they leave the cell for an object."""
     ahead: timedelta = timedelta(seconds=5)
-    """So long before they are due messages are fetched from the runs."""
+    """How long before they are due messages are fetched from the runs."""
 
     def __post_init__(self) -> None:
         for name in ("tick", "probe", "settle", "flush_age", "ahead"):

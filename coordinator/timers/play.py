@@ -1,6 +1,6 @@
-"""Playing a topic's timers: messages whose time has come go from the timer log into the topic, each once, in order and never early.
+"""Plays a topic's timers: due messages go from the timer log into the topic, each once, in order and never early.
 
-Any number of processes may do so at once; one is enough. What one has claimed in the cell, whoever comes next finishes (docs/0013).
+Any number of processes may do so at once; one is enough. The next process finishes what another has claimed in the cell (docs/0013).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEFAULTS = TimerOptions()
 
 
 async def _unwatched(statistics: TimerStatistics) -> None:
-    """Nobody asked."""
+    """Ignore a step: the default."""
 
 
 async def play(
@@ -30,17 +30,17 @@ async def play(
     *,
     on_step: OnStep = _unwatched,
 ) -> None:
-    """Let messages of a topic of type DELAY go when their time has come, until ``stop`` is set; the step under way is ended first.
+    """Deliver due messages of a topic of type DELAY until ``stop`` is set. The step under way is finished first.
 
-    Raises `TopicNotFound` or `TopicDeleted` when there is no such topic, `DataDamaged` when something of what waits cannot be read, and what the
-    store raises again and again: then it may be played again. ``on_step`` is awaited after every step.
+    Raises `TopicNotFound` or `TopicDeleted` when there is no such topic, and `DataDamaged` when a waiting message cannot be read.
+    Raises the store's errors if they repeat; then it may be played again. ``on_step`` is awaited after every step.
     """
     async with _player(lake, cells, topic, options) as player:
         await player.run(stop, on_step)
 
 
 async def play_once(lake: Lake, cells: Cells, topic: str, options: TimerOptions = _DEFAULTS) -> TimerStatistics:
-    """Let go what is due now. Raises what `play` raises, and what the store raises at once."""
+    """Deliver what is due now. Raises what `play` raises, and the store's errors at once."""
     async with _player(lake, cells, topic, options) as player:
         await player.run_out()
         return player.statistics

@@ -1,4 +1,4 @@
-"""One process's play of one topic's timers, step by step: claim what is due, see it into the topic, gather what waits long."""
+"""One process's play of one topic's timers, step by step: claim what is due, append it to the topic, gather what waits long."""
 
 from __future__ import annotations
 
@@ -41,30 +41,31 @@ T = TypeVar("T")
 _AGAIN_S = 0.1
 _ATTEMPTS_MAX = 5
 _READ_S = 60.0
-"""Between looks at what was recalled, while messages wait: so long after it filled the cell there is room again, though nothing is due."""
+"""The interval between looks at recalled messages while messages wait. That long after recalls filled the cell there is room again,
+though nothing is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerStatistics:
-    """What one player has done."""
+    """The work of one player."""
 
     fired: int = 0
-    """Messages that it has appended, or found appended."""
+    """The messages that it has appended, or found appended."""
     claims: int = 0
     flushed: int = 0
-    """Runs that it wrote of what waited in memory."""
+    """The runs that it wrote of rows in memory."""
     merged: int = 0
-    """Runs that it wrote in place of smaller ones."""
+    """The runs that it wrote in place of smaller ones."""
     late_ms: int = 0
-    """Of the last claim: how long after its time, or after it was sent if that was later, a message was in the topic, at the most."""
+    """The greatest lateness of the last claim: from a message's time, or from its sending if that was later, until it was in the topic."""
     waiting: int = 0
-    """Messages that wait now, with those recalled whose time is still to come; more or less, where runs are partly through."""
+    """The messages that wait now, including recalled ones with time still to come. Approximate where runs are partly done."""
     idle_s: float = 0.0
-    """Until the next of them is due, or is to be fetched from its run; infinite when nothing waits."""
+    """The time until the next of them is due, or is to be fetched from its run; infinite when nothing waits."""
 
 
 OnStep = Callable[[TimerStatistics], Awaitable[None]]
-"""Awaited after every step."""
+"""A callback that is awaited after every step."""
 
 
 class Player:
@@ -88,26 +89,26 @@ class Player:
         self._runs: dict[str, OpenRun] = {}
         self._work: asyncio.Task[Gathered | Spilled] | None = None
         self._work_of: TimerState | None = None
-        """What the cell was when that began."""
+        """The state of the cell when that began."""
         self._arrived: Claim | None = None
         self._claimed_s = 0.0
         self._read_s = lake.runtime.clock.monotonic_s()
         self._paced = False
-        """Whether the last step let all go that was due then: what follows may wait for the next tick."""
+        """Whether the last step delivered all that was due then, so that later messages may wait for the next tick."""
         self._flushed_s = lake.runtime.clock.monotonic_s()
         self.statistics = TimerStatistics()
 
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Read how far the timers are, and read along from there."""
+        """Read how far the timers are, and follow the timer log from there."""
         state = await self._cell.read()
         self._log = Following(
             self._reader, state.gathered, rows_max=2 * self._options.flush_rows, bytes_max=2 * self._options.flush_bytes
         )
 
     async def run(self, stop: asyncio.Event, on_step: OnStep) -> None:
-        """Step by step until ``stop`` is set."""
+        """Run step by step until ``stop`` is set."""
         failures, backoff, is_stale = 0, Backoff(_AGAIN_S), False
         while not stop.is_set():
             try:
@@ -118,7 +119,7 @@ class Player:
                 is_stale = False
                 pause_s = await self.step()
             except CellChanged:
-                continue  # the state is now what stands there
+                continue  # the state is now the cell's
             except (RetryError, ReopenError) as error:
                 failures += 1
                 if failures == _ATTEMPTS_MAX or isinstance(error, ClosedError | ForkedError):
@@ -133,11 +134,11 @@ class Player:
                 await self._pause(0.0, stop)
             elif pause_s > 0:  # never for long: a machine may sleep meanwhile, and its clock of sleeps with it
                 await self._pause(min(pause_s, self._options.probe.total_seconds()), stop)
-        with suppress(CellChanged, RetryError, ReopenError):  # whoever comes next finds it out
+        with suppress(CellChanged, RetryError, ReopenError):  # the next player finds it out
             await self._settle()
 
     async def run_out(self) -> None:
-        """Until nothing is due of what was sent before."""
+        """Run until nothing is due of what was sent before."""
         log = self._following
         await self._log_topic.tail.catch_up()
         await log.reach(self._log_topic.tail.state.next_offsets[QUEUE])
@@ -149,7 +150,7 @@ class Player:
             await self._settle()
 
     async def close(self) -> None:
-        """Let go of all it has open."""
+        """Release all that it has open."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -158,9 +159,9 @@ class Player:
             await self._log.close()
 
     async def step(self) -> float:
-        """One step. Returns for how many seconds there is nothing to do unless something is sent; 0: more is due.
+        """Run one step. Returns for how many seconds there is nothing to do unless something is sent. 0: more is due.
 
-        Raises `CellChanged` when another changed the cell meanwhile: the next step goes on from what it is then.
+        Raises `CellChanged` when another process changed the cell meanwhile. The next step goes on from the new state.
         """
         log = self._following
         log.news.clear()
@@ -191,7 +192,7 @@ class Player:
         return self._log
 
     async def _pause(self, seconds: float, stop: asyncio.Event) -> None:
-        """Until something is due or sent; after something went, a tick at least."""
+        """Wait until something is due or sent; after a delivery, a tick at least."""
         tick_s = self._options.tick.total_seconds() - (self._runtime.clock.monotonic_s() - self._claimed_s)
         if tick_s > 0:
             await wait_for(tick_s, stop)
@@ -202,7 +203,7 @@ class Player:
     # --- What is here -----------------------------------------------------------------------------------------------------------
 
     async def _keep_to(self, state: TimerState) -> None:
-        """Let go of what was settled or gathered, and know the runs that the cell names."""
+        """Drop the rows that were settled or gathered, and open the runs that the cell names."""
         log = self._following
         log.rows.drop(state.settled)
         log.rows.drop_below(state.gathered)
@@ -219,19 +220,19 @@ class Player:
             one.rows.drop(state.settled)
 
     async def _load(self, until: Due, *, rows_most: int, bytes_most: int) -> None:
-        """Read from the runs what is due before ``until``, or as much of it as goes at a time."""
+        """Read from the runs the messages due before ``until``, or as many of them as one step takes."""
         while (following := next_unloaded(self._runs.values())) is not None and following.next is not None:
             if following.next > until:
                 return
             here = Together([one.rows for one in self._runs.values()])
             sooner = here.waiting.within(Bounds(self._following.known, following.next))
-            sooner = sooner.only(~within(sooner, self._cell.state.bounds))  # what went before is no reason to wait
+            sooner = sooner.only(~within(sooner, self._cell.state.bounds))  # messages that went before are no reason to wait
             if len(sooner) >= rows_most or int(here.sizes_of(sooner).sum()) >= bytes_most:
                 return
             await self._there(following.load())
 
     async def _there(self, reading: Awaitable[T], known: TimerState | None = None) -> T:
-        """What is read of a run that the cell names, or named when the reading began: it was ``known`` then."""
+        """The result of reading a run that the cell names, or named when the reading began; ``known`` is the state of that moment."""
         known = known or self._cell.state
         try:
             return await reading
@@ -249,7 +250,7 @@ class Player:
         return len(here) - int(within(here, state.bounds).sum()) + sum(one.left for one in self._runs.values())
 
     def _idle_s(self, state: TimerState, now_us: int) -> float:
-        """Until the next message is due, or is to be fetched from its run."""
+        """The time until the next message is due, or is to be fetched from its run."""
         here = self._together().waiting
         left = here.only(~within(here, state.bounds))
         soon = [int(left.time_us.min())] if len(left) else []
@@ -262,7 +263,7 @@ class Player:
     # --- Letting go -------------------------------------------------------------------------------------------------------------
 
     async def _claim(self, state: TimerState, now_us: int) -> bool:
-        """Claim what is due, and see it into the topic; whether anything was."""
+        """Claim what is due, and append it to the topic. Returns whether anything was due."""
         options = self._options
         ahead = Due(now_us + int(1e6 * options.ahead.total_seconds()), 0)
         await self._load(ahead, rows_most=options.claim_rows, bytes_most=options.claim_bytes)
@@ -281,7 +282,9 @@ class Player:
         return True
 
     def _forgetful(self, state: TimerState) -> TimerState:
-        """With all gathered that was let go before the first that waits in memory: a successor need not read it."""
+        """The state with everything marked as gathered that was delivered before the first message in memory: a successor need not read
+        it.
+        """
         if self._work is not None:
             return state
         rows, arrived = self._following.rows.waiting, state.with_arrived()
@@ -290,7 +293,7 @@ class Player:
         return arrived.with_run(None, first) if first > arrived.gathered else state
 
     def _choose(self, together: Together, state: TimerState, now_us: int) -> tuple[Bounds, Waiting, bool]:
-        """The next bounds, and what is new within them: no more than goes at a time; and whether more may be due."""
+        """The next bounds, and the messages that are new within them, at most one step's; and whether more may be due."""
         candidates = together.waiting.only(~within(together.waiting, state.bounds))
         following = next_unloaded(self._runs.values())
         horizon = FOREVER if following is None or following.next is None else following.next
@@ -303,7 +306,7 @@ class Player:
             most = len(chosen) // 2
 
     async def _finish(self, state: TimerState, claim: Claim) -> None:
-        """See a claim's messages into the topic."""
+        """Append a claim's messages to the topic."""
         await self._load(claim.bounds.due, rows_most=2**62, bytes_most=2**62)
         together = self._together()
         within_claim = together.waiting.within(claim.bounds)
@@ -325,7 +328,7 @@ class Player:
             self.statistics = replace(self.statistics, fired=self.statistics.fired + claim.count, late_ms=max(0, late_ms))
 
     async def _settle(self) -> None:
-        """Note that what was claimed has arrived."""
+        """Note that claimed messages have arrived."""
         state = self._cell.state
         if state.claim is not None and state.claim == self._arrived:
             await self._cell.write(state.with_arrived())
@@ -333,7 +336,7 @@ class Player:
     # --- Gathering --------------------------------------------------------------------------------------------------------------
 
     async def _gather(self, state: TimerState) -> bool:
-        """Name a run that was written, or begin to write one, beside the other steps; whether the cell changed."""
+        """Name a run that was written, or begin to write one beside the other steps. Returns whether the cell changed."""
         if self._work is not None:
             if not self._work.done():
                 return False
@@ -367,7 +370,7 @@ class Player:
         return self._following.known > self._cell.state.gathered and age_s >= options.flush_age.total_seconds()
 
     async def _note_known(self, state: TimerState) -> bool:
-        """Say of all that was read that it is known; False while something of it is late, which goes first."""
+        """Mark everything that was read as known. Returns False while some of it is late, which goes first."""
         raised = state.with_claim(Bounds(self._following.known, state.bounds.due), 0).with_arrived()
         here = self._following.rows.waiting
         if (within(here, raised.settled) & ~within(here, state.bounds)).any():
@@ -376,7 +379,7 @@ class Player:
         return True
 
     async def _begin_flush(self, state: TimerState) -> bool:
-        """What waits in memory becomes a run. Only what is known is gathered, so nothing of it may be late."""
+        """Begin to write the rows in memory as a run. Only known rows are gathered, so none of them may be late."""
         if state.bounds.known < self._following.known:
             if not await self._note_known(state):
                 return False
@@ -392,7 +395,7 @@ class Player:
 
 
 async def wait_for(seconds: float | None, *events: asyncio.Event) -> None:
-    """So long, or until one of the events is set."""
+    """Wait ``seconds``, or until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

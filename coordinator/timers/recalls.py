@@ -1,6 +1,6 @@
-"""Recalled messages whose time is still to come, where the cell has no room for them: objects that it names instead.
+"""Objects with recalled messages whose time is still to come, for which the cell has no room. The cell names the objects instead.
 
-Offsets are enough: each message has its own. Objects are of rising sizes, each more than the next, so there are few of them.
+Offsets identify the messages. Objects differ in size, each larger than the next, so there are few of them.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def recalls_key(topic: str, log_incarnation: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Recalled messages that were written and are not named yet: nothing has changed before the cell names them."""
+    """Recalled messages that were written to an object and are not named yet. Nothing has changed before the cell names it."""
 
     recalled: frozenset[Due]
-    """They leave the cell."""
+    """The recalled messages that leave the cell."""
     absorbed: tuple[Run, ...]
-    """Objects that they stand in place of, with what was in those."""
+    """The objects that it replaces, whose content it includes."""
     run: Run
     begun_s: float
 
@@ -54,25 +54,26 @@ class Recalls:
         self._offsets: npt.NDArray[np.int64] = _NONE.offset
 
     async def keep_to(self, runs: tuple[Run, ...]) -> None:
-        """Read those that the cell names, and forget the others. Raises `ObjectMissing` and `DataDamaged`."""
+        """Read the objects that the cell names, and forget the others. Raises `ObjectMissing` and `DataDamaged`."""
         if {run.name for run in runs} == self._read.keys():
             return
         self._read = {run.name: self._read[run.name] if run.name in self._read else await self._get(run) for run in runs}
         self._offsets = np.sort(np.concatenate([_NONE.offset, *(one.offset for one in self._read.values())]))
 
     def without(self, waiting: Waiting, state: TimerState) -> Waiting:
-        """All but those that were recalled."""
+        """The waiting messages without the recalled ones."""
         kept = without(waiting, state.recalled)
         return kept.only(~np.isin(kept.offset, self._offsets)) if len(self._offsets) else kept
 
     def has(self, due: Due) -> bool:
-        """Whether a message is in one of them."""
+        """Whether a message is in one of the objects."""
         return bool(np.isin(due.offset, self._offsets))
 
     def spill(self, state: TimerState) -> Coroutine[Any, Any, Spilled] | None:
-        """What writes those of the cell whose messages are known, with smaller objects; None: there are none.
+        """A coroutine that writes the cell's recalls of known messages to an object, together with smaller objects. None: there are
+        none.
 
-        Objects are those of the state that was kept to last. A late one stays in the cell until it is known.
+        The objects are those of the last state given to `keep_to`. The recall of a late message stays in the cell until that is known.
         """
         recalled = frozenset(due for due in state.recalled if due.offset < state.settled.known)
         if not recalled:
@@ -116,7 +117,9 @@ class Recalls:
 
 
 def _is_of(waiting: Waiting, run: Run) -> bool:
-    """Whether these are what a cell says of an object: so many, by delivery time and offset, and the same last one."""
+    """Whether an object's content is what the cell says: the number of messages, their order by delivery time and offset, and the last
+    one.
+    """
     if len(waiting) != run.rows or not run.rows or int(waiting.offset.min()) < 0:
         return False
     return waiting.is_by_due and Due(int(waiting.time_us[-1]), int(waiting.offset[-1])) == run.last

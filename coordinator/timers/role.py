@@ -1,4 +1,4 @@
-"""The timers of a lake as a role: whoever plays it lets go what waits for the topics of type DELAY."""
+"""The timers of a lake as a role: its players deliver the waiting messages of the topics of type DELAY."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .player import TimerStatistics, wait_for
 TIMERS = "timers"
 """The role's name."""
 OnError = Callable[[str, PenstockError], None]
-"""Hears of what failed, and for which topic (or ``-``)."""
+"""A callback for errors, with the topic (or ``-``)."""
 _LOOK_S = 60.0
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.25
 _AGAIN_S = 5.0
 _SOON_S = 900.0
-"""A process that lets something go so soon is to be replaced soon when it dies."""
+"""The idle time below which a process that delivers something should be replaced quickly when it dies."""
 
 
 class Timers:
     """Plays the timers of one lake. Any number of processes may do so at once; one is enough.
 
-    Which topics there are it is told: by who maintains the lake, by who sends to one of them or consumes it in this process, and by other
-    processes that do.
+    It is told which topics exist: by the lake's maintenance, by senders and consumers of a topic in this process, and by other
+    processes that have such.
     """
 
     def __init__(self, lake: Lake, *, cells: Cells | None = None, options: TimerOptions | None = None) -> None:
@@ -46,22 +46,22 @@ class Timers:
         self._seen: frozenset[str] = frozenset()
         self._noticed: set[str] = set()
         self._sent_to: dict[str, asyncio.Event] = {}
-        """Of each topic that is played here, whether something was sent to it since that began."""
+        """The topics that are played here, with events that are set when something was sent to them since."""
         self._young = YoungTopics(lake.runtime.clock)
         self._awake: Callable[[], Awaitable[None]] | None = None
         self._news = asyncio.Event()
         self.statistics: dict[str, TimerStatistics] = {}
-        """Of the topics that this process plays for."""
+        """The statistics of the topics that this process plays."""
 
     def see(self, topics: Collection[str]) -> None:
-        """These topics of the lake there are; those that are none of ours are passed over."""
+        """Take note of the topics that exist. Topics of other types are ignored."""
         logs = frozenset(topic_of(name) for name in topics if is_timer_log(name))
         if logs - self._seen:
             self._news.set()
         self._seen = logs
 
     def notice(self, topic: str, made_ms: int) -> None:
-        """This process sends to this topic, or consumes it; it was made then."""
+        """Take note of a topic that this process sends to or consumes, and when it was made."""
         self._young.notice(topic, made_ms)
         self._take_notice(topic)
 
@@ -73,11 +73,11 @@ class Timers:
             self._news.set()
 
     async def topics(self) -> Collection[str]:
-        """Those that are known."""
+        """The topics that are known."""
         return self._seen | self._noticed
 
     async def run(self, coordination: Coordination, stop: asyncio.Event, *, on_error: OnError) -> None:
-        """Play the role for a fair share of the topics until ``stop`` is set, from when there is one on."""
+        """Play the role for a fair share of the topics until ``stop`` is set, once there is a topic."""
         if await self._wanted(stop):
             await asyncio.gather(self._share(coordination, stop, on_error), self._tell(coordination, stop, on_error))
 
@@ -105,7 +105,9 @@ class Timers:
             self._take_notice(topic)
 
     async def play(self, topic: str, stop: asyncio.Event) -> None:
-        """Let go what is due until ``stop`` is set, or the topic was deleted: then it is to be played again, as it may have been made anew."""
+        """Deliver what is due until ``stop`` is set, or the topic was deleted. A deleted topic is to be played again, as it may have
+        been made anew.
+        """
         sent_to = self._sent_to[topic] = asyncio.Event()
         try:
             with suppress(TopicDeleted):
@@ -124,7 +126,7 @@ class Timers:
             self.statistics.pop(topic, None)
 
     async def once(self, topic: str) -> TimerStatistics:
-        """Let go what is due now."""
+        """Deliver what is due now."""
         return await play_once(self._lake, self._cells, topic, self._options)
 
     async def _step(self, topic: str, statistics: TimerStatistics) -> None:
@@ -133,9 +135,9 @@ class Timers:
             await self._awake()
 
     async def _let_others(self, coordination: Coordination, stop: asyncio.Event, on_error: OnError) -> None:
-        """While others play, a process that opens the lake for a moment takes no part.
+        """Keep a process that opens the lake for a moment from taking part while others play.
 
-        Where nobody does, what is sent now may be due in a second. So it is seen from the first moment on whether their hearts beat.
+        Where nobody plays, a message sent now may be due in a second. So the heartbeats of others are watched from the first moment.
         """
         clock, watch = self._lake.runtime.clock, coordination.watch
         players = Players(coordination.cells, self._lake.runtime)

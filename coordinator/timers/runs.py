@@ -1,7 +1,7 @@
-"""Runs: messages that wait long, by delivery time, in Parquet objects that are written once.
+"""Runs: Parquet objects, written once, of messages that wait long, ordered by delivery time.
 
-A run is cut into row groups that are read in one piece when their time comes. Its footer says where each begins and ends, so whoever takes
-over reads the footers, and then only what is due soon.
+A run is cut into row groups that are read in one piece when their time comes. Its footer says where each begins and ends. So a
+successor reads the footers, and then only what is due soon.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run_key(topic: str, log_incarnation: str, name: str) -> str:
 
 
 class RunWriter:
-    """Builds one run in memory, of rows that come by delivery time and offset."""
+    """Builds one run in memory, from rows that come by delivery time and offset."""
 
     def __init__(self, *, group_bytes: int) -> None:
         self._group_bytes = group_bytes
@@ -66,7 +66,7 @@ class RunWriter:
         self._groups: list[Group] = []
 
     def write(self, rows: pa.Table) -> None:
-        """More rows, all behind those that were written before."""
+        """Add rows, all after those that were written before."""
         ends = np.cumsum(sizes(rows))
         start = 0
         while start < rows.num_rows:
@@ -80,7 +80,7 @@ class RunWriter:
             start += count
 
     def close(self, name: str) -> tuple[Run, bytes] | None:
-        """The run and its bytes; None without rows."""
+        """The run and its bytes. None without rows."""
         self._writer.add_key_value_metadata({_GROUPS_KEY: json.dumps(self._groups), **UNSEALED})
         self._writer.close()
         if not self._groups:
@@ -90,12 +90,12 @@ class RunWriter:
 
 
 class OpenRun:
-    """A run of which the footer was read."""
+    """A run whose footer was read."""
 
     def __init__(self, run: Run, reader: SegmentReader, groups: Sequence[Group], runtime: Runtime) -> None:
         self.run = run
         self.rows = Rows()
-        """Those that were loaded, and not dropped since."""
+        """The rows that were loaded, and not dropped since."""
         self._reader = reader
         self._groups = list(groups)
         self._runtime = runtime
@@ -103,7 +103,7 @@ class OpenRun:
 
     @classmethod
     async def open(cls, store: ObjectStore, runtime: Runtime, key: str, run: Run, *, whole_bytes_max: int) -> OpenRun:
-        """Read the footer, or all of a small one. Raises `ObjectMissing` and `DataDamaged`."""
+        """Read the footer, or all of a small run. Raises `ObjectMissing` and `DataDamaged`."""
         file = TableFile(
             path=key,
             queue=0,
@@ -120,16 +120,16 @@ class OpenRun:
 
     @property
     def next(self) -> Due | None:
-        """Of the first message that was not loaded; None: all were."""
+        """The due time of the first message that was not loaded. None: all were."""
         return self._groups[self._loaded].first if self._loaded < len(self._groups) else None
 
     @property
     def left(self) -> int:
-        """How many of its messages were not dropped or passed over."""
+        """The number of its messages that were not dropped or passed over."""
         return len(self.rows) + sum(group.rows for group in self._groups[self._loaded :])
 
     def pass_over(self, due: Due) -> None:
-        """Messages up to this one are not needed any more."""
+        """Skip messages up to this one, which are not needed any more."""
         while self._loaded < len(self._groups) and self._groups[self._loaded].last <= due:
             self._loaded += 1
 
@@ -147,7 +147,7 @@ class OpenRun:
 
 
 def _check_rows(table: pa.Table, group: Group, key: str) -> None:
-    """Raise `DataDamaged` unless the rows are those that the run's footer says."""
+    """Raise `DataDamaged` unless the rows match the run's footer."""
     nulls = [name for name in _NEVER_NULL if table.column(name).null_count]
     if not nulls and table.num_rows == group.rows > 0:
         waiting = Waiting(due_times(table), table.column("offset").to_numpy())
@@ -165,7 +165,7 @@ def _check_rows(table: pa.Table, group: Group, key: str) -> None:
 
 
 def next_unloaded(runs: Iterable[OpenRun]) -> OpenRun | None:
-    """The run whose next row group begins first; None: there is none."""
+    """The run whose next row group begins first. None: there is none."""
     left = [run for run in runs if run.next is not None]
     return min(left, key=lambda run: run.next or run.run.last, default=None)
 

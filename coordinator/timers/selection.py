@@ -1,4 +1,4 @@
-"""Which messages go next: pure, over the delivery times and offsets of those that may."""
+"""Selects the messages that go next: pure, over the delivery times and offsets of those that may."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy.typing as npt
 from .state import Bounds, Due
 
 FOREVER = Due(2**63 - 1, 2**63 - 1)
-"""Behind all that can be due."""
+"""A due time after all possible ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Messages that were not let go, in any order; recalled ones too, so that their time passes and they are forgotten."""
+    """Messages that were not delivered, in any order. Recalled ones are included, so that their time passes and they are forgotten."""
 
     time_us: npt.NDArray[np.int64]
     offset: npt.NDArray[np.int64]
@@ -26,26 +26,26 @@ class Waiting:
 
     @property
     def is_by_due(self) -> bool:
-        """Whether they stand in the order in which they go: by delivery time, then as they were sent."""
+        """Whether the messages are in delivery order: by delivery time, then as they were sent."""
         later, sent_later = np.diff(self.time_us), np.diff(self.offset)
         return bool(np.all((later > 0) | ((later == 0) & (sent_later >= 0))))
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Waiting:
-        """Those that are chosen."""
+        """The chosen messages."""
         return Waiting(self.time_us[chosen], self.offset[chosen])
 
     def within(self, bounds: Bounds) -> Waiting:
-        """Those that new bounds let go, in the order in which they go: by delivery time, then as they were sent."""
+        """The messages within new bounds, in delivery order: by delivery time, then as they were sent."""
         chosen = np.flatnonzero(within(self, bounds))
         chosen = chosen[np.lexsort((self.offset[chosen], self.time_us[chosen]))]
         return Waiting(self.time_us[chosen], self.offset[chosen])
 
 
 def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, most: int, horizon: Due = FOREVER) -> Bounds:
-    """The bounds within which at most ``most`` of the messages are that are due at ``now_us`` and sent below ``known``.
+    """The bounds that hold at most ``most`` of the messages that are due at ``now_us`` and sent below ``known``.
 
-    ``waiting`` are all of them that may be due before ``horizon``: also those behind the bounds before. None that is due is left out for
-    ever: the next call goes on with it. Nothing that is due later, or from the horizon on, is within.
+    ``waiting`` has all messages that may be due before ``horizon``, including those outside the bounds before. A due message is never
+    left out for ever: the next call goes on with it. No message that is due later, or from the horizon on, is within.
     """
     late = np.sort(waiting.offset[_before_or_at(waiting, before.due) & (waiting.offset < known)])
     if len(late) > most:
@@ -55,12 +55,12 @@ def next_bounds(waiting: Waiting, before: Bounds, *, now_us: int, known: int, mo
 
 
 def within(waiting: Waiting, bounds: Bounds) -> npt.NDArray[np.bool_]:
-    """Which of them lie within bounds."""
+    """Whether each message lies within the bounds."""
     return _before_or_at(waiting, bounds.due) & (waiting.offset < bounds.known)
 
 
 def without(waiting: Waiting, some: Collection[Due]) -> Waiting:
-    """All but these."""
+    """The messages without these."""
     if not some:
         return waiting
     places = zip(waiting.time_us.tolist(), waiting.offset.tolist(), strict=True)
@@ -68,7 +68,7 @@ def without(waiting: Waiting, some: Collection[Due]) -> Waiting:
 
 
 def _next_due(waiting: Waiting, before: Due, *, now_us: int, known: int, most: int) -> Due:
-    """Of the last message that goes, so that a clock that was ahead once makes nothing early that is sent afterwards."""
+    """The due time of the last message that goes. So a clock that was ahead once makes nothing early that is sent afterwards."""
     fresh = ~_before_or_at(waiting, before) & (waiting.time_us <= now_us) & (waiting.offset < known)
     due = waiting.only(fresh)
     if len(due) == 0 or most == 0:

@@ -1,7 +1,7 @@
-"""The store's time from below: what is let go by it is never early, whatever this machine's clock says.
+"""A lower bound of the store's time: messages delivered by it are never early, whatever this machine's clock says.
 
-`StoreClock` is right to a few seconds, which is enough for what may be a little early. Here every answer of the store counts from when it
-arrived, as the store's clock had shown it before; the best of several answers is as close as the quickest of them.
+`StoreClock` is right to a few seconds, which is enough for what may be a little early. Here every answer of the store counts from its
+arrival, since the store's clock had shown it before. The best of several answers is as close as the quickest of them.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ log = logging.getLogger("penstock.coordinator")
 
 ASK_EVERY_S = 60.0
 _KEEP_S = 300.0
-"""Older answers count only while there is no other: the store's clock may be set back."""
+"""The age above which answers count only while there is no other: the store's clock may be set back."""
 _FIRST_ASKS = 4
 _ODD_PAUSE_S = 0.27
-"""Between the first asks: stores that cut their time to the second are asked at different parts of it."""
+"""The pause between the first questions: stores that cut their time to the second are asked at different parts of it."""
 _DRIFT_MAX = 0.0005
-"""So much faster than the store's a machine's clock may run; quartz is ten times better."""
+"""The most by which a machine's clock may run faster than the store's. Quartz is ten times better."""
 _CUT_MS = 500
-"""A store that cuts its time to the second gives the middle of it: its time was half a second less, at the least."""
+"""The part that is subtracted from times cut to the second. Such a store gives the middle of it, so its time was half a second less, at
+the least."""
 
 
 class Answer(NamedTuple):
-    """What the store's clock showed, at the latest when its answer arrived."""
+    """A time that the store's clock had shown, at the latest, when its answer arrived."""
 
     store_ms: int
     arrived_s: float
-    """By the monotonic clock."""
+    """The time of arrival by the monotonic clock."""
 
     def least_us(self, now_s: float) -> int:
-        """What the store's clock shows now, at the least."""
+        """The least that the store's clock shows now."""
         cut_ms = _CUT_MS if self.store_ms % 1000 == _CUT_MS else 0
         return 1000 * (self.store_ms - cut_ms) + int(1e6 * (now_s - self.arrived_s) * (1 - _DRIFT_MAX))
 
 
 def least_us(answers: Iterable[Answer], now_s: float) -> int | None:
-    """What the store's clock shows now by the best of these answers; None without any."""
+    """The least that the store's clock shows now, by the best of these answers. None without any."""
     return max((answer.least_us(now_s) for answer in answers), default=None)
 
 
@@ -58,7 +59,7 @@ class StoreTime:
     async def now_us(self) -> int:
         """Microseconds since the epoch that the store's clock has reached for certain. Asks the store once a minute.
 
-        Raises what the store raises as long as it has never answered; later it goes on by what it knows.
+        Raises the store's errors until it has answered once. Later it goes on by the answers it has.
         """
         now_s = self._clock.monotonic_s()
         if not self._answers:

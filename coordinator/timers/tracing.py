@@ -1,4 +1,4 @@
-"""How one delayed message stands: by its row in the timer log and the timers' cell."""
+"""The progress of one delayed message, by its row in the timer log and the timers' cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .waiting import standing
 
 
 class Delay(StrEnum):
-    """What became of a delayed message."""
+    """The state of a delayed message."""
 
     WAITING = "waiting"
     """It is to be delivered when it is due."""
@@ -36,13 +36,14 @@ class DelayTrace:
     """A delayed message that waits, or waited."""
 
     topic: str
-    """To which it goes."""
+    """The topic to which it goes."""
     due: datetime
     delay: Delay
 
 
 async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: bool) -> DelayTrace | None:
-    """``message`` is one of the timer log ``log``; None when it has no delivery time. ``delivered``: it was seen in its topic.
+    """The trace of ``message``, which is in the timer log ``log``. None when it has no delivery time. ``delivered``: it was seen in its
+    topic.
 
     Raises `DataDamaged`.
     """
@@ -50,7 +51,7 @@ async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: b
     if due is None:
         return None
     topic = topic_of(message.topic)
-    if delivered:  # that a claim has arrived is noted by the next one
+    if delivered:  # the arrival of a claim is noted only by the next claim
         return DelayTrace(topic=topic, due=due, delay=Delay.DELIVERED)
     state = await standing(timer_cells(lake), lake.runtime.clock, topic, log.record.incarnation)
     place = Due(to_us(due), message.offset)
@@ -60,7 +61,7 @@ async def delay_of(lake: Lake, log: Topic, message: MessageView, *, delivered: b
 
 
 def delay_in(state: TimerState, due: Due) -> Delay:
-    """What a cell says of a message."""
+    """The state of a message by the cell."""
     if due in state.recalled:
         return Delay.RECALLED
     if state.waits(due):

@@ -1,4 +1,4 @@
-"""What waits in a topic's timers, and calling it back. For whoever has the lake open; nobody need play."""
+"""Lists the waiting messages of a topic's timers, and recalls them. Any process with the lake open may do so; no player is needed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ROWS_AT_ONCE = 50_000
 
 
 async def standing(cells: Cells, clock: Clock, topic: str, log_incarnation: str) -> TimerState:
-    """How far the timers of one life of a topic are."""
+    """The present state of the timers of one life of a topic."""
     return await TimerCell(cells, clock, topic, log_incarnation).read()
 
 
 async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, due: Due, *, lake: Lake | None = None) -> None:
-    """Call a message back that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
+    """Call back a message that waits in the timer log. Raises `NotRecallable`, `LimitExceeded`, and `UnknownOutcome`: then try again.
 
-    That there is such a message is for the caller to see. With ``lake`` it is seen too that it was recalled long ago.
+    The caller checks that there is such a message. With ``lake`` a recall of long ago is recognised too.
     """
     cell = TimerCell(cells, clock, topic, log_incarnation)
     gone = None if lake is None else Recalls(lake.store, lake.runtime, topic, log_incarnation)
@@ -42,7 +42,7 @@ async def recall(cells: Cells, clock: Clock, topic: str, log_incarnation: str, d
     while True:
         is_recalled = due in state.recalled
         if gone is not None and not is_recalled:
-            await gone.keep_to(state.recalls)  # of the very state that is written on: the player moves them there meanwhile
+            await gone.keep_to(state.recalls)  # of the very state that is changed: the player moves recalls there meanwhile
             is_recalled = gone.has(due)
         if is_repeated and (is_recalled or state.settled.within(due)):
             raise UnknownOutcome(
@@ -70,10 +70,12 @@ async def waiting(
     limit: int | None = None,
     message_id: str | None = None,
 ) -> pa.Table:
-    """The rows of the timer log that wait, by delivery time and then as they were sent: those due from ``from_us`` on, before ``until_us``.
+    """The waiting rows of the timer log, by delivery time and then as they were sent: those due from ``from_us`` on, before
+    ``until_us``.
 
-    ``limit`` takes the first so many, ``message_id`` those with this id. What was let go, is on its way or was recalled is not there. It is one
-    moment's truth: some of it may have gone when it is returned. Raises `TopicNotFound` and `DataDamaged`.
+    ``limit`` takes only the first ones, ``message_id`` those with this id. Messages that were delivered, are on their way or were
+    recalled are not included. The result is that of one moment: some messages may have gone when it is returned. Raises `TopicNotFound`
+    and `DataDamaged`.
     """
     _, log = await lake.timer_log(topic)
     life = log.record.incarnation
@@ -88,7 +90,7 @@ async def waiting(
         except ObjectMissing as error:
             if await cell.read() == state:
                 raise DataDamaged("a run of timers is missing", operation="list waiting messages", object=error.object) from error
-            continue  # it was merged, long ago for whoever slept meanwhile
+            continue  # it was merged, perhaps long ago if this process slept meanwhile
         source = Reader(log).read(queue=QUEUE, start=state.gathered)
         async with aclosing(source):
             async for batch in source:
@@ -97,7 +99,7 @@ async def waiting(
 
 
 class _Wanted:
-    """The first of the rows that are wanted."""
+    """The first of the wanted rows."""
 
     def __init__(
         self, state: TimerState, recalls: Recalls, until: Due, from_us: int | None, limit: int | None, message_id: str | None
@@ -112,7 +114,7 @@ class _Wanted:
 
     @property
     def end(self) -> Due:
-        """Nothing from here on is wanted."""
+        """The due time from which nothing is wanted."""
         if self._limit is None or len(self._rows) < self._limit or not len(self._rows):
             return self._until
         here = self._ordered()

@@ -1,9 +1,10 @@
-"""Messages that a transaction settles: the write of their queue's cell is its decision. Pure.
+"""Messages that a transaction settles. The write of their queue's cell decides the transaction. Pure.
 
-One write of the cell settles all of them and adds the transaction's id, or does nothing. So the cell tells what became of a transaction: its
-id is there, then it is committed; it is not there and one of the messages can never again be settled by its handle, then it never will be;
-else it may be committed yet, until the deliveries end. Ids leave the cell once the transaction's own row says that it is committed, so the
-row is asked first, and what the cell says is written into the row only if that still says nothing.
+One write of the cell settles all of them and adds the transaction's id, or does nothing. So the cell tells the outcome of a
+transaction. If the id is there, the transaction is committed. If it is not, and one of the messages can never again be settled by its
+handle, it never will be. Otherwise it may still be committed until the deliveries end. || Ids leave the cell once the transaction's own
+row says that it is committed. So the row is asked first, and the cell's verdict is written into the row only if the row is still
+undecided.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from ..handing import acknowledged
 from ..handles import AlreadySettled, ReceiptAhead, ReceiptHandle, ReceiptOutdated, ReceiptRefused
 
 ACKED_MAX = 256
-"""So many messages one transaction settles: eight receives of the usual size, some 3 KiB of the producer group's cell."""
+"""The most messages that one transaction settles: eight receives of the usual size, some 3 KiB of the producer group's cell."""
 UNNOTED_MAX = 512
-"""So many transactions may stand in a queue's cell, 16 bytes each. They leave it as soon as they are noted, so only crashes leave any."""
+"""The most transactions in a queue's cell, 16 bytes each. They leave it as soon as they are noted, so only crashes leave any."""
 
 
 class SettledElsewhere(ReceiptRefused):
@@ -30,7 +31,7 @@ class SettledElsewhere(ReceiptRefused):
 
 
 class TooManyUnnoted(ReceiptRefused):
-    """The queue's cell has no room for one more transaction; nobody has finished those that dead processes left."""
+    """The queue's cell has no room for one more transaction. The transactions that dead processes left were not finished."""
 
     kind = "too_many_unnoted"
 
@@ -53,21 +54,21 @@ class Acks:
     queue: int
     generation: int
     acked: tuple[Acked, ...]
-    """By offset."""
+    """The deliveries, by offset."""
 
 
 class Verdict(Enum):
-    """What a queue's cell says of a transaction that settles messages in it."""
+    """What a queue's cell says about a transaction that settles messages in it."""
 
     COMMITTED = "committed"
     LOST = "lost"
     """It can never be committed any more."""
     OPEN = "open"
-    """It may be committed yet."""
+    """It may still be committed."""
 
 
 def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
-    """What a transaction keeps of the handles. Raises `InvalidArgument` unless they are of one queue, and `LimitExceeded`."""
+    """The acks that a transaction keeps of these handles. Raises `InvalidArgument` unless they are of one queue, and `LimitExceeded`."""
     first = handles[0]
     for handle in handles:
         if (handle.group, handle.topic, handle.queue) != (first.group, first.topic, first.queue):
@@ -102,15 +103,15 @@ def acks_of(handles: Sequence[ReceiptHandle]) -> Acks:
 
 
 def in_order(handles: Iterable[ReceiptHandle]) -> list[ReceiptHandle]:
-    """Each once, by offset: those of one message group have to be settled in order."""
+    """The distinct handles by offset: those of one message group have to be settled in order."""
     return sorted(set(handles), key=lambda handle: (handle.offset, handle.attempt))
 
 
 def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandle], *, now_ms: int) -> QueueCell:
-    """With all these messages done and the transaction committed. The same cell when it was before.
+    """The cell with all these messages done and the transaction committed. The same cell if it was committed before.
 
-    Raises what `acknowledged` raises, but `SettledElsewhere` where a message is done and not by this transaction, as far as the cell knows;
-    and `TooManyUnnoted`.
+    Raises what `acknowledged` raises, and `TooManyUnnoted`. Raises `SettledElsewhere` where, as far as the cell knows, a message was
+    settled by another than this transaction.
     """
     if transaction in cell.transactions:
         return cell
@@ -136,7 +137,7 @@ def settled_by(cell: QueueCell, transaction: str, handles: Sequence[ReceiptHandl
 
 
 def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
-    """What the cell says. Later writes make no other one of COMMITTED, until the id is taken out, nor ever of LOST."""
+    """The cell's verdict. Later writes never change COMMITTED, until the id is removed, nor LOST."""
     if cell is None:
         return Verdict.OPEN  # nobody removes such cells, so nothing is known
     if transaction in cell.transactions:
@@ -145,7 +146,7 @@ def verdict(cell: QueueCell | None, transaction: str, acks: Acks) -> Verdict:
 
 
 def can_be_settled(cell: QueueCell, acks: Acks, one: Acked) -> bool:
-    """Whether the delivery is the one that is out, as whose time is not looked at: it ends when somebody ends it."""
+    """Whether the delivery is the current one, whose time is ignored here: it ends when somebody ends it."""
     handle = ReceiptHandle(
         group=acks.group,
         topic=acks.topic,
@@ -158,16 +159,17 @@ def can_be_settled(cell: QueueCell, acks: Acks, one: Acked) -> bool:
     try:
         acknowledged(cell, handle, now_ms=0)
     except ReceiptAhead:
-        return True  # once the messages before it are
+        return True  # once the messages before it are settled
     except ReceiptRefused:
         return False
     return True
 
 
 def ended(cell: QueueCell, acks: Acks, *, now_ms: int | None) -> QueueCell:
-    """With those of the deliveries ended that are due by then (None: all), without a strike: the messages are handed out again.
+    """The cell with the deliveries that are due by ``now_ms`` (None: all) ended, without a strike. Their messages are handed out again.
 
-    Then the transaction can never be committed. Their owner ends them itself, in time, so this is for queues that nobody owns any more.
+    Then the transaction can never be committed. A queue's owner ends deliveries itself, in time, so this is for queues without an
+    owner.
     """
     if cell.generation != acks.generation:
         return cell

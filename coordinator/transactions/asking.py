@@ -1,4 +1,4 @@
-"""Asking a checker what became of a transaction: it may raise, hang or answer nonsense, and none of that gets further than here."""
+"""Asks a checker about a transaction. A checker may raise, hang or answer nonsense; this module contains all of that."""
 
 from __future__ import annotations
 
@@ -20,62 +20,63 @@ from ...log.messages import MessageView
 log = logging.getLogger("penstock.transactions")
 
 ANSWER_S = 15.0
-"""So long a checker may take; what it says later counts no more."""
+"""How long a checker may take. A later answer is ignored."""
 AT_ONCE_MAX = 16
-"""So many questions may be with one checker, those included that it did not answer in time."""
+"""The most questions that one checker has at a time, those included that it did not answer in time."""
 HELD_BYTES_MAX = 256 * MIB
-"""So large may the messages be that are with one checker, by `size_bytes`; one transaction's may be, however large."""
+"""The most bytes of messages that one checker has at a time, by `size_bytes`. One transaction's messages may be larger."""
 _MESSAGE_BYTES, _TEXT_BYTES = 512, 64
-"""What Python takes for a message, and for each key and each name and value of its properties, beside what is in them; more or less."""
+"""The approximate memory that Python takes for a message, and for each key and each name and value of its properties, beside their
+content."""
 
 
 class TransactionResolution(Enum):
-    """What a checker says of a transaction; RocketMQ's words."""
+    """A checker's answer about a transaction, in RocketMQ's words."""
 
     COMMIT = "commit"
     """Its local work is done: the messages become visible."""
     ROLLBACK = "rollback"
     """Its local work is not done, and never will be: none of the messages becomes visible."""
     UNKNOWN = "unknown"
-    """It may still be under way: ask again later."""
+    """It may still be under way. The checker is asked again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedTransaction:
-    """A transaction that nobody has decided, as its checker is told of it."""
+    """An undecided transaction, as its checker sees it."""
 
     id: str
     producer_group: str
     created: datetime
     checks: int
-    """How often the checkers of the group were asked, this time included."""
+    """The number of questions to the checkers of the group, this one included."""
     messages: tuple[MessageView, ...]
-    """All that it is to send, but for what went with a topic that was deleted since. They have no offset yet: it is -1."""
+    """All messages that it is to send, except those to a topic that was deleted since. They have no offset yet: it is -1."""
 
 
 Checker: TypeAlias = Callable[[CheckedTransaction], object]
-"""Answers a `TransactionResolution`; an ordinary function, which runs in a thread, or a coroutine function."""
+"""A function that answers a `TransactionResolution`: an ordinary function, which runs in a thread, or a coroutine function."""
 
 
 class Answer(StrEnum):
-    """What came of a question."""
+    """The outcome of a question."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
     UNKNOWN = "unknown"
     FAILED = "failed"
-    """The checker raised, or answered what is no answer."""
+    """The checker raised, or answered something else."""
     LATE = "late"
-    """It took too long."""
+    """The checker took too long."""
 
 
 class Asked:
-    """One registered checker, and the questions that are with it. For the event loop's thread."""
+    """One registered checker, and its open questions. For the event loop's thread."""
 
     def __init__(
         self, checker: Checker, *, group: str, on_question: Callable[[str, Answer | None], None] = lambda group, answer: None
     ) -> None:
-        """``on_question`` hears of every question when it is asked (None), and of what came of it."""
+        """``on_question`` is called with every question when it is asked (None), and with its outcome."""
         self._checker = checker
         self._group = group
         self._on_question = on_question
@@ -89,11 +90,11 @@ class Asked:
 
     @property
     def late(self) -> int:
-        """How many questions it did not answer in time and still ponders."""
+        """The number of questions that it did not answer in time and still works on."""
         return len(self._late)
 
     async def take_room(self, size_bytes: int) -> None:
-        """Return once messages of this size may be with the checker; they are counted from then on. To be asked for by one at a time."""
+        """Return once messages of this size may be with the checker. They are counted from then on. Only one caller at a time may wait."""
         if not self._fits(size_bytes):
             log.warning(
                 "the checker of producer group %s has messages of %d MiB before it, and is asked no more for now",
@@ -106,7 +107,7 @@ class Asked:
         self._held_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Messages of this size are with the checker no more."""
+        """Note that messages of this size are no longer with the checker."""
         self._held_bytes -= size_bytes
         self._freed.set()
 
@@ -114,7 +115,7 @@ class Asked:
         return not self._held_bytes or self._held_bytes + size_bytes <= HELD_BYTES_MAX
 
     async def ask(self, transaction: CheckedTransaction, *, held_bytes: int = 0) -> TransactionResolution:
-        """What it says; UNKNOWN, and a line in the log, if it raises, takes too long, or answers what is no answer.
+        """The checker's answer. UNKNOWN, and a line in the log, if it raises, takes too long, or answers something else.
 
         ``held_bytes`` are given back once the question has ended, however late.
         """
@@ -131,7 +132,7 @@ class Asked:
             self._late.add(question)
             question.add_done_callback(self._ended)
             if isinstance(question, asyncio.Task):
-                question.cancel()  # a thread cannot be
+                question.cancel()  # a thread cannot be cancelled
             log.error("%s did not answer within %g s: asked again later", self._where(transaction), ANSWER_S)
             return Answer.LATE
         if question.cancelled() or (error := question.exception()) is not None:
@@ -156,7 +157,7 @@ class Asked:
     def _ended(self, question: asyncio.Future[object]) -> None:
         self._late.discard(question)
         if not question.cancelled():
-            question.exception()  # nobody else asks for it
+            question.exception()  # nobody else retrieves it
 
     def _understood(self, answer: object, transaction: CheckedTransaction) -> Answer:
         if isinstance(answer, TransactionResolution):
@@ -176,7 +177,7 @@ _RESOLUTIONS = {Answer(one.value): one for one in TransactionResolution}
 
 
 def size_bytes(messages: Iterable[MessageView]) -> int:
-    """What messages take in memory, more or less."""
+    """The approximate memory that messages take."""
     found = 0
     for one in messages:
         texts = (*one.keys, *one.properties, *one.properties.values())
@@ -185,7 +186,7 @@ def size_bytes(messages: Iterable[MessageView]) -> int:
 
 
 def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[object]:
-    """What it returns or raises, in a thread of its own that a process which ends does not wait for."""
+    """What ``call`` returns or raises, in a separate thread for which an ending process does not wait."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[object] = loop.create_future()
 
@@ -206,12 +207,12 @@ def _in_thread(call: Callable[[], object], *, name: str) -> asyncio.Future[objec
 
 
 def _passed_on(error: BaseException) -> Exception:
-    """As something that a future takes."""
+    """The error in a form that a future accepts."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return RuntimeError(f"the checker raised {error!r}")
 
 
 def is_coroutine_function(checker: Callable[..., Any]) -> bool:
-    """Whether it is to be awaited: ``async def``, or an object whose ``__call__`` is."""
+    """Whether a checker is to be awaited: ``async def``, or an object whose ``__call__`` is."""
     return inspect.iscoroutinefunction(checker) or inspect.iscoroutinefunction(getattr(checker, "__call__", None))  # noqa: B004

@@ -1,7 +1,7 @@
-"""The role ``checks`` of a producer group: whoever plays it asks its own checker about transactions that nobody has decided.
+"""The role ``checks`` of a producer group: its player asks its own checker about undecided transactions.
 
-A check is counted by a write of the transaction's row before the checker is asked, so of two players one asks; two at once would be harmless
-too. What a checker says is carried out as if the sender had said it, if nobody was quicker.
+A check is counted by a write of the transaction's row before the checker is asked, so of two players one asks. Two at once would be
+harmless too. The checker's answer is carried out as if the sender had given it, if nobody was quicker.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ log = logging.getLogger("penstock.transactions")
 CHECKS = "checks"
 """The role's name."""
 CHECKS_MAX = 15
-"""So often a checker is asked about one transaction; when it would be asked once more that is rolled back. RocketMQ's."""
+"""The most questions to a checker about one transaction. When it would be asked once more, the transaction is rolled back. RocketMQ's
+number."""
 CHECK_EVERY_MS = 60_000
-"""From one check to the next."""
+"""The interval between checks of one transaction."""
 LOOK_S = 5.0
-"""Between two looks at the group's transactions."""
+"""The interval between two looks at the group's transactions."""
 
 
 class Finishing(Protocol):
-    """What is done with a transaction by others than its sender: `Transactions`."""
+    """The operations on a transaction by others than its sender: `Transactions`."""
 
     async def keep_time(self) -> None: ...
 
@@ -74,7 +75,7 @@ class CheckBacks:
         self._reading = asyncio.Lock()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
-        """Check what is due until ``stop`` is set. Then what is being asked is broken off: it is asked again by the next player."""
+        """Check what is due until ``stop`` is set. Then open questions are cancelled; the next player asks them again."""
         try:
             while not stop.is_set():
                 try:
@@ -88,7 +89,7 @@ class CheckBacks:
             await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def look(self, group: str) -> None:
-        """Begin the checks that are due, as far as there is room for them: the longest due first."""
+        """Begin the checks that are due, as far as there is room for them, the longest due first."""
         await self._transactions.keep_time()  # a machine that is hours ahead must not use up the checks
         cells = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
         now_ms = self._clock.wall_ms()
@@ -111,7 +112,7 @@ class CheckBacks:
         await asyncio.gather(*self._running.values())
 
     async def _check_safely(self, group: str, row: TransactionRow) -> None:
-        """One transaction must not keep the others waiting."""
+        """Check one transaction, whose errors must not keep the others waiting."""
         try:
             await self.check(group, row)
         except (TransactionEnded, TransactionNotFound, AcksDecide):
@@ -122,8 +123,9 @@ class CheckBacks:
             log.exception("transaction %s of producer group %s", row.id, group, exc_info=unforeseen(error, operation="check"))
 
     async def check(self, group: str, row: TransactionRow) -> None:
-        """Ask about one transaction, or roll it back if it was asked about often enough. Raises what keeps it from being done, and
-        `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
+        """Ask about one transaction, or roll it back if it was asked about often enough.
+
+        Raises the error that keeps it from being done, and `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
         """
         if is_given_up(row):
             log.error(
@@ -143,9 +145,11 @@ class CheckBacks:
                 log.info("transaction %s of producer group %s: not known yet, at check %d", row.id, group, row.checks + 1)
 
     async def _answer(self, group: str, row: TransactionRow) -> TransactionResolution | None:
-        """What the checker says, once the question is counted; None when it was not asked. The messages are in memory for no longer."""
-        async with self._reading:  # one at a time: what is read must find room before the next is
-            messages = await self._messages(group, row)  # first: a store that does not answer is no check
+        """The checker's answer, once the question is counted. None when it was not asked. The messages stay in memory no longer than
+        that.
+        """
+        async with self._reading:  # one at a time: messages that are read must find room before the next are read
+            messages = await self._messages(group, row)  # first: a store that does not answer must not count as a check
             held_bytes = size_bytes(messages or ())
             await self._asked.take_room(held_bytes)
         try:
@@ -165,7 +169,7 @@ class CheckBacks:
         return await self._asked.ask(transaction, held_bytes=held_bytes)
 
     async def _messages(self, group: str, row: TransactionRow) -> Sequence[MessageView] | None:
-        """Those of the transaction; None when they are not all there, as its sender died amid a send or is amid one."""
+        """The messages of the transaction. None when they are not all there, as its sender died during a send or is still sending."""
         try:
             return await self._transactions.messages(row.id)
         except HalfMessagesMissing as error:
@@ -184,5 +188,5 @@ class CheckBacks:
 
 
 def is_given_up(row: TransactionRow) -> bool:
-    """Whether its checker was asked as often as it may be, and time has passed since."""
+    """Whether its checker was asked as often as allowed, and time has passed since."""
     return row.checks >= CHECKS_MAX

@@ -1,4 +1,6 @@
-"""The cells of transactions as bytes: some 60 of them for an open transaction, and 20 for each further topic; some 500 fit into a cell."""
+"""The cells of transactions as bytes: some 60 for an open transaction, and 20 for each further topic. Some 500 transactions fit into a
+cell.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _UNLINKED, _GONE, _LINKED = 0, 1, 2
 
 
 def encode_member(cell: MemberCell) -> bytes:
-    """A member's transactions for their cell. A topic's name stands in it once."""
+    """A member's transactions as bytes for their cell. A topic's name is stored in it once."""
     data = bytearray([_FORMAT])
     append_bytes(data, cell.group.encode())
     append_varint(data, cell.used_ms)
@@ -37,7 +39,7 @@ def encode_member(cell: MemberCell) -> bytes:
 
 
 def decode_member(data: bytes, *, where: str) -> MemberCell:
-    """What `encode_member` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """The inverse of `encode_member`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise _newer(where, f"format {_FORMAT}", version)

@@ -1,4 +1,4 @@
-"""What can go wrong with a transaction, each saying whether it is decided."""
+"""The errors of transactions. Each says whether the transaction is decided."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...log.errors import CallError, ReopenError, RetryError
 
 
 class TransactionEnded(CallError):
-    """The transaction is decided, and not as was asked for."""
+    """The transaction is decided otherwise than requested."""
 
     kind = "transaction_ended"
 
@@ -30,7 +30,7 @@ class TransactionCommitted(TransactionEnded):
 
 
 class AcksDecide(CallError):
-    """The transaction settles messages, so nobody decides it but the write that settles them; a commit of its sender may be under way."""
+    """The transaction settles messages, so only the write that settles them decides it. A commit of its sender may be under way."""
 
     kind = "acks_decide"
 
@@ -42,13 +42,13 @@ class TransactionNotFound(CallError, LookupError):
 
 
 class TransactionFailed(ReopenError):
-    """A send of the transaction failed, so that it cannot be committed any more; roll it back and begin another."""
+    """A send of the transaction failed, so that it cannot be committed any more. Roll it back and begin another."""
 
     kind = "transaction_failed"
 
 
 class CommittedNotVisible(RetryError):
-    """The transaction is committed for good, but not all of its messages are visible yet; they will be, whoever finishes it."""
+    """The transaction is committed for good, but not all of its messages are visible yet. They will be, whoever finishes it."""
 
     kind = "committed_not_visible"
 

@@ -1,6 +1,7 @@
-"""The role ``transactions`` of a producer group: whoever plays it brings to an end what processes left that died, or lost their network.
+"""The role ``transactions`` of a producer group: its player ends the transactions of processes that died, or lost their network.
 
-What a live process is about to do itself is left to it at first: only what stood so at the look before is done. Twice is harmless.
+Work that a live process is about to do itself is left to it at first: only what was already pending at the look before is done. Doing
+it twice is harmless.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ log = logging.getLogger("penstock.transactions")
 TRANSACTIONS = "transactions"
 """The role's name."""
 LOOK_S = 15.0
-"""Between two looks at the group's transactions."""
+"""The interval between two looks at the group's transactions."""
 TIDY_S = 600.0
-"""Between two rounds that take out what is old."""
+"""The interval between two rounds that remove what is old."""
 END_AFTER_MS = 600_000
-"""So long after a delivery was due its end is written, if no owner of the queue has done it."""
+"""How long after a delivery was due its end is written, if no owner of the queue has done it."""
 
 Report = Callable[[str, PenstockError], None]
-"""Hears of what failed, and for which transaction or producer group."""
+"""A callback for errors, with the transaction or producer group."""
 OnLook = Callable[[str, Sequence[MemberCell] | None], None]
-"""Hears how the cells of a producer group's members stand, and (None) that this process looks at them no more."""
+"""A callback with the present cells of a producer group's members, or None when this process looks at them no more."""
 
 
 class Finisher:
@@ -63,11 +64,11 @@ class Finisher:
         self._look_s = look_s
 
     async def groups(self) -> Collection[str]:
-        """All producer groups that there are."""
+        """The existing producer groups."""
         return await self._names.groups()
 
     async def play(self, group: str, stop: asyncio.Event) -> None:
-        """Finish what is left to finish until ``stop`` is set. What fails is reported, and tried again."""
+        """Finish what is left to finish until ``stop`` is set. Failures are reported, and tried again."""
         before: frozenset[str] = frozenset()
         tidy_s = -math.inf
         try:
@@ -84,14 +85,16 @@ class Finisher:
             self._on_look(group, None)
 
     async def once(self, group: str) -> int:
-        """All of it once, and nothing is left to anybody else. Returns how many transactions were not finished before."""
+        """Do all of it once, leaving nothing to others. Returns how many transactions were not finished before."""
         found = await self.look(group, spare=None)
         await self._transactions.tidy(group)
         return len(found)
 
     async def look(self, group: str, *, spare: frozenset[str] | None) -> frozenset[str]:
-        """Do what is to be done, but only with the transactions of which that was so at the look before (None: with all). Returns of which
-        it was so now.
+        """Do the pending work.
+
+        Only transactions that were already pending at the look before are handled (``spare`` None: all). Returns the transactions that
+        are pending now.
         """
         await self._transactions.keep_time()  # a machine that is hours ahead must not roll everything back
         read = await asyncio.gather(*(self._members.read(member) for member in sorted(await self._names.members(group))))
@@ -109,7 +112,7 @@ class Finisher:
         return [*cell.to_finish(), *cell.to_judge(), *cell.aged(self._clock.wall_ms())]
 
     async def _end_safely(self, row: TransactionRow) -> None:
-        """One transaction must not keep the others waiting."""
+        """End one transaction, whose errors must not keep the others waiting."""
         try:
             await self.end(row)
         except (TransactionEnded, TransactionNotFound):
@@ -118,8 +121,9 @@ class Finisher:
             self._report(f"transaction {row.id}", error)
 
     async def end(self, row: TransactionRow) -> None:
-        """Bring one transaction to its end, as far as that can be. Raises what keeps it from being done, and `TransactionEnded` or
-        `TransactionNotFound` when somebody was quicker.
+        """Bring one transaction to its end, as far as possible.
+
+        Raises the error that keeps it from being done, and `TransactionEnded` or `TransactionNotFound` when somebody was quicker.
         """
         if row.is_open and row.acks is not None:
             await self._queues.end(row.acks, now_ms=self._clock.wall_ms() - END_AFTER_MS)

@@ -1,4 +1,4 @@
-"""Which uploads of transactions the collector leaves alone: those whose rows do not say that they were rolled back."""
+"""Tells which uploads of transactions the collector leaves alone: those whose rows do not say that they were rolled back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .naming import member_of, transaction_of
 
 
 async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
-    """Of these uploads, those of open and committed transactions, whether finished or not. Raises what the table raises, and `DataDamaged`.
+    """The uploads, of these, of open and committed transactions, whether finished or not. Raises what the table raises, and
+    `DataDamaged`.
 
-    What no row names was never begun, or is done with: then its age decides, as of any upload.
+    An upload that no row names was never begun, or is finished. Then its age decides, as for any upload.
     """
     by_member: dict[str, dict[str, str]] = {}
     for job in jobs:
@@ -22,7 +23,7 @@ async def held_jobs(cells: Cells, jobs: Collection[str]) -> frozenset[str]:
             transaction = transaction_of(job) or ""
             by_member.setdefault(member_of(transaction), {})[transaction] = job
         except InvalidArgument:
-            continue  # not a name that we give
+            continue  # not a name that Penstock gives
     held: set[str] = set()
     for member, of_member in by_member.items():
         key = transactions_key(member)

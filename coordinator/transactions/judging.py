@@ -1,4 +1,6 @@
-"""The cells of queues whose messages transactions settle: asked what they say of one, and told when that is noted."""
+"""Reads and changes the cells of queues whose messages transactions settle: asks for their verdicts, and tells them when these are
+noted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from .state import By, Decision, TransactionRow, check_decidable
 
 
 class SettlingQueues:
-    """For whoever finishes transactions, beside the owners of the queues."""
+    """The queues' cells, for processes that finish transactions beside the owners of the queues."""
 
     def __init__(self, cells: Cells, members: MemberCells, runtime: Runtime) -> None:
         self._cells = cells
@@ -29,9 +31,10 @@ class SettlingQueues:
         self._receipts = Receipts(cells, runtime)
 
     async def note(self, row: TransactionRow) -> Verdict:
-        """Write into the row of an open transaction what the cell of the queue says whose messages it settles, if that says anything.
+        """Write the verdict of the queue's cell into the row of an open transaction that settles its messages, if there is a verdict.
 
-        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when somebody was quicker, and what the table raises.
+        Raises `TransactionRolledBack`, `TransactionCommitted` or `TransactionNotFound` when somebody was quicker, and what the table
+        raises.
         """
         if row.acks is None:
             raise InternalError("the transaction settles nothing", operation="judge", object=row.id)
@@ -43,20 +46,21 @@ class SettlingQueues:
         return found
 
     async def verdict(self, transaction: str, acks: Acks) -> Verdict:
-        """What the queue's cell says now. Raises what the table raises."""
+        """The present verdict of the queue's cell. Raises what the table raises."""
         key = _key(acks)
         stored = await self._cells.read(key)
         return verdict(None if stored is None else decode_cell(stored.data, where=key), transaction, acks)
 
     async def end(self, acks: Acks, *, now_ms: int | None) -> None:
-        """End those of the deliveries that are due by then (None: all), so that a transaction which is not committed never will be."""
+        """End the deliveries that are due by then (None: all), so that a transaction that is not committed never will be."""
         with suppress(ForeignReceipt):  # there is no cell
             await self._receipts.change(_key(acks), partial(ended, acks=acks, now_ms=now_ms))
 
     async def give_up(self, row: TransactionRow) -> None:
-        """Let an open transaction be rolled back, unless the queue's cell says that it is committed: end the deliveries, and note what that says.
+        """Let an open transaction be rolled back, unless the queue's cell says that it is committed: end the deliveries, and note the
+        verdict.
 
-        Raises `AcksDecide` when that is not told, and as `note` does.
+        Raises `AcksDecide` when there is no verdict, and as `note` does.
         """
         if row.acks is not None:
             await self.end(row.acks, now_ms=None)
@@ -64,7 +68,7 @@ class SettlingQueues:
             check_decidable(row, By.NOBODY)
 
     async def forget(self, transaction: str, acks: Acks) -> None:
-        """Let the queue's cell forget a transaction. To be called once the transaction's row says that it is committed, and not before."""
+        """Let the queue's cell forget a transaction. May be called only once the transaction's row says that it is committed."""
         with suppress(ForeignReceipt):
             await self._receipts.change(_key(acks), methodcaller("without_transactions", (transaction,)))
 

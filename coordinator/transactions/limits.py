@@ -5,11 +5,11 @@ from __future__ import annotations
 from ...log.limits import KIB, MIB
 
 MESSAGES_MAX = 10_000
-"""Of all topics together."""
+"""The most messages, of all topics together."""
 BYTES_MAX = 64 * MIB
-"""Bodies, properties, tags and keys of all messages together."""
+"""The most bytes of bodies, properties, tags and keys of all messages together."""
 TOPICS_MAX = 32
 PARTS_MAX = 64
-"""Sends to one topic; one of more than 16 MiB counts for several."""
+"""The most sends to one topic. A send of more than 16 MiB counts for several."""
 ROOM_BYTES = 32 * KIB
-"""A process whose cell is larger begins its next transaction in another one."""
+"""The size of a process's cell above which its next transaction begins in another one."""

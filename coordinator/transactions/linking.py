@@ -1,8 +1,8 @@
-"""A committed transaction's messages of one topic, linked by whoever comes: in one entry, once.
+"""Links a committed transaction's messages of one topic: in one entry, once, by any process.
 
-Every link of it is the same batch to the log's judge, whoever appends it, and closes the transaction's upload. So the first one counts, all
-others are void, and who finds the upload closed knows that the messages are there: nothing else closes it while the transaction's row says
-that it is committed, and nothing lets the log forget that (`MemberCell.holds`).
+Every link is the same batch to the log's judge, whoever appends it, and closes the transaction's upload. So the first one counts, and
+all others are void. A process that finds the upload closed knows that the messages are there. Nothing else closes it while the
+transaction's row says that it is committed, and nothing lets the log forget that (`MemberCell.holds`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .state import Destination, LinkedAs
 
 _PAUSE_S = 0.05
 _QUEUES_TOLD_MAX = 64
-"""Of more queues the offsets are not kept in the transaction's row."""
+"""The most queues whose offsets are kept in the transaction's row."""
 
 
 class Link:
-    """Links the messages of one transaction to one topic, until ``deadline_s`` by the monotonic clock: nothing leaves this process after it.
+    """Links the messages of one transaction to one topic. Nothing leaves this process after ``deadline_s`` by the monotonic clock.
 
     ``parts`` are those that this process staged; without them they are read from the store.
     """
@@ -44,7 +44,7 @@ class Link:
         self._parts = parts
 
     async def run(self) -> LinkedAs:
-        """Return once it is known where the messages are. Raises what kept it from being known in time, and `DataDamaged`."""
+        """Return once it is known where the messages are. Raises the error that prevented this in time, and `DataDamaged`."""
         backoff = Backoff(_PAUSE_S)
         looks = self._parts is None
         while True:
@@ -78,13 +78,14 @@ class Link:
             return linked_as(outcome.entry, outcome.offsets, rows_of(self._parts))
         assert isinstance(outcome, PenstockError), "a batch is written or fails"
         if isinstance(outcome, (RetryError, UnknownOutcome, TopicDeleted, NotWritten)):
-            return outcome  # what the log says now tells more
+            return outcome  # the log's present state tells more
         raise outcome
 
     async def _open(self, *, looks: bool) -> tuple[Topic | None, int]:
         """The topic and its routing generation; None when the life that the messages were sent to is over.
 
-        What this process has open of it may be older than that life, or have missed its end, so both are looked at anew before it counts.
+        The topic that this process has open may be older than that life, or have missed its end. So both are read anew before it
+        counts.
         """
         name, mine = self._destination.topic, self._destination.incarnation
         if not looks:
@@ -118,7 +119,7 @@ class Link:
         return await topic.appender.append_batch(batch, None, size_bytes=0, deadline_s=self._deadline_s)
 
     async def _found(self, topic: Topic, entry: int) -> LinkedAs:
-        """What the entry that closed the upload says, if it is still there."""
+        """The places according to the entry that closed the upload, if that still exists."""
         header = await read_header_at(topic.store, topic.paths, entry)
         if header is None:
             return LinkedAs()
@@ -126,7 +127,7 @@ class Link:
             if batch.job == self._job:
                 before = header.batches[:place]
                 if any(not one.rows.keys().isdisjoint(batch.rows) for one in before):
-                    return LinkedAs(entry)  # whether those count the entry alone does not say
+                    return LinkedAs(entry)  # the entry alone does not say whether those count
                 return linked_as(entry, header.bases, batch.rows)
         if CloseJob(self._job) in header.actions:
             raise DataDamaged(
@@ -146,12 +147,12 @@ class Link:
 
 
 def is_of_life(topic: Topic, incarnation: str) -> bool:
-    """Whether the topic is still the one that the messages were sent to; a repair of its log makes it no other."""
+    """Whether the topic is still the one that the messages were sent to. A repair of its log does not change that."""
     return topic.record.incarnation == incarnation
 
 
 def rows_of(parts: Sequence[Part]) -> dict[int, int]:
-    """The rows of every queue."""
+    """The number of rows of every queue."""
     rows: dict[int, int] = {}
     for part in parts:
         for queue, count in part.rows.items():
@@ -160,7 +161,7 @@ def rows_of(parts: Sequence[Part]) -> dict[int, int]:
 
 
 def linked_as(entry: int, first: Mapping[int, int] | None, rows: Mapping[int, int]) -> LinkedAs:
-    """What is told and kept of a link whose first offsets are known, or are not."""
+    """The kept result of a link whose first offsets are known, or are not."""
     if first is None or len(rows) > _QUEUES_TOLD_MAX or not all(queue in first for queue in rows):
         return LinkedAs(entry)
     return LinkedAs(entry, {queue: (first[queue], first[queue] + count) for queue, count in rows.items()})

@@ -1,4 +1,4 @@
-"""The cells of members, written by whoever has to do with a transaction: its sender, a checker, a finisher, an operator."""
+"""Reads and writes the cells of members, for all who handle a transaction: its sender, a checker, a finisher, an operator."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .errors import TransactionNotFound
 from .state import MemberCell
 
 WRITE_S = 10.0
-"""After so long without an answer the table is given up."""
+"""How long the table may take to answer before it is given up."""
 NOTE_S = 1.0
-"""So long waits what is only noted for another write to go with."""
+"""How long a mere note waits for another write to go with."""
 
 Change = Callable[[MemberCell], MemberCell]
-"""What is to become of a cell. It may be called again, also on top of what it made before, and raises what keeps it from being made."""
+"""A change of a cell. It may be called again, also on its own result, and raises the error that forbids the change."""
 
 OnWrite = Callable[[MemberCell | None, MemberCell], None]
-"""Hears of every write of this process, when it is durable: of a cell as it was before (None: there was none), and as it is."""
+"""A callback for every durable write of this process: the cell before (None: there was none), and after."""
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class _Asked:
     change: Change
     until_s: float
     group: str | None
-    """Of a cell that is made if there is none."""
+    """The group of a cell that is made if there is none."""
     grows: bool
-    """It can wait, or be refused, when the cell is full."""
+    """Whether the change can wait, or be refused, when the cell is full."""
     done: asyncio.Future[MemberCell]
     refusal: PenstockError | None = None
 
     def apply(self, cell: MemberCell | None, *, member: str, now_s: float) -> MemberCell | None:
-        """The cell with the change, or as it was when that is refused."""
+        """The cell with the change, or as it was when the change is refused."""
         self.refusal = None
         try:
             if cell is None and self.group is None:
@@ -68,7 +68,7 @@ _ABSENT = _Known(None, None)
 
 
 class MemberCells:
-    """The cells by member, for one process. What is asked for while a write is under way goes into the next one together."""
+    """The cells by member, for one process. Changes requested while a write is under way go into the next one together."""
 
     def __init__(self, cells: Cells, runtime: Runtime, *, on_write: OnWrite = lambda before, after: None) -> None:
         self._cells = cells
@@ -80,29 +80,31 @@ class MemberCells:
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     async def read(self, member: str) -> MemberCell | None:
-        """The cell as it stands; None: there is none."""
+        """The present cell. None: there is none."""
         return (await self._fetch(member)).cell
 
     def size_bytes(self, member: str) -> int:
-        """How large the cell was when this process last wrote or read it; 0: never."""
+        """The size of the cell when this process last wrote or read it; 0: never."""
         return self._known.get(member, _ABSENT).size_bytes
 
     def change(
         self, member: str, change: Change, *, group: str | None = None, until_s: float = math.inf, grows: bool = False
     ) -> asyncio.Future[MemberCell]:
-        """The cell with the change, once that is durable; changes of one cell are made in the order of calls.
+        """The cell with the change, once that is durable. Changes of one cell are made in the order of calls.
 
-        What ``grows`` is refused by a full cell; what brings transactions to their end always finds room. With a ``group`` a cell that is absent
-        is made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
-        Raises what ``change`` raises, by the cell as it stands; `TransactionNotFound` when there is no cell, `LimitExceeded` when it would be
-        too large, `NotWritten` when it is too late, what the table raises, and `UnknownOutcome` when that does not tell.
+        A full cell refuses a change that ``grows``; changes that end transactions always find room. With a ``group`` a missing cell is
+        made. Nothing is written for the first time later than ``until_s``, by the monotonic clock.
+
+        Raises what ``change`` raises on the present cell. Raises `TransactionNotFound` when there is no cell, `LimitExceeded` when it
+        would be too large, and `NotWritten` when it is too late. Raises what the table raises, and `UnknownOutcome` when the table does
+        not tell.
         """
         asked = self._ask(member, change, group, until_s, grows=grows)
         self._begin(member)
         return asyncio.shield(asked.done)
 
     def note(self, member: str, change: Change) -> None:
-        """The same, for what nobody waits for: it goes with the next write, or alone in a while. What fails is to be found out later."""
+        """Make a change that nobody waits for. It goes with the next write, or alone after a while. Failures are found out later."""
         self._ask(member, change, None, math.inf, grows=False)
         if member not in self._writing and member not in self._later:
             self._later[member] = asyncio.get_running_loop().call_later(NOTE_S, self._begin, member)
@@ -114,7 +116,7 @@ class MemberCells:
             await self._cells.drop(transactions_key(member), on=known.stored)
 
     async def close(self) -> None:
-        """Write what was noted, and let all that is being written end."""
+        """Write the pending notes, and let all writes end."""
         for member in list(self._later):
             self._begin(member)
         await asyncio.gather(*self._writing.values(), return_exceptions=True)
@@ -154,7 +156,7 @@ class MemberCells:
         while True:
             after = self._applied(known.cell, asked, member)
             if not is_fresh and (after is known.cell or any(one.refusal for one in asked)):
-                # What this process remembers may be old; only what stands may refuse.
+                # This process's memory may be old; only the present cell may refuse.
                 known, is_fresh = await self._fetch(member), True
                 continue
             if after is None or after is known.cell:
@@ -184,7 +186,7 @@ class MemberCells:
             after = one.apply(after, member=member, now_s=now_s)
         if after is None or after is cell or len(encode_member(after)) <= CELL_BYTES_MAX:
             return after
-        after = cell  # one by one: who comes when it is full is told so
+        after = cell  # one by one: a change that comes when the cell is full is refused
         for one in asked:
             changed = one.apply(after, member=member, now_s=now_s)
             room = CELL_BYTES_MAX if one.grows else CELL_STORED_BYTES_MAX
@@ -207,7 +209,7 @@ class MemberCells:
 
 
 def check_in_time(now_s: float, until_s: float) -> None:
-    """Raise `NotWritten` when it is too late: what was begun so long ago may be taken for given up."""
+    """Raise `NotWritten` when it is too late: an upload that began so long ago may have been given up."""
     if now_s > until_s:
         raise NotWritten("the transaction's messages were not staged in time", operation="send", hint="begin another transaction")
 

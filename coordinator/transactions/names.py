@@ -1,4 +1,4 @@
-"""Which producer groups there are, and which members of one may have transactions: sets of names in cells of their own."""
+"""Sets of names in separate cells: the producer groups, and the members of each that may have transactions."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ from ..limits import CELL_BYTES_MAX
 from ..varints import VarintReader, append_bytes, append_varint
 
 WRITE_S = 10.0
-"""After so long without an answer the table is given up."""
+"""How long the table may take to answer before it is given up."""
 _FORMAT = 1
 
 
 class ProducerGroups:
-    """Found without listing anything: a group is named before its first member is, and a member before its first transaction."""
+    """Finds groups and members without listing anything: a group is named before its first member is, and a member before its first
+    transaction.
+    """
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
         self._clock = runtime.clock
 
     async def groups(self) -> frozenset[str]:
-        """All that may have a transaction."""
+        """All groups that may have a transaction."""
         return (await self._read(PRODUCER_GROUPS))[0]
 
     async def members(self, group: str) -> frozenset[str]:
-        """Those that may have transactions."""
+        """The members of a group that may have transactions."""
         return (await self._read(producers_key(group)))[0]
 
     async def join(self, group: str, member: str) -> None:
-        """Name a member, and its group: before its first transaction is durable."""
+        """Name a member, and its group, before its first transaction is durable."""
         key = producers_key(group)
         deadline_s = self._clock.monotonic_s() + WRITE_S
         members, listed = await self._read(key)
         while member not in members:
             if not members:
-                # Also where it is named, as somebody may be about to forget it: this write keeps what was decided before from being written.
+                # The write is made even where the group is named, as somebody may be about to forget it: this write makes writes
+                # decided before it fail.
                 await self._change(PRODUCER_GROUPS, lambda groups: groups | {group}, anew=True)
             try:
                 await self._cells.write(key, encode_names(members | {member}, where=key), on=listed, deadline_s=deadline_s)
@@ -49,14 +52,15 @@ class ProducerGroups:
                 return
 
     async def leave(self, group: str, member: str) -> None:
-        """Take a member off the list; its cell says before that nothing begins in it any more."""
+        """Take a member off the list. Its cell says before that nothing begins in it any more."""
         await self._change(producers_key(group), lambda members: members - {member})
 
     async def forget(self, group: str) -> None:
-        """Take a group without members off the list. Nothing is done where somebody else comes meanwhile.
+        """Take a group without members off the list. Nothing is done where a member joins meanwhile.
 
-        Its empty list is written anew between reading all groups and writing them. So whoever joins either wrote it before, which this write
-        meets; or reads it after, and then names the group behind that reading, which the last write meets.
+        The group's empty list is written anew between reading all groups and writing them. A member that joins has either written the
+        list before, and then that write conflicts. Or it reads the list after, and then names the group after that reading, which the
+        last write conflicts with.
         """
         key = producers_key(group)
         deadline_s = self._clock.monotonic_s() + WRITE_S
@@ -75,7 +79,7 @@ class ProducerGroups:
         return _decoded(await self._cells.read(key), key)
 
     async def _change(self, key: str, change: Callable[[frozenset[str]], frozenset[str]], *, anew: bool = False) -> None:
-        """``anew``: write it also as it is."""
+        """Write a changed set of names. ``anew``: write it even if it is unchanged."""
         deadline_s = self._clock.monotonic_s() + WRITE_S
         before, stored = await self._read(key)
         while True:
@@ -95,7 +99,7 @@ def _decoded(stored: Stored | None, key: str) -> tuple[frozenset[str], Stored | 
 
 
 def encode_names(names: frozenset[str], *, where: str) -> bytes:
-    """A set of names as bytes. Raises `LimitExceeded` for more than a cell takes."""
+    """A set of names as bytes. Raises `LimitExceeded` if it is larger than a cell."""
     data = bytearray([_FORMAT])
     append_varint(data, len(names))
     for name in sorted(names):
@@ -113,7 +117,7 @@ def encode_names(names: frozenset[str], *, where: str) -> bytes:
 
 
 def decode_names(data: bytes, *, where: str) -> frozenset[str]:
-    """What `encode_names` gave. Raises `DataDamaged`, or `NewerFormatError`."""
+    """The inverse of `encode_names`. Raises `DataDamaged`, or `NewerFormatError`."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) != _FORMAT:
         raise NewerFormatError(

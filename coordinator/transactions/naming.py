@@ -1,4 +1,4 @@
-"""Names of transactions and of what is kept of them: from a transaction's id alone its member, its uploads and its messages follow."""
+"""Names of transactions and of their objects. A transaction's id alone gives its member, its uploads and the ids of its messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...log.runtime import Runtime
 from ...log.staging import TRANSACTION_JOBS
 
 PRODUCER_GROUP_CHARS_MAX = 120
-"""As RocketMQ's."""
+"""The longest name of a producer group, as RocketMQ's."""
 _MEMBER_CHARS = 16
 _ID_CHARS = 32
 
@@ -35,17 +35,17 @@ def check_producer_group(name: object) -> None:
 
 
 def new_member(runtime: Runtime) -> str:
-    """A fresh member: one process, for some time."""
+    """A fresh member, which stands for one process for some time."""
     return runtime.new_id()[:_MEMBER_CHARS]
 
 
 def new_transaction(member: str, runtime: Runtime) -> str:
-    """A fresh transaction of a member: 32 hexadecimal digits, of which the first half are the member's."""
+    """A fresh transaction of a member: 32 hexadecimal digits, whose first half is the member's."""
     return member + runtime.new_id()[:_MEMBER_CHARS]
 
 
 def member_of(transaction: str) -> str:
-    """In whose cell it is. Raises `InvalidArgument` for what is no transaction's id."""
+    """The member whose cell has the transaction. Raises `InvalidArgument` for text that is no transaction's id."""
     if not isinstance(transaction, str) or len(transaction) != _ID_CHARS or not set(transaction) <= set("0123456789abcdef"):
         raise InvalidArgument(
             "not a transaction's id", operation="transaction", expected=f"{_ID_CHARS} hexadecimal digits", observed=transaction
@@ -54,7 +54,7 @@ def member_of(transaction: str) -> str:
 
 
 def id_prefix(transaction: str) -> int:
-    """What the ids of its messages begin with."""
+    """The prefix of the ids of its messages."""
     return int(transaction[_MEMBER_CHARS:], 16)
 
 
@@ -64,6 +64,6 @@ def job_of(transaction: str) -> str:
 
 
 def transaction_of(job: str) -> str | None:
-    """The transaction whose upload this is; None for any other upload."""
+    """The transaction that an upload belongs to. None for any other upload."""
     transaction = job.removeprefix(TRANSACTION_JOBS)
     return transaction if job.startswith(TRANSACTION_JOBS) and len(transaction) == _ID_CHARS else None

@@ -1,4 +1,4 @@
-"""The members that this process is of its producer groups: in whose cells its transactions begin."""
+"""The members that this process uses in its producer groups, in whose cells its transactions begin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .names import ProducerGroups
 from .naming import new_member
 
 IDLE_S = 3600.0
-"""A member that began nothing for so long is left for a fresh one: others may have taken it off its group's list, after a day."""
+"""The time without a new transaction after which a member is replaced by a fresh one: others may take it off its group's list after a
+day."""
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class _Member:
 
 
 class OwnMembers:
-    """Fresh ones as they are needed: no other process ever begins anything in their cells."""
+    """Makes fresh members as they are needed. No other process ever begins anything in their cells."""
 
     def __init__(self, cells: MemberCells, groups: ProducerGroups, runtime: Runtime, ready: Callable[[], Awaitable[None]]) -> None:
         self._cells = cells
@@ -37,7 +38,7 @@ class OwnMembers:
         self._members: dict[str, list[_Member]] = {}
 
     def choose(self, group: str) -> str:
-        """A member for a new transaction; `joined` is to be awaited before that is durable."""
+        """A member for a new transaction. `joined` is to be awaited before the transaction is durable."""
         now_s = self._runtime.clock.monotonic_s()
         for one in self._members.get(group, ()):
             if is_usable(now_s, one.used_s) and not _failed(one.joined) and self._cells.size_bytes(one.id) < ROOM_BYTES:
@@ -49,7 +50,7 @@ class OwnMembers:
         return member
 
     def all(self, group: str) -> list[str]:
-        """Those that it has of a group."""
+        """The members of a group that this process has."""
         return [one.id for one in self._members.get(group, ())]
 
     async def joined(self, group: str, member: str) -> None:
@@ -59,7 +60,7 @@ class OwnMembers:
                 await asyncio.shield(one.joined)
 
     def used(self, group: str, member: str, at_s: float) -> None:
-        """Something has begun in its cell, durably, by a send that began then."""
+        """Note that something has begun in its cell, durably, by a send that began at ``at_s``."""
         for one in self._members.get(group, ()):
             if one.id == member:
                 one.used_s = max(one.used_s, at_s)
@@ -71,7 +72,9 @@ class OwnMembers:
                 one.used_s = -math.inf
 
     async def leave(self) -> None:
-        """Begin nothing more. What fails is found out a day later, as of a process that died; what is empty is taken off the lists then."""
+        """Begin nothing more. A failure is found out a day later, as for a process that died; empty members are then taken off the
+        lists.
+        """
         await asyncio.gather(*(self._leave(one) for members in self._members.values() for one in members))
         self._members.clear()
 
@@ -90,8 +93,10 @@ class OwnMembers:
 
 
 async def retire(cells: MemberCells, groups: ProducerGroups, group: str, member: str) -> None:
-    """Take a member without transactions off its group's list: its cell says first that nothing begins in it any more, so that its process,
-    if it lives, cannot begin something that nobody would find. Only of one that was idle for a day: no write of its own can land any more.
+    """Take a member without transactions off its group's list.
+
+    The member's cell first says that nothing begins in it any more. So its process, if it lives, cannot begin something that nobody
+    would find. The member must have been idle for a day: no write of its own can land any more.
     """
     await cells.change(member, lambda cell: cell.as_left())
     await groups.leave(group, member)

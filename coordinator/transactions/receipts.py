@@ -1,4 +1,4 @@
-"""What a commit gives: where the messages of each topic are."""
+"""The result of a commit: the places of the messages of each topic."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TopicReceipt:
-    """What became of a committed transaction's messages of one topic."""
+    """The outcome of a committed transaction's messages of one topic."""
 
     messages: int
     entry: int | None
-    """The entry that made them visible; None: it is not known any more, or the topic was deleted."""
+    """The entry that made them visible. None: it is not known any more, or the topic was deleted."""
     offsets: Mapping[int, tuple[int, int]] | None
-    """For every queue, the first offset and the one after the last; None: not known any more, or very many."""
+    """The first offset and the one after the last of every queue. None: not known any more, or very many queues."""
     gone: bool = False
-    """The topic was deleted, and the messages with it."""
+    """Whether the topic was deleted, and the messages with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,5 @@ class TransactionReceipt:
     """A transaction that is committed, and visible."""
 
     transaction_id: str | None
-    """None: nothing was sent in it."""
+    """The transaction's id. None: nothing was sent in it."""
     topics: Mapping[str, TopicReceipt]

@@ -1,4 +1,6 @@
-"""The finisher of a lake's transactions as a role, shared by all who keep the lake up; a lake without transactions pays a read a minute."""
+"""The finisher of a lake's transactions as a role, shared by all processes that maintain the lake. Without transactions it costs a read
+a minute.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _LOOK_S = 60.0
 
 
 def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
-    """One that works with what a lake has open."""
+    """A finisher that works with the topics that a lake has open."""
     clock = transactions.lake.runtime.clock
     return Finisher(
         transactions.groups,
@@ -31,7 +33,7 @@ def finisher_of(transactions: Transactions, *, report: Report) -> Finisher:
 async def run_finisher(
     transactions: Transactions, coordination: Coordination, stop: asyncio.Event, *, report: Report, patience_s: float = 0.0
 ) -> None:
-    """Play the role for a fair share of the producer groups until ``stop`` is set, from when there is one on."""
+    """Play the role for a fair share of the producer groups until ``stop`` is set, once there is a group."""
     finisher = finisher_of(transactions, report=report)
     while not stop.is_set():
         try:

@@ -1,4 +1,4 @@
-"""Sending half messages: named in the transaction's row, and uploaded, side by side."""
+"""Sends half messages: they are named in the transaction's row, and uploaded, side by side."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from .own import OwnMembers
 from .state import SEND_S, HalfPart, MemberCell
 
 TIMEOUT = timedelta(minutes=2)
-"""For each send, and for making the messages visible."""
+"""The timeout of each send, and of making the messages visible."""
 _PUT_LARGE_BYTES = 8 * MIB
 
 
 @dataclass(slots=True)
 class Sent:
-    """What this process has staged for one topic."""
+    """The objects that this process has staged for one topic."""
 
     topic: Topic
     router: Router
@@ -41,7 +41,7 @@ class Sent:
 
 
 class Sending:
-    """What one transaction's sender has staged."""
+    """The objects that one transaction's sender has staged."""
 
     def __init__(self, cells: MemberCells, own: OwnMembers, runtime: Runtime, group: str, *, first_check: timedelta | None) -> None:
         self._cells = cells
@@ -50,18 +50,18 @@ class Sending:
         self._group = group
         self._first_check_ms = None if first_check is None else round(first_check.total_seconds() * 1000)
         self.id: str | None = None
-        """The transaction's; None before anything was taken."""
+        """The transaction's id. None before the first message."""
         self.member = ""
         self.topics: dict[str, Sent] = {}
         self.messages = 0
         self.begun = False
-        """Whether a row may be there."""
+        """Whether a row may exist."""
         self.given_up = False
-        """Whether the transaction is being rolled back, or is: nothing more of it is begun."""
+        """Whether the transaction is being rolled back, or was: nothing more of it is begun."""
         self._bytes = 0
 
     def take(self, opened: Topic, count: int, size_bytes: int) -> Sent:
-        """Count these messages in. Raises `LimitExceeded`, and `TopicDeleted`."""
+        """Add these messages to the counts. Raises `LimitExceeded`, and `TopicDeleted`."""
         name = opened.paths.topic
         sent = self.topics.get(name)
         if sent is not None and sent.topic.record.incarnation != opened.record.incarnation:
@@ -83,16 +83,18 @@ class Sending:
         return sent
 
     async def stage(self, sent: Sent, messages: Sequence[Message], queue: int | None, ids: MessageIds, started_s: float) -> None:
-        """Return once the messages are durable. Raises `TransactionRolledBack`, with nothing written, when that has begun meanwhile."""
+        """Return once the messages are durable. Raises `TransactionRolledBack`, with nothing written, when the rollback has begun
+        meanwhile.
+        """
         assert self.id is not None, "given by the first send"
         born_us = 1000 * self._runtime.clock.wall_ms()
         transaction = self.id
         files = await self._runtime.offload(
             lambda: half_files(half_rows(messages, queue, sent.router, born_us=born_us, producer=transaction, ids=ids))
         )
-        await self._own.joined(self._group, self.member)  # or nobody would find the row
+        await self._own.joined(self._group, self.member)  # otherwise nobody would find the row
         self._check_wanted()
-        number = len(sent.parts)  # from here to where they are asked for nothing is awaited: parts are named in their order
+        number = len(sent.parts)  # nothing is awaited from here until the parts are named, so that they are named in order
         parts = [file.part(sent.topic.paths, job_of(self.id), number + at) for at, file in enumerate(files)]
         sent.parts += parts
         waits: list[Awaitable[object]] = [self._name(sent, number, files, parts, started_s)]
@@ -107,7 +109,7 @@ class Sending:
     def _name(
         self, sent: Sent, number: int, files: Sequence[HalfFile], parts: Sequence[Part], started_s: float
     ) -> Awaitable[object]:
-        """Write into the transaction's row what is being uploaded; the first time that makes the row."""
+        """Write into the transaction's row what is being uploaded. The first time this makes the row."""
         assert self.id is not None
         first, self.begun = not self.begun, True
         transaction, topic, incarnation = self.id, sent.topic.paths.topic, sent.topic.record.incarnation
@@ -144,7 +146,7 @@ class Sending:
 
 
 def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBack:
-    """What becomes of a call that comes too late."""
+    """The error of a call that comes too late."""
     return TransactionRolledBack(
         "the transaction was rolled back",
         operation=operation,
@@ -155,7 +157,7 @@ def rolled_back(operation: str, transaction: str | None) -> TransactionRolledBac
 
 
 async def _all_of(waits: Sequence[Awaitable[object]]) -> None:
-    """Return once all have ended, also when one fails: what is under way of a send is known then. Raises the first error."""
+    """Return once all have ended, also when one fails, so that the state of a send is known. Raises the first error."""
     done = await asyncio.gather(*waits, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

@@ -1,4 +1,4 @@
-"""What a lake does about transactions: begins them, finds them, decides and finishes those of others too."""
+"""The transactions of a lake: begins them, finds them, and decides and finishes those of others too."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from .statistics import Counting
 log = logging.getLogger("penstock.transactions")
 
 LEAVE_S = 5.0
-"""So long may leaving the producer groups take when the lake is closed."""
+"""How long leaving the producer groups may take when the lake is closed."""
 
 
 class Transactions:
-    """The transactions of one lake, for one process. Any process may decide and finish those of any other: each is decided once."""
+    """The transactions of one lake, for one process. Any process may decide and finish those of any other; each is decided once."""
 
     def __init__(self, lake: Lake, coordination: Coordination) -> None:
         self.lake = lake
@@ -60,35 +60,38 @@ class Transactions:
         self.own = OwnMembers(self.cells, self.groups, lake.runtime, coordination.claim)
 
     async def keep_time(self) -> None:
-        """Return once times are the store's, not this machine's: before anything is judged by them."""
+        """Return once times are the store's, not this machine's. To be called before any decision by time."""
         await self.lake.keep_time()
 
     # --- Finding ----------------------------------------------------------------------------------------------------------------
 
     async def find(self, transaction: str) -> tuple[str, TransactionRow]:
-        """A transaction's producer group and its row as it stands. Raises `TransactionNotFound`, `InvalidArgument` for what is no id."""
+        """A transaction's producer group and its present row. Raises `TransactionNotFound`, or `InvalidArgument` for text that is no
+        id.
+        """
         cell = await self.cells.read(member_of(transaction))
         if cell is None:
             raise not_known(transaction)
         return cell.group, cell.row(transaction)
 
     async def members(self, group: str) -> dict[str, MemberCell]:
-        """The cells of a producer group's members that have any."""
+        """The cells of those members of a producer group that have one."""
         check_producer_group(group)
         names = sorted(await self.groups.members(group))
         cells = [(name, await self.cells.read(name)) for name in names]
         return {name: cell for name, cell in cells if cell is not None}
 
     async def rows(self, group: str) -> list[TransactionRow]:
-        """The transactions of a producer group that are not done with, and those that others than their senders finished lately; oldest first."""
+        """The unfinished transactions of a producer group, and those that others than their senders finished lately; oldest first."""
         rows = [row for cell in (await self.members(group)).values() for row in cell.rows.values()]
         return sorted(rows, key=lambda row: (row.created_ms, row.id))
 
     async def messages(self, transaction: str) -> list[MessageView]:
-        """The messages of a transaction that is not finished, by topic, in sending order within each queue. They have no place yet: offset -1.
+        """The messages of an unfinished transaction, by topic, in sending order within each queue. They have no place yet: their offset
+        is -1.
 
-        Without those to a topic that was deleted since, once they are gone with it: nobody will ever see them. Raises `HalfMessagesMissing`,
-        `DataDamaged`, `TransactionNotFound`.
+        Messages to a topic that was deleted since are left out once they are gone with it: nobody will ever see them. Raises
+        `HalfMessagesMissing`, `DataDamaged`, `TransactionNotFound`.
         """
         _, row = await self.find(transaction)
         found: list[MessageView] = []
@@ -114,11 +117,12 @@ class Transactions:
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
     async def decide(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
-        """The row once it is durable that the transaction is decided so; by anybody but its sender.
+        """The row, once it is durable that the transaction is decided in this way. For anybody but its sender.
 
-        Raises what became of it when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`),
-        `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, `UnknownOutcome` (ask again).
-        One that settles messages can only be rolled back, and only by an operator, which hands them out again; else `AcksDecide`.
+        Raises the other outcome when it is decided otherwise (`TransactionRolledBack`, `TransactionExpired`, `TransactionCommitted`).
+        Raises `HalfMessagesMissing` when it cannot be committed as its sender was interrupted, `TransactionNotFound`, or
+        `UnknownOutcome` (ask again). A transaction that settles messages can only be rolled back, and only by an operator, which hands
+        the messages out again. Otherwise it raises `AcksDecide`.
         """
         await self.keep_time()
         looked_at = await self._looked_at(transaction, decision, by)
@@ -138,7 +142,9 @@ class Transactions:
         return row
 
     async def check(self, transaction: str, decision: Decision, by: By) -> TransactionRow:
-        """A transaction's row if it can be decided so as things stand, or is decided so. Writes nothing, and raises what `decide` would."""
+        """A transaction's row if it can be decided in this way at present, or is so decided. Writes nothing, and raises what `decide`
+        would.
+        """
         await self.keep_time()
         row = await self._looked_at(transaction, decision, by)
         if row.acks is not None and gives_up(row, decision, by):
@@ -160,7 +166,7 @@ class Transactions:
         return row
 
     async def check_staged(self, row: TransactionRow) -> None:
-        """Raise `HalfMessagesMissing` unless everything is on the store that a transaction is to make visible.
+        """Raise `HalfMessagesMissing` unless everything that a transaction is to make visible is on the store.
 
         Its sender may have been interrupted between naming a part and uploading it; then its send never returned.
         """
@@ -174,21 +180,24 @@ class Transactions:
             raise _missing(row.id, missing)
 
     async def gone(self, row: TransactionRow) -> frozenset[str]:
-        """The topics that were deleted since messages were sent to them, perhaps made anew: nothing of those becomes visible any more."""
+        """The topics that were deleted, and perhaps made anew, since messages were sent to them. Nothing of those messages becomes
+        visible any more.
+        """
         if row.is_finished:
             return frozenset(one.topic for one in row.destinations if one.linked is not None and one.linked.gone)
         lives = await asyncio.gather(*map(self._lives, row.destinations))
         return frozenset(one.topic for one, lives_on in zip(row.destinations, lives, strict=True) if not lives_on)
 
     async def _lives(self, destination: Destination) -> bool:
-        """Whether the topic is still the one that messages were sent to, by its settings: they change after its log has ended it."""
+        """Whether the topic is still the one that messages were sent to, by its settings. These change after its log has ended it."""
         found = await read_record(self.lake.store, TopicPaths.of(destination.topic))
         return found is not None and not found[0].deleted and found[0].incarnation == destination.incarnation
 
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     async def finish(self, transaction: str) -> TransactionRow:
-        """The row once a decided transaction is done with: its messages linked, or what was staged of it deleted. Any process, at any time.
+        """Finish a decided transaction: link its messages, or delete what was staged. Returns the row. Any process may do so at any
+        time.
 
         Raises `TransactionNotFound`, `DataDamaged`, what the stores raise.
         """
@@ -205,7 +214,7 @@ class Transactions:
         return cell.rows.get(transaction, row)
 
     async def settle(self, row: TransactionRow, *, deadline_s: float) -> dict[str, LinkedAs]:
-        """Link or delete what a decided transaction staged; of each topic what became of it."""
+        """Link or delete what a decided transaction staged. Returns the outcome for each topic."""
         if row.decision is Decision.ROLLED_BACK:
             await self.discard(row.id, [one.topic for one in row.destinations if not await self._is_linked(row.id, one.topic)])
             return {}
@@ -214,14 +223,15 @@ class Transactions:
         return {one.topic: link for one, link in zip(row.destinations, done, strict=True)}
 
     async def discard(self, transaction: str, topics: Iterable[str]) -> None:
-        """Delete what a transaction that was rolled back staged for these topics: nothing will ever link it."""
+        """Delete what a rolled-back transaction staged for these topics: nothing will ever link it."""
         for topic in topics:
             staged = await staged_sizes(self.lake.store, TopicPaths.of(topic), job_of(transaction))
             self.counting.deleted(topic, await delete_all(self.lake.store, staged))
 
     async def _is_linked(self, transaction: str, topic: str) -> bool:
-        """Whether what is decided to be rolled back was linked before: then its row was put back from a backup, and messages that are visible
-        must not be deleted. The collector knows when they may go.
+        """Whether a transaction that is to be rolled back was linked before.
+
+        Then its row was restored from a backup, and visible messages must not be deleted. The collector knows when they may go.
         """
         try:
             opened = await self.lake.topic(topic)
@@ -241,7 +251,9 @@ class Transactions:
     # --- Tidying up -------------------------------------------------------------------------------------------------------------
 
     async def tidy(self, group: str) -> None:
-        """Forget what was finished long ago, take members off the list that have been idle for a day, and the group once it has none.
+        """Forget transactions that were finished long ago, take members off the list that have been idle for a day, and the group once
+        it has none.
+
         Raises what the table raises.
         """
         await self.keep_time()
@@ -262,7 +274,7 @@ class Transactions:
             await self.groups.forget(group)
 
     async def close(self) -> None:
-        """Write what is left to be noted, and leave the producer groups. Open transactions are left to be checked."""
+        """Write pending notes, and leave the producer groups. Open transactions are left to be checked."""
         await self.cells.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
@@ -270,24 +282,24 @@ class Transactions:
 
 
 def gives_up(row: TransactionRow, decision: Decision, by: By) -> bool:
-    """Whether an operator is about to end the deliveries that a transaction settles, for it to be rolled back."""
+    """Whether an operator is about to end the deliveries that a transaction settles, so that it is rolled back."""
     return row.is_open and row.acks is not None and decision is Decision.ROLLED_BACK and by is By.OPERATOR
 
 
 def parts_missing(destination: Destination, paths: TopicPaths, transaction: str, staged: dict[str, int]) -> list[str]:
-    """The keys of parts that are not on the store as they are listed."""
+    """The keys of parts that are not on the store as listed."""
     keys = [half_key(paths, job_of(transaction), number) for number in range(len(destination.parts))]
     return [key for key, part in zip(keys, destination.parts, strict=True) if staged.get(key) != part.size_bytes]
 
 
 def check_same(row: TransactionRow, checked: Sequence[Destination]) -> None:
-    """Raise `HalfMessagesMissing` when more was sent since it was looked at what is staged."""
+    """Raise `HalfMessagesMissing` when more was sent since the staged parts were checked."""
     if row.destinations != tuple(checked):
         raise HalfMessagesMissing("the transaction's sender is sending", operation="commit", object=row.id, hint="try again")
 
 
 async def side_by_side(links: Sequence[Link]) -> list[LinkedAs]:
-    """What became of each, once all have ended. Raises the first error."""
+    """The outcome of each link, once all have ended. Raises the first error."""
     done = await asyncio.gather(*(link.run() for link in links), return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):

@@ -1,4 +1,4 @@
-"""What a transaction settles besides what it sends: messages that a consumer was given, so that they are done with when it is committed."""
+"""The received messages that a transaction settles besides sending: they are done when it is committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .state import By, Decision, TransactionRow, check_open
 
 
 class Settler(Protocol):
-    """Who was given the messages, or another of its group: a SimpleConsumer."""
+    """The consumer that received the messages, or another of its group: a SimpleConsumer."""
 
     @property
     def group(self) -> str: ...
@@ -44,11 +44,11 @@ class Settlement:
         self._handles: list[ReceiptHandle] = []
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Whether there are any messages."""
         return bool(self._handles)
 
     def add(self, receipts: Sequence[MessageView | str]) -> None:
-        """Have these settled too. Raises what `handles_of` and `acks_of` raise, and then none of them is added."""
+        """Settle these messages too. Raises what `handles_of` and `acks_of` raise, and then none of them is added."""
         if not receipts:
             raise InvalidArgument("nothing to acknowledge", operation="ack in a transaction")
         handles = [*self._handles, *self._settler.handles_of(receipts)]
@@ -57,14 +57,14 @@ class Settlement:
         self._receipts += receipts
 
     async def settle_alone(self) -> None:
-        """Settle them, of a transaction that sent nothing. Raises as `SimpleConsumer.ack` does."""
+        """Settle the messages of a transaction that sent nothing. Raises as `SimpleConsumer.ack` does."""
         await self._settler.ack(*self._receipts)
 
     async def commit(self, transaction: str) -> TransactionRow:
-        """The row of a transaction once it is durable that it is committed, by the write that settles the messages.
+        """The row of a transaction, once it is durable that it is committed, by the write that settles the messages.
 
-        Raises `ReceiptRefused` when they cannot be settled: it is rolled back then, or will be when their deliveries end; what became of
-        the transaction when it is decided otherwise; and what the table raises, after which it may be either: to be called again.
+        Raises `ReceiptRefused` when they cannot be settled: it is rolled back then, or will be when their deliveries end. Raises the
+        other outcome when the transaction is decided otherwise. Raises what the table raises, after which it may be either: call again.
         """
         acks, member = acks_of(self._handles), member_of(transaction)
         now_ms = self._clock.wall_ms()
@@ -84,8 +84,9 @@ class Settlement:
         return cell.row(transaction)
 
     async def _was_committed(self, row: TransactionRow, acks: Acks) -> bool:
-        """Whether a transaction whose messages cannot be settled is committed all the same: they were settled by it before. If it is not, it
-        is rolled back, as far as that can be told.
+        """Whether a transaction whose messages cannot be settled is committed all the same, because it settled them before.
+
+        If it is not, it is rolled back, as far as that can be told.
         """
         await self._queues.end(acks, now_ms=self._clock.wall_ms())
         try:
@@ -94,7 +95,7 @@ class Settlement:
             return True
 
     async def give_up(self, transaction: str) -> None:
-        """Let a transaction be rolled back whose commit has begun: its deliveries end, unless it is committed already.
+        """Let a transaction whose commit has begun be rolled back: its deliveries end, unless it is committed already.
 
         Raises `TransactionCommitted`, `AcksDecide`, and what the table raises.
         """

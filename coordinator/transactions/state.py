@@ -1,7 +1,7 @@
-"""What the cell of a member of a producer group says: the transactions of one process that are not done with. Pure.
+"""The content of the cell of a member of a producer group: the unfinished transactions of one process. Pure.
 
-A transaction's row is made by its first send, decided once, and taken out when every process that could still act on it has been told
-otherwise. Every change is made on the row as it stands, perhaps again on top of itself: what stands already is left as it is.
+A transaction's row is made by its first send, decided once, and removed when every process that could still act on it has been told
+otherwise. Every change is made on the present row, perhaps repeatedly: what is already done is left as it is.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from .acks import Acks
 from .errors import AcksDecide, TransactionCommitted, TransactionExpired, TransactionNotFound, TransactionRolledBack
 
 AGE_MAX_MS = 4 * 3600 * 1000
-"""A transaction that is open for so long is rolled back; RocketMQ's."""
+"""The age at which an open transaction is rolled back; RocketMQ's."""
 KEPT_MS = 24 * 3600 * 1000
-"""So long stays a finished transaction that others than its owner had a hand in: the owner may ask yet, and a late link is still refused."""
+"""How long a finished transaction stays that others than its owner took part in: the owner may still ask, and a late link is still
+refused."""
 LINK_S = 3600.0
-"""What links a transaction leaves its process so soon after the read, or write, of the row that says it is committed; far below `KEPT_MS`."""
+"""How long after the read, or write, of the row that says it is committed a transaction's link may leave its process; far below
+`KEPT_MS`."""
 SEND_S = 3600.0
-"""Nothing of a first send is written later than this after it began; far below the age at which the collector gives up an upload."""
+"""How long after a first send began something of it may be written; far below the age at which the collector gives up an upload."""
 
 
 class Decision(IntEnum):
-    """What is to become of a transaction."""
+    """The decision on a transaction."""
 
     OPEN = 0
     COMMITTED = 1
@@ -34,17 +36,17 @@ class Decision(IntEnum):
 
 
 class By(IntEnum):
-    """Who decided."""
+    """The one who decided."""
 
     NOBODY = 0
     OWNER = 1
     CHECKER = 2
     OPERATOR = 3
     CHECKS = 4
-    """Its checker was asked so often as it may be, and never knew."""
+    """Its checker was asked as often as allowed, and never knew."""
     AGE = 5
     ACKS = 6
-    """The cell of the queue whose messages it settles."""
+    """The cell of the queue whose messages it settles decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,20 @@ class HalfPart:
 
     size_bytes: int
     digest: str
-    """Of the whole object, as `files.digest` gives it."""
+    """The digest of the whole object, as `files.digest` gives it."""
     messages: int
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedAs:
-    """What became of a committed transaction's messages of one topic."""
+    """The outcome of a committed transaction's messages of one topic."""
 
     entry: int | None = None
-    """That brought them; None: only the fact is known, or there was nothing to link."""
+    """The entry that brought them. None: only the fact is known, or there was nothing to link."""
     offsets: Mapping[int, tuple[int, int]] | None = None
-    """For every touched queue, the first offset and the one after the last; None when only the fact is known."""
+    """The first offset and the one after the last of every touched queue. None when only the fact is known."""
     gone: bool = False
-    """The topic that they were sent to was deleted."""
+    """Whether the topic that they were sent to was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,16 @@ class Destination:
     incarnation: str
     """The topic's life that they were sent to."""
     parts: tuple[HalfPart, ...] = ()
-    """Of a finished transaction one, that counts all the messages."""
+    """The parts. A finished transaction keeps one, which counts all the messages."""
     linked: LinkedAs | None = None
-    """None until the transaction is finished."""
+    """The outcome. None until the transaction is finished."""
 
     @property
     def messages(self) -> int:
         return sum(part.messages for part in self.parts)
 
     def as_linked(self, linked: LinkedAs | None) -> Destination:
-        """As much of it as is asked for later."""
+        """The part of it that may be asked for later."""
         return replace(self, linked=linked, parts=tuple(replace(part, messages=self.messages) for part in self.parts[:1]))
 
 
@@ -97,18 +99,18 @@ class TransactionRow:
     id: str
     created_ms: int
     next_check_ms: int | None
-    """When its checker is asked next; None: never."""
+    """The time when its checker is asked next. None: never."""
     checks: int = 0
-    """How often its checker was asked."""
+    """The number of questions to its checker."""
     decision: Decision = Decision.OPEN
     by: By = By.NOBODY
     claimed: bool = False
-    """Others than the owner have begun to finish it, so that a link of theirs may be late."""
+    """Whether others than the owner have begun to finish it, so that their link may be late."""
     finished_ms: int = 0
-    """When all was done; 0: not yet."""
+    """The time when all was done; 0: not yet."""
     destinations: tuple[Destination, ...] = ()
     acks: Acks | None = None
-    """The messages that it settles: since they stand here their queue's cell decides, and this row is told."""
+    """The messages that it settles. Once they are here their queue's cell decides, and this row only records the decision."""
 
     @property
     def is_open(self) -> bool:
@@ -135,15 +137,15 @@ class MemberCell:
 
     group: str
     used_ms: int = 0
-    """When its process last began something here."""
+    """The time when its process last began something here."""
     left: bool = False
-    """Nothing begins here any more: the member is being taken off its group's list."""
+    """Whether nothing begins here any more, because the member is being taken off its group's list."""
     rows: Mapping[str, TransactionRow] = field(default_factory=lambda: _NONE)
 
     # --- Questions --------------------------------------------------------------------------------------------------------------
 
     def row(self, id: str) -> TransactionRow:
-        """Raises `TransactionNotFound`."""
+        """The row of a transaction. Raises `TransactionNotFound`."""
         found = self.rows.get(id)
         if found is None:
             raise not_known(id)
@@ -155,19 +157,19 @@ class MemberCell:
         return sorted(due, key=lambda row: row.next_check_ms or 0)
 
     def to_finish(self) -> list[TransactionRow]:
-        """Decided transactions of which something is still to be done."""
+        """Decided transactions that are not finished."""
         return [row for row in self.rows.values() if not row.is_open and not row.is_finished]
 
     def aged(self, now_ms: int) -> list[TransactionRow]:
-        """Open transactions that are to be rolled back for their age."""
+        """Open transactions to be rolled back for their age."""
         return [row for row in self.rows.values() if row.is_open and row.acks is None and is_aged(row, now_ms)]
 
     def to_judge(self) -> list[TransactionRow]:
-        """Transactions that the cells of queues may have decided, or will."""
+        """Transactions that the cells of queues may have decided, or will decide."""
         return [row for row in self.rows.values() if row.is_open and row.acks is not None]
 
     def holds(self, id: str) -> bool:
-        """Whether the staged messages of a transaction, and the log's memory of its uploads, are not to be touched."""
+        """Whether the staged messages of a transaction, and the log's memory of its uploads, must not be touched."""
         row = self.rows.get(id)
         return row is not None and row.decision is not Decision.ROLLED_BACK
 
@@ -185,9 +187,10 @@ class MemberCell:
         first_check_ms: int | None,
         first: bool,
     ) -> MemberCell:
-        """With one more part of messages to a topic, to be uploaded; ``first`` says that it is the transaction's first.
+        """The cell with one more part of messages to a topic, to be uploaded. ``first`` says that it is the transaction's first.
 
-        Raises what became of the transaction if it is not open, `TransactionNotFound` when it is not there any more, and `TopicDeleted`.
+        Raises the outcome of the transaction if it is not open, `TransactionNotFound` when it is not there any more, and
+        `TopicDeleted`.
         """
         row = self.rows.get(id)
         if row is None and first:
@@ -198,7 +201,7 @@ class MemberCell:
             )
         row = self.row(id) if row is None else row
         check_open(row, operation="send in a transaction")
-        check_decidable(row, By.OWNER)  # once its commit has begun what it sends is settled, too
+        check_decidable(row, By.OWNER)  # once its commit has begun, its messages are settled too
         known = row.destination(topic) or Destination(topic, incarnation)
         if known.incarnation != incarnation:
             raise TopicDeleted(
@@ -219,8 +222,8 @@ class MemberCell:
     # --- Deciding ---------------------------------------------------------------------------------------------------------------
 
     def with_acks(self, id: str, acks: Acks, *, now_ms: int) -> MemberCell:
-        """With the messages that a transaction settles: its commit has begun, and their queue's cell decides it. One that comes too late is
-        rolled back.
+        """The cell with the messages that a transaction settles: its commit has begun, and their queue's cell decides it. A commit that
+        comes too late rolls it back.
 
         Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided.
         """
@@ -235,8 +238,8 @@ class MemberCell:
         return self._with(replace(row, acks=acks, next_check_ms=None))
 
     def decided(self, id: str, decision: Decision, by: By, *, now_ms: int) -> MemberCell:
-        """With a transaction decided; the same when it is decided so. A commit that comes too late rolls it back, if it is for this row to
-        decide.
+        """The cell with a transaction decided; the same cell when it is so decided. A commit that comes too late rolls it back, if this
+        row decides.
 
         Raises `TransactionRolledBack`, `TransactionExpired` or `TransactionCommitted` when it is decided otherwise, and `AcksDecide`.
         """
@@ -250,8 +253,9 @@ class MemberCell:
         return self._with(replace(row, decision=decision, by=by))
 
     def with_check(self, id: str, *, checks: int, now_ms: int, every_ms: int) -> MemberCell:
-        """With one more question to the checker counted, the ``checks``-th, and the next one set. Raises what became of it if it is not open,
-        and `TransactionNotFound` when another asked before.
+        """The cell with the ``checks``-th question to the checker counted, and the next one scheduled.
+
+        Raises the transaction's outcome if it is not open, and `TransactionNotFound` when another process asked before.
         """
         row = self.row(id)
         check_open(row, operation="check")
@@ -264,12 +268,12 @@ class MemberCell:
     # --- Finishing --------------------------------------------------------------------------------------------------------------
 
     def with_claim(self, id: str) -> MemberCell:
-        """With somebody else than the owner about to finish a transaction, so that it is remembered for long enough afterwards."""
+        """The cell with another than the owner about to finish a transaction, so that it is remembered for long enough afterwards."""
         row = self.row(id)
         return self if row.claimed or row.is_finished else self._with(replace(row, claimed=True))
 
     def with_finished(self, id: str, linked: Mapping[str, LinkedAs], *, now_ms: int) -> MemberCell:
-        """With a decided transaction done with. One in which nobody but its owner had a hand is forgotten at once."""
+        """The cell with a decided transaction finished. A transaction that only its owner took part in is forgotten at once."""
         row = self.rows.get(id)
         if row is None or row.is_finished:
             return self
@@ -281,17 +285,18 @@ class MemberCell:
         return self._with(replace(row, finished_ms=max(1, now_ms), destinations=destinations))
 
     def without_old(self, now_ms: int) -> MemberCell:
-        """Without the finished transactions that nobody can ask for, or link, any more."""
+        """The cell without the finished transactions that nobody can ask for, or link, any more."""
         old = [row.id for row in self.rows.values() if may_be_forgotten(row, now_ms)]
         return self._without(old) if old else self
 
     def as_seen(self, now_ms: int) -> MemberCell:
-        """With a moment from which on it may be found idle, if it has none yet."""
+        """The cell with a time from which it may be found idle, if it has none yet."""
         return self if self.used_ms else replace(self, used_ms=max(1, now_ms))
 
     def withdrawn(self, id: str, *, now_ms: int) -> MemberCell:
-        """With a transaction rolled back by its sender, whose first write may not have arrived: no write that was sent before can count after
-        this one. Raises `TransactionCommitted`.
+        """The cell with a transaction rolled back by its sender, whose first write may not have arrived.
+
+        No write that was sent before can count after this one. Raises `TransactionCommitted`.
         """
         if id in self.rows:
             return self.decided(id, Decision.ROLLED_BACK, By.OWNER, now_ms=now_ms)
@@ -302,7 +307,7 @@ class MemberCell:
         return not self.rows and self.used_ms > 0 and now_ms - self.used_ms >= KEPT_MS
 
     def as_left(self) -> MemberCell:
-        """With nothing to begin here any more. Only of a member without transactions."""
+        """The cell with nothing to begin here any more. Only for a member without transactions."""
         if self.rows:
             raise InternalError("a member leaves that has transactions", observed=len(self.rows))
         return self if self.left else replace(self, left=True)
@@ -319,7 +324,7 @@ class MemberCell:
 
 
 def check_open(row: TransactionRow, *, operation: str) -> None:
-    """Raise what became of a transaction that is decided."""
+    """Raise the outcome of a transaction that is decided."""
     if row.decision is Decision.COMMITTED:
         raise TransactionCommitted(
             "the transaction is committed",
@@ -341,8 +346,9 @@ def check_open(row: TransactionRow, *, operation: str) -> None:
 
 
 def check_decidable(row: TransactionRow, by: By, decision: Decision = Decision.ROLLED_BACK) -> None:
-    """Raise `AcksDecide` where the row only says what the cell of a queue has decided: a write of that may be on its way. Nor does anybody but
-    its sender commit a transaction that has no checker: the messages that it will settle are not known before.
+    """Raise `AcksDecide` where the row only records what the cell of a queue decides: a write of that cell may be on its way.
+
+    Also, only its sender may commit a transaction that has no checker: the messages that it will settle are not known before.
     """
     alone = decision is Decision.COMMITTED and row.next_check_ms is None and by in (By.CHECKER, By.OPERATOR)
     if alone or (row.acks is not None and by is not By.ACKS):
@@ -356,7 +362,7 @@ def check_decidable(row: TransactionRow, by: By, decision: Decision = Decision.R
 
 
 def not_known(id: str) -> TransactionNotFound:
-    """There is no such row, and perhaps not even a cell where it would be."""
+    """The error for a missing row, and perhaps for a missing cell."""
     return TransactionNotFound(
         "no transaction of this id is known",
         object=id,
@@ -366,7 +372,7 @@ def not_known(id: str) -> TransactionNotFound:
 
 
 def is_aged(row: TransactionRow, now_ms: int) -> bool:
-    """Whether a transaction is open for longer than any may be."""
+    """Whether a transaction has been open for longer than allowed."""
     return now_ms - row.created_ms >= AGE_MAX_MS
 
 

@@ -1,4 +1,4 @@
-"""What one process has done about transactions, and has seen of those that are not done with. For metrics."""
+"""The transactions that one process has handled, and those unfinished ones that it has seen. For metrics."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
-    """How the transactions of a producer group stood when this process looked last."""
+    """The state of the transactions of a producer group when this process last looked."""
 
     open: int = 0
     unfinished: int = 0
-    """Decided, and not done with: not visible everywhere yet, or not noted as such."""
+    """Transactions that are decided but not finished: not visible everywhere yet, or not noted as such."""
     oldest_ms: int | None = None
-    """When the first of the open ones was begun; None: none is open."""
+    """The time when the first of the open ones was begun. None: none is open."""
     half_messages: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """Of the open ones, by topic."""
+    """The half messages of the open transactions, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTransactions:
-    """The transactions of one producer group: those that this process wrote, whoever sent them."""
+    """The transactions of one producer group whose rows this process wrote, whoever sent them."""
 
     begun: int = 0
     committed: int = 0
     rolled_back: int = 0
-    """By somebody."""
+    """The number of transactions rolled back, by anybody."""
     expired: int = 0
-    """Rolled back by age, or as its checker never knew."""
+    """Transactions rolled back by age, or because their checker never knew."""
     asked: int = 0
-    """Questions to the checker that this process has."""
+    """The number of questions to this process's checker."""
     answers: Mapping[Answer, int] = field(default_factory=dict)
     standing: OpenTransactions | None = None
-    """None where others look after the group."""
+    """The transactions of the group. None where others look after the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,32 +52,32 @@ class TopicTransactions:
     committed_messages: int = 0
     rolled_back_messages: int = 0
     deleted_objects: int = 0
-    """In which half messages were staged, of transactions that were rolled back."""
+    """The deleted objects in which half messages of rolled-back transactions were staged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics:
-    """Of one process, from when it opened the lake on."""
+    """The statistics of one process since it opened the lake."""
 
     at_ms: int = 0
-    """When this was so, by the store's clock as far as it is known."""
+    """The time of these figures, by the store's clock as far as it is known."""
     groups: Mapping[str, GroupTransactions] = field(default_factory=dict)
     topics: Mapping[str, TopicTransactions] = field(default_factory=dict)
 
 
 class Counting:
-    """Told on the event loop of what happens; any thread may `read`."""
+    """Collects the figures on the event loop; any thread may `read`."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupTransactions] = {}
         self._topics: dict[str, TopicTransactions] = {}
 
     def read(self, now_ms: int) -> TransactionStatistics:
-        """All of it as it is now."""
+        """All figures as they are now."""
         return TransactionStatistics(at_ms=now_ms, groups=dict(self._groups), topics=dict(self._topics))
 
     def written(self, before: MemberCell | None, after: MemberCell) -> None:
-        """A member's cell was changed by this process. Every change of one is somebody's, so over all processes each counts once."""
+        """Count a change of a member's cell by this process. One process makes each change, so over all processes each counts once."""
         known = {} if before is None else before.rows
         for row in after.rows.values():
             was = known.get(row.id)
@@ -89,7 +89,7 @@ class Counting:
                 self._decided(after.group, row)
 
     def question(self, group: str, answer: Answer | None) -> None:
-        """The group's checker was asked (None), or this came of it."""
+        """Count a question to the group's checker (None), or its outcome."""
         known = self._group(group)
         if answer is None:
             self._groups[group] = replace(known, asked=known.asked + 1)
@@ -97,12 +97,12 @@ class Counting:
             self._groups[group] = replace(known, answers=_more(known.answers, answer, 1))
 
     def looked(self, group: str, cells: Iterable[MemberCell] | None) -> None:
-        """How the cells of the group's members stand; None: it is others who look at them from now on."""
+        """Note the present cells of the group's members. None: others look at them from now on."""
         standing = None if cells is None else standing_of(row for cell in cells for row in cell.rows.values())
         self._groups[group] = replace(self._group(group), standing=standing)
 
     def deleted(self, topic: str, objects: int) -> None:
-        """So many objects of half messages were deleted."""
+        """Count deleted objects of half messages."""
         known = self._topic(topic)
         self._topics[topic] = replace(known, deleted_objects=known.deleted_objects + objects)
 
@@ -139,7 +139,7 @@ _NO_GROUP, _NO_TOPIC = GroupTransactions(), TopicTransactions()
 
 
 def standing_of(rows: Iterable[TransactionRow], *, topic: str | None = None) -> OpenTransactions:
-    """How these transactions stand, or those of them that send to a topic. Pure."""
+    """The state of these transactions, or of those that send to a topic. Pure."""
     half: Mapping[str, int] = _NONE
     opened, unfinished, oldest_ms = 0, 0, None
     for row in rows:

@@ -1,4 +1,4 @@
-"""The transaction of one message: by what its row says, as long as there is one."""
+"""The transaction of one message, by its row while there is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .service import Transactions
 from .state import TransactionRow
 
 _PREFIX_CHARS = 16
-"""Of a message id, which it has from its transaction's."""
+"""The length of the part of a message id that comes from its transaction's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,21 +24,21 @@ class TransactionTrace:
     decision: str
     """``open``, ``committed`` or ``rolled back``."""
     producer_group: str | None = None
-    """None, as the rest below, for one that was finished so long ago that no row of it is kept."""
+    """The producer group. It and the fields below are None if the transaction was finished so long ago that its row is gone."""
     by: str | None = None
-    """Who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
+    """The one who decided: ``owner``, ``checker``, ``operator``, ``checks`` (too many), ``age`` or ``acks``."""
     begun: datetime | None = None
     checks: int | None = None
-    """How often checkers were asked."""
+    """The number of questions to checkers."""
     next_check: datetime | None = None
     finished: bool | None = None
-    """Whether what was decided is done: messages are visible, or what was staged is deleted."""
+    """Whether the decision is carried out: messages are visible, or what was staged is deleted."""
     half: MessageView | None = None
-    """The message as long as it is visible to nobody; its offset is -1."""
+    """The message while it is visible to nobody; its offset is -1."""
 
 
 async def transaction_of_visible(transactions: Transactions, message: MessageView) -> TransactionTrace:
-    """Of a message in a topic of type TRANSACTION, whose ``producer`` is the transaction."""
+    """The trace of a message in a topic of type TRANSACTION, whose ``producer`` is the transaction."""
     try:
         group, row = await transactions.find(message.producer)
     except (TransactionNotFound, InvalidArgument):
@@ -47,9 +47,9 @@ async def transaction_of_visible(transactions: Transactions, message: MessageVie
 
 
 async def transaction_of_half(transactions: Transactions, message_id: str) -> TransactionTrace | None:
-    """Of a message that is not visible; it looks through the transactions of all producer groups that are not done with.
+    """The trace of a message that is not visible. All unfinished transactions of all producer groups are searched.
 
-    Raises `HalfMessagesMissing` and `DataDamaged` for one that was not wholly sent.
+    Raises `HalfMessagesMissing` and `DataDamaged` for a transaction that was not wholly sent.
     """
     prefix = message_id[:_PREFIX_CHARS]
     for group in sorted(await transactions.groups.groups()):

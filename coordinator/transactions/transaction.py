@@ -1,4 +1,4 @@
-"""A transaction, as its sender has it: messages that are durable and invisible, until it commits or rolls back."""
+"""A transaction as its sender has it: messages that are durable and invisible until it commits or rolls back."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ log = logging.getLogger("penstock.transactions")
 
 
 class Transaction:
-    """Messages that become visible together, or never. Made by ``lake.transaction``; on the running event loop.
+    """Messages that become visible together, or never. ``lake.transaction`` makes it, on the running event loop.
 
-    Left by an error, a ``with`` block rolls it back. Left without a decision, by Ctrl-C, or as its task is cancelled, it stays open for the
-    checker to decide, with a warning: by then nobody knows whether the local work was done. With a ``settler`` it can settle messages too,
-    and needs no checker: what was not committed when their deliveries end never will be, and a block left in any way rolls it back.
+    A ``with`` block that is left by an error rolls it back. If the block is left without a decision, by Ctrl-C or because its task is
+    cancelled, it stays open for the checker to decide, with a warning. By then nobody knows whether the local work was done. || With a
+    ``settler`` it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end never will
+    be, and a block left in any way rolls it back.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Transaction:
             self._settlement = Settlement(transactions.cells, transactions.queues, self._runtime.clock, settler)
         self._sending = 0
         self._sent = asyncio.Event()
-        """No send is under way."""
+        """Set while no send is under way."""
         self._sent.set()
         self._failure: BaseException | None = None
         self._ending = asyncio.Lock()
@@ -71,12 +72,12 @@ class Transaction:
 
     @property
     def id(self) -> str | None:
-        """By which the group's checkers and operators know it, and the ``producer`` of its messages; None before the first send."""
+        """The id by which the group's checkers and operators know it, and the ``producer`` of its messages. None before the first send."""
         return self._half.id
 
     @property
     def producer_group(self) -> str:
-        """Whose checkers are asked what became of it."""
+        """The group whose checkers are asked about it."""
         return self._group
 
     @property
@@ -89,10 +90,12 @@ class Transaction:
     async def send(self, topic: str, *messages: Message, queue: int | None = None) -> list[str]:
         """Return the messages' ids once they are durable, and visible to nobody. Several calls may be under way at once.
 
-        ``queue`` names the queue of them all; else they take the queues in turn. Raises `MessageTypeMismatch` unless the topic takes
-        TRANSACTION messages and these have neither message group nor delivery time, `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and
-        what the store raises; `TransactionRolledBack` also when it is rolled back meanwhile, `TransactionCommitted` and `TransactionEnded`
-        when it takes nothing more. After an error that came later than those of the call itself the transaction can only be rolled back.
+        ``queue`` names the queue of them all; by default they take the queues in turn.
+
+        Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time.
+        Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionRolledBack` also when
+        it is rolled back meanwhile, and `TransactionCommitted` and `TransactionEnded` when it takes nothing more. After an error that
+        came later than those of the call itself, the transaction can only be rolled back.
         """
         self._check_usable("send in a transaction")
         if not messages:
@@ -109,7 +112,7 @@ class Transaction:
         try:
             await self._half.stage(sent, [message for message, _ in checked], queue, ids, started_s)
         except BaseException as error:
-            if not isinstance(error, TransactionEnded) or self._half.given_up:  # else it is as it is, without these
+            if not isinstance(error, TransactionEnded) or self._half.given_up:  # otherwise it goes on without these messages
                 self._failure = self._failure or error
             if isinstance(error, TransactionNotFound):
                 self._transactions.own.abandon(self._group, self._half.member)
@@ -121,11 +124,13 @@ class Transaction:
         return message_ids(ids, len(checked))
 
     def ack(self, *receipts: MessageView | str) -> None:
-        """Settle messages, named by themselves or by their receipt handles, if and when this commits: all of them, with all that it sends, or
-        none. They are to be of one queue, and received by the consumer that the transaction was begun with, or another of its group.
+        """Settle messages, given as such or by their receipt handles, if and when this commits: all of them, with all that it sends, or
+        none.
 
-        Nothing is asked or written before the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and `LimitExceeded` for
-        more than 256.
+        They must be of one queue, and received by the consumer that the transaction was begun with, or another of its group.
+
+        Nothing is asked or written before the commit. Raises `InvalidArgument`, `ForeignReceipt`, `ReceiptOutdated`, and
+        `LimitExceeded` for more than 256.
         """
         self._check_usable("ack in a transaction")
         if self._settlement is None:
@@ -139,12 +144,13 @@ class Transaction:
     # --- Committing -------------------------------------------------------------------------------------------------------------
 
     async def commit(self) -> TransactionReceipt:
-        """Return once the transaction is committed, and its messages are visible. Again: the same receipt.
+        """Return once the transaction is committed, and its messages are visible. A repeated call returns the same receipt.
 
-        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound`: it is not committed, and never
-        will be by this call. `UnknownOutcome`, `StoreUnavailable`: it may be; call again, or leave it to the checker. `CommittedNotVisible`:
-        it is, for good; call again for the receipt, or leave it to whoever maintains the lake. `ReceiptRefused`: it is not, as a message
-        could not be settled; roll it back, or leave it to be rolled back.
+        Raises `TransactionRolledBack`, `TransactionExpired`, `TransactionFailed` and `TransactionNotFound` when it is not committed,
+        and never will be by this call. Raises `UnknownOutcome` or `StoreUnavailable` when it may be committed: call again, or leave it
+        to the checker. Raises `CommittedNotVisible` when it is committed for good: call again for the receipt, or leave it to the
+        lake's maintenance. Raises `ReceiptRefused` when it is not committed because a message could not be settled: roll it back, or
+        leave it to be rolled back.
         """
         async with self._ending:
             if self._receipt is None:
@@ -191,7 +197,7 @@ class Transaction:
         )
 
     async def _decide(self, decision: Decision) -> TransactionRow:
-        """The row once the decision is durable. Raises what became of the transaction if it is decided otherwise."""
+        """The row once the decision is durable. Raises the outcome of the transaction if it is decided otherwise."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
             self._half.member, lambda cell: cell.decided(transaction, decision, By.OWNER, now_ms=clock.wall_ms())
@@ -202,7 +208,7 @@ class Transaction:
         return row
 
     async def _withdraw(self) -> TransactionRow | None:
-        """The row once it is durable that the transaction is rolled back; None: there is none, and there will not be."""
+        """The row, once it is durable that the transaction is rolled back. None: there is no row, and there will not be one."""
         transaction, clock = self._known_id, self._runtime.clock
         cell = await self._transactions.cells.change(
             self._half.member, lambda cell: cell.withdrawn(transaction, now_ms=clock.wall_ms()), group=self._group
@@ -255,11 +261,13 @@ class Transaction:
     # --- Rolling back -----------------------------------------------------------------------------------------------------------
 
     async def rollback(self) -> None:
-        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended; those of which
-        nothing was written yet raise `TransactionRolledBack`. Again, or after an expiry: nothing happens.
+        """Return once it is durable that none of the messages becomes visible, ever, and sends that were under way have ended.
 
-        Raises `TransactionCommitted` when it is committed, `AcksDecide` when it may be, as its commit to settle messages has begun, and when
-        that is not known what the table raises: call again.
+        Sends of which nothing was written yet raise `TransactionRolledBack`. Nothing happens when it is called again, or after an
+        expiry.
+
+        Raises `TransactionCommitted` when it is committed, and `AcksDecide` when it may be, as its commit to settle messages has begun.
+        Raises what the table raises when the outcome is not known: call again.
         """
         self._half.given_up = True  # from here on nothing more of it is begun
         async with self._ending:
@@ -277,7 +285,7 @@ class Transaction:
                 self._rolled_back = True
 
     async def _sends_ended(self) -> None:
-        """Return once it is known what sends have left: only then all of it can be taken back."""
+        """Return once it is known what sends have left. Only then all of it can be taken back."""
         await self._sent.wait()
 
     async def _roll_back(self) -> None:
@@ -287,10 +295,10 @@ class Transaction:
             await self._settlement.give_up(self.id)
         row = await (self._decide(Decision.ROLLED_BACK) if self._failure is None else self._withdraw())
         if row is None:
-            return  # its first send failed; what it staged goes as every upload does that nothing names
+            return  # its first send failed; its staged objects go as every unnamed upload does
         if row.is_finished:
             return
-        try:  # also what a send staged that failed before it stood in the row
+        try:  # also what a send staged that failed before the row named it
             await self._transactions.discard(self.id, self._half.topics)
         except RetryError as error:
             log.info("what transaction %s staged is left to whoever maintains the lake: %s", self.id, error)
@@ -316,7 +324,7 @@ class Transaction:
             ) from self._failure
 
     async def leave(self, error: BaseException | None) -> None:
-        """End a ``with`` block. A rollback that fails is left to the checker, and what raised goes on."""
+        """End a ``with`` block. A failed rollback is left to the checker, and the block's error goes on."""
         if self._receipt is not None or self._rolled_back:
             return
         if self._tried:
