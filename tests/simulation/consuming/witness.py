@@ -80,9 +80,11 @@ class Witness(MemoryTable):
         return self._records[group].secret
 
     def is_behind(self, line: Line) -> bool:
-        """Whether its owner has not carried out yet what was ordered."""
+        """Whether its owner has not carried out yet what was ordered; a group that was just made anew may not have the topic yet."""
         record, cell = self._records.get(line[0]), self.cells.get(line)
-        return record is not None and cell is not None and caught_up(cell, record, line[1], line[2]) is not cell
+        if record is None or cell is None:
+            return False
+        return line[1] not in record.positions or caught_up(cell, record, line[1], line[2]) is not cell
 
     def _blame(self, rule: str, what: str) -> None:
         self._history.wrong.append(f"{rule} {self._loop.now:.3f} s: {what}")
