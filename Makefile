@@ -69,6 +69,10 @@ types: $(INSTALLED) ## mypy, strict
 layers: $(INSTALLED) ## which part may import which
 	$(VENV)/bin/lint-imports
 
+.PHONY: face
+face: $(INSTALLED) ## write the synchronous face (penstock/blocking/) anew from the asynchronous classes
+	$(VENV)/bin/python scripts/blocking_face.py
+
 .PHONY: unit
 unit: $(INSTALLED) ## the quick tests only: no servers, no Spark, no processes
 	$(PYTEST) -m "$(QUICK)" $(ARGS) tests

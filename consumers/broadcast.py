@@ -64,7 +64,9 @@ class _Turn:
 
 
 class BroadcastConsumer(Consumer):
-    """One named member of a broadcasting group. Made by ``lake.broadcast_consumer``.
+    """A named member of a broadcasting group, whose listener gets every message. Made by ``lake.broadcast_consumer``.
+
+    Use it in an ``async with`` block, or close it: that lets running handlers end, and saves how far it is.
 
     It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
     raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on
@@ -74,6 +76,9 @@ class BroadcastConsumer(Consumer):
     """
 
     _OPERATION: ClassVar[str] = "broadcast"
+
+    member: str
+    """The name under which its progress is kept."""
 
     def __init__(
         self,

@@ -76,8 +76,8 @@ class PullConsumer(GroupMember):
 
     Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that
     were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with
-    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Closing the consumer gives its queues
-    back, and does not settle messages that were not committed.
+    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use the consumer in an
+    ``async with`` block, or close it: that gives its queues back, and does not settle messages that were not committed.
     """
 
     _OPERATION: ClassVar[str] = "pull"
@@ -220,8 +220,8 @@ class PullConsumer(GroupMember):
     # --- What callers do --------------------------------------------------------------------------------------------------------
 
     @property
-    def assignment(self) -> list[Queue]:
-        """The queues that it reads now, as (topic, queue)."""
+    def assignment(self) -> list[tuple[str, int]]:
+        """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
         return sorted(self._owned)
 
     async def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
@@ -313,7 +313,7 @@ class PullConsumer(GroupMember):
         return self._own_queue(topic, queue).position
 
     def committed(self, topic: str, queue: int) -> int:
-        """The offset up to which the group has settled a queue of this consumer."""
+        """The offset up to which the group has settled a queue of this consumer. Raises as `position` does."""
         return self._own_queue(topic, queue).keeper.cell.settled.floor
 
     async def seek(self, topic: str, queue: int, to: Position) -> int:

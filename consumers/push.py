@@ -76,8 +76,8 @@ class PushConsumer(GroupMember):
     one is settled. Different groups run side by side. CONCURRENT: all messages run side by side.
 
     A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Every message carries its
-    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Closing the consumer settles the
-    results of running handlers, and starts no others.
+    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Use the consumer in an
+    ``async with`` block, or close it. Closing lets running handlers end, settles their results, starts no others, and hands the queues over.
     """
 
     _CLOSE_HINT: ClassVar[str] = "let it drain, which does not wait, or tell another thread or task to close it"
@@ -117,7 +117,10 @@ class PushConsumer(GroupMember):
     # --- Its life ---------------------------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Begin to close, and start nothing more. After the return, handlers of messages already on their way may still begin, no others."""
+        """Begin to close without waiting for the end. Nothing more is taken, and messages that were not started go back.
+
+        After the return, handlers of messages already on their way may still begin, no others.
+        """
         await self._give_up()
         self._owner.drain()
 

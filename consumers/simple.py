@@ -71,8 +71,9 @@ class SimpleConsumer(GroupMember):
     messages are to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT:
     nothing waits.
 
-    Closing it ends waiting receives with `ClosedError`. Received messages stay invisible until their time is over, and can be acknowledged
-    by their handles through another consumer of the group.
+    Use the consumer in an ``async with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`.
+    Received messages stay invisible until their time is over, and can be acknowledged by their handles through another consumer of the
+    group.
     """
 
     def __init__(

@@ -94,10 +94,9 @@ if TYPE_CHECKING:
     )
 
     from . import aio as aio
-    from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
+    from .blocking.consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
     from .ends import Producer, Reader
     from .lake import Lake, connect
-    from .simple_end import SimpleConsumer
     from .transaction_operations import Transaction
 
 __version__ = "0.1.0"
@@ -194,9 +193,8 @@ __all__ = [
 _MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
 _PLACES = {
     ".lake": {"Lake", "connect"},
-    ".consumer_ends": {"BroadcastConsumer", "PullConsumer", "PushConsumer"},
+    ".blocking.consumers": {"BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"},
     ".ends": {"Producer", "Reader"},
-    ".simple_end": {"SimpleConsumer"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
     ".transaction_operations": {"Transaction"},
     ".coordinator": {

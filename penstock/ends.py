@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.log import BatchReceipt, LeftOut, Message, MessageView, PenstockError, Position, ProducerStatistics, views
+from penstock.log import BatchReceipt, LeftOut, Message, MessageView, Position, ProducerStatistics, views
 from penstock.log import Producer as AsyncProducer
 from penstock.log import Reader as AsyncReader
 from penstock.log.portal import Portal
+
+from .blocking.face import close_after
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,12 +157,3 @@ class Reader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def close_after(close: Callable[[], None], error: BaseException | None) -> None:
-    """Leave a ``with`` block: an error that is already on its way is not replaced by what closing raises."""
-    if error is None:
-        close()
-    else:
-        with suppress(PenstockError):
-            close()

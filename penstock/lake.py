@@ -32,10 +32,10 @@ from penstock.log import Producer as AsyncProducer
 from penstock.log.portal import Portal
 
 from . import aio
-from .consumer_ends import BroadcastConsumer, PullConsumer, PushConsumer
-from .ends import Producer, Reader, close_after
+from .blocking.consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
+from .blocking.face import close_after
+from .ends import Producer, Reader
 from .group_operations import GroupOperations
-from .simple_end import SimpleConsumer
 from .timer_operations import TimerOperations
 from .transaction_operations import TransactionOperations
 

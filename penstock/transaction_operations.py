@@ -13,7 +13,7 @@ from penstock.coordinator.transactions.transaction import Transaction as AsyncTr
 from penstock.log import Message, MessageView
 from penstock.log.portal import Portal
 
-from .simple_end import SimpleConsumer
+from .blocking.consumers import SimpleConsumer
 from .transaction_lake import FIRST_CHECK, TransactionLake
 from .transaction_lake import Checking as AsyncChecking
 

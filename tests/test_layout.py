@@ -76,6 +76,12 @@ def test_areas_import_each_other_relatively() -> None:
     assert not absolute
 
 
+def test_the_synchronous_face_is_made_of_the_asynchronous_one() -> None:
+    check = [sys.executable, str(ROOT / "scripts" / "blocking_face.py"), "--check"]
+    run = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"run `make face`: {run.stdout}{run.stderr}"
+
+
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [("penstock", set()), ("penstock.testing.plugin", {"pytest"}), ("penstock.infra.cli", {"click", "rich"})],

@@ -26,7 +26,7 @@ from .session import OutputFailed, Session, group_options
 from .values import Duration, Position
 
 if TYPE_CHECKING:
-    from ...consumer_ends import PushConsumer
+    from ...blocking.consumers import PushConsumer
 
 log = logging.getLogger("penstock.cli")
 

@@ -1,0 +1,185 @@
+"""Consumers of a group. The work is done on the lake's event-loop thread.
+
+Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
+
+    penstock.consumers.broadcast
+    penstock.consumers.pull
+    penstock.consumers.push
+    penstock.consumers.simple
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from penstock.consumers.broadcast import BroadcastConsumer as AsyncBroadcastConsumer
+from penstock.consumers.pull import MESSAGES_MAX
+from penstock.consumers.pull import PullConsumer as AsyncPullConsumer
+from penstock.consumers.push import PushConsumer as AsyncPushConsumer
+from penstock.consumers.simple import AWAIT_DEFAULT, INVISIBLE_DEFAULT, RECEIVE_MESSAGES_MAX, ReceiptT
+from penstock.consumers.simple import SimpleConsumer as AsyncSimpleConsumer
+from penstock.consumers.statistics import ConsumerStatistics
+from penstock.log.messages import MessageView
+from penstock.log.reader import Position
+
+from .face import ConsumerFace, SimpleConsumerFace
+
+
+class PushConsumer(ConsumerFace[AsyncPushConsumer]):
+    """A member of a consumer group that runs a listener for every message. ``lake.push_consumer`` makes it.
+
+    ORDERLY: the messages of a message group run one after the other, in the order they were stored. A later one runs only when the earlier
+    one is settled. Different groups run side by side. CONCURRENT: all messages run side by side.
+
+    A message is acknowledged once, by its queue's owner; after a crash it may be handed out again. Every message carries its
+    `delivery_attempt` and the `epoch` of the ownership, which fence late effects of a paused process. Use the consumer in a
+    ``with`` block, or close it. Closing lets running handlers end, settles their results, starts no others, and hands the queues over.
+    """
+
+    def drain(self) -> None:
+        """Begin to close without waiting for the end. Nothing more is taken, and messages that were not started go back.
+
+        After the return, handlers of messages already on their way may still begin, no others.
+        """
+        self._portal.run(self._core.drain)
+
+    def statistics(self) -> ConsumerStatistics:
+        """How the consumer's queues stand."""
+        return self._core.statistics()
+
+
+class PullConsumer(ConsumerFace[AsyncPullConsumer]):
+    """A member of a consumer group that asks for messages itself. ``lake.pull_consumer`` makes it.
+
+    Within a queue messages come in order, from the group's committed offset on. `commit` settles what `poll` has handed out. Messages that
+    were not committed come again after a crash, or to the next owner. Nothing is retried or dead-lettered: the caller goes back with
+    `seek`. Queues are shared evenly among the members (subscribe), or given by ``queues`` (assign). Use the consumer in a
+    ``with`` block, or close it: that gives its queues back, and does not settle messages that were not committed.
+    """
+
+    @property
+    def assignment(self) -> list[tuple[str, int]]:
+        """The queues that it reads now, as (topic, queue). They may come and go with the group's other members."""
+        return self._core.assignment
+
+    def poll(self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)) -> list[MessageView]:
+        """The next messages, of one or several queues. Waits at most ``timeout`` until there are some, and returns an empty list after
+        that.
+
+        Raises `InvalidArgument` for a bad number, `ClosedError`, and `OffsetOutOfRange` when retention removed the next messages (seek on).
+        Raises errors that made reading impossible, and the error that ended the consumer by itself.
+        """
+        return self._portal.run(lambda: self._core.poll(max_messages, timeout=timeout))
+
+    def poll_arrow(
+        self, max_messages: int = MESSAGES_MAX, *, timeout: timedelta = timedelta(seconds=1)
+    ) -> list[tuple[str, pa.RecordBatch]]:
+        """The next messages as `poll` gives them, as (topic, batch with `MESSAGE_SCHEMA`), each of one queue."""
+        return self._portal.run(lambda: self._core.poll_arrow(max_messages, timeout=timeout))
+
+    def position(self, topic: str, queue: int) -> int:
+        """The offset that `poll` hands out next. Raises `InvalidArgument` for a queue that is not this consumer's now."""
+        return self._core.position(topic, queue)
+
+    def committed(self, topic: str, queue: int) -> int:
+        """The offset up to which the group has settled a queue of this consumer. Raises as `position` does."""
+        return self._core.committed(topic, queue)
+
+    def seek(self, topic: str, queue: int, to: Position) -> int:
+        """Go on at an offset, a store time, ``"earliest"`` or ``"latest"``. Returns the offset. Commits nothing.
+
+        Raises `InvalidArgument` for a queue that is not this consumer's now, `OffsetOutOfRange` for an offset that is not kept.
+        """
+        return self._portal.run(lambda: self._core.seek(topic, queue, to))
+
+    def commit(self) -> None:
+        """Settle all messages handed out; they are durable when this returns. After a `seek` back, the group goes back as by a reset.
+
+        Messages handed out before an operator's reset are not settled. Raises `OwnershipLost` when some of its queues have another owner by
+        now; messages handed out of those come again there. Raises `GroupDeleted` or `TopicDeleted` when a seek back finds either deleted.
+        """
+        self._portal.run(self._core.commit)
+
+
+class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
+    """A member of a consumer group that is given messages when it asks. ``lake.simple_consumer`` makes it.
+
+    A received message is invisible to all others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+    failed attempt, and the next caller of ``receive`` gets it. This repeats until the group's attempts are used up and its dead-letter
+    policy applies.
+
+    ORDERLY: while a message of a message group is out, no later one of that group is handed out, except by the same ``receive``. Such
+    messages are to be processed and acknowledged in order, and become visible together. Other message groups are not held up. CONCURRENT:
+    nothing waits.
+
+    Use the consumer in a ``with`` block, or close it: that hands its queues over, and ends waiting receives with `ClosedError`.
+    Received messages stay invisible until their time is over, and can be acknowledged by their handles through another consumer of the
+    group.
+    """
+
+    def receive(
+        self,
+        max_messages: int = RECEIVE_MESSAGES_MAX,
+        invisible_duration: timedelta = INVISIBLE_DEFAULT,
+        await_duration: timedelta = AWAIT_DEFAULT,
+    ) -> list[MessageView]:
+        """Receive up to ``max_messages`` messages, as soon as there are any. Returns an empty list when there are none for
+        ``await_duration``.
+
+        They are invisible to all others for ``invisible_duration`` (10 s to 12 h), counted from when they are handed out, which is durable
+        before this returns. ``message.delivery_attempt`` counts how often a message was handed out. Several receives may wait at once. A
+        cancelled receive gives back the messages it was just being given.
+
+        Raises `InvalidArgument` and `LimitExceeded` for arguments that are out of range, `ClosedError`, and the error that ended the
+        consumer.
+        """
+        return self._portal.run(lambda: self._core.receive(max_messages, invisible_duration, await_duration))
+
+    def ack(self, *receipts: MessageView | str) -> None:
+        """Settle messages, given as such or by their receipt handles. Returns once that is durable. They never come back.
+
+        Any process may acknowledge, whichever process received and whichever owns the queue by now. Messages acknowledged at the same time
+        are written together. If several are refused, the first refusal is raised, and the others are settled.
+
+        Raises `ReceiptRefused`: `ReceiptExpired`, `AlreadySettled`, `ReceiptOutdated` after a reset of the group's offsets, `ReceiptAhead`
+        of an earlier message of its message group from the same receive, or `ForeignReceipt` of another group. Raises `InvalidArgument` for
+        a bad receipt handle.
+
+        Raises a retry error or `UnknownOutcome` when the table does not answer: the messages may be settled. If they are acknowledged
+        again, `AlreadySettled` then says that the message is done, by the first try or because it was given up.
+        """
+        self._portal.run(lambda: self._core.ack(*receipts))
+
+    def change_invisible_duration(self, receipt: ReceiptT, duration: timedelta) -> ReceiptT:
+        """Let a message, given as such or by its receipt handle, become visible ``duration`` (0 to 12 h) from now. Returns the receipt that
+        is good from now on.
+
+        An extension is no retry: the delivery goes on, and its handle stays good. Zero ends it at once as a failed attempt. Messages of a
+        message group that were received together become visible together: a change for one is a change for all. For a message that is not
+        the first, only an extension is accepted. Raises as `ack` does, and `InvalidArgument` for a duration out of range.
+        """
+        return self._portal.run(lambda: self._core.change_invisible_duration(receipt, duration))
+
+    def statistics(self) -> ConsumerStatistics:
+        """How the consumer's queues stand; messages that are out count as in flight."""
+        return self._core.statistics()
+
+
+class BroadcastConsumer(ConsumerFace[AsyncBroadcastConsumer]):
+    """A named member of a broadcasting group, whose listener gets every message. Made by ``lake.broadcast_consumer``.
+
+    Use it in a ``with`` block, or close it: that lets running handlers end, and saves how far it is.
+
+    It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
+    raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on
+    close, so after a crash the messages of the last second come again. Messages whose handlers still run when it stops waiting for them
+    come again, too. A later consumer that opens the same name fences this one: it ends with `FencedError` when it next has progress to
+    save.
+    """
+
+    @property
+    def member(self) -> str:
+        """The name under which its progress is kept."""
+        return self._core.member
