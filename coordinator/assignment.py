@@ -24,7 +24,7 @@ class Assignment:
     """Takes ``queues`` as soon as their owners are gone, and keeps them until it leaves. Used as `Ownership` is."""
 
     expected: frozenset[Queue] = frozenset()
-    """It does not know when that will be."""
+    """Always empty: an assignment does not know when queues will be released."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Assignment:
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
-        """Of the queues that are its own now."""
+        """The keepers of the queues that it owns now."""
         return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
 
     def wake(self) -> None:
@@ -60,7 +60,7 @@ class Assignment:
         self._woken.set()
 
     async def round(self) -> Round:
-        """Take what can be had. Raises as `Ownership.round` does."""
+        """Take the queues that are free. Raises as `Ownership.round` does."""
         if self._member.ended.is_set():
             for keeper in self._keepers.values():
                 keeper.lose()
@@ -69,7 +69,7 @@ class Assignment:
         record = await self._groups.get(self._group)
         if self._leaving:
             return Round(record, {}, tuple(self._keepers))
-        if self._member.id not in record.assigned:  # before it takes anything, so that nobody deletes the group under it
+        if self._member.id not in record.assigned:  # it joins before it takes anything, so that nobody deletes the group under it
             record = await self._join(record)
         if over := await self._over([member for member in record.assigned if member != self._member.id]):
             record = await self._groups.update(self._group, lambda before: before.left_by(*over))
@@ -80,7 +80,7 @@ class Assignment:
         return Round(record, taken)
 
     async def rest(self) -> None:
-        """Until a round may change something."""
+        """Wait until a round may change something."""
         events = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
         await asyncio.wait(events, timeout=self._lease_s / BEATS_PER_LEASE, return_when=asyncio.FIRST_COMPLETED)
         for one in events:
@@ -88,15 +88,15 @@ class Assignment:
         self._woken.clear()
 
     async def give_up(self) -> None:
-        """Begin to leave: the next round gives back all."""
+        """Begin to leave: the next round releases all queues."""
         self._leaving = True
         self.wake()
 
     async def leave(self) -> None:
-        """Release what is still owned (nothing may be in flight in it), and leave."""
+        """Release the queues that are still owned, in which nothing may be in flight, and leave."""
         try:
             for keeper in self.keepers.values():
-                with suppress(OwnershipLost, RetryError, UnknownOutcome):  # who is not listed any more is over with all it owned
+                with suppress(OwnershipLost, RetryError, UnknownOutcome):  # a member not listed any more is over with all it owned
                     await keeper.release()
             with suppress(GroupNotFound, GroupDeleted, TopicDeleted, RetryError, UnknownOutcome):
                 await self._groups.update(self._group, lambda before: before.left_by(self._member.id))
@@ -104,7 +104,7 @@ class Assignment:
             await self._member.leave()
 
     async def _join(self, record: GroupRecord) -> GroupRecord:
-        """Where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
+        """Join the group; where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
         try:
             return await self._groups.update(self._group, lambda before: before.assigned_to(self._member.id))
         except LimitExceeded:
@@ -113,7 +113,7 @@ class Assignment:
             return await self._groups.update(self._group, lambda before: before.left_by(*over).assigned_to(self._member.id))
 
     async def _over(self, others: Collection[str]) -> list[str]:
-        """Those of the others that are dead, and fenced."""
+        """The other members that are dead, and fenced."""
         if others:
             await self._watch.look(others)
         return [other for other in others if self._watch.is_dead(other) and await self._watch.fence(other)]

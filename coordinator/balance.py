@@ -1,4 +1,4 @@
-"""Which queues a member of a group should take or give back. Every member decides for itself, from what it sees."""
+"""Decides which queues a member of a group should take or give back. Every member decides for itself, from what it sees."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ Queue: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do next; both empty when all is well."""
+    """The next steps. Both are empty when all is well."""
 
     take: tuple[Queue, ...] = ()
     drain: tuple[Queue, ...] = ()
-    """To be given back: no new grants, what runs ends, then released."""
+    """The queues to be given back: no new grants, running handlers end, then they are released."""
 
 
 def shares(members: Sequence[str], queues: int) -> dict[str, int]:
-    """How many of the queues each aims at; no two differ by more than one.
+    """The number of queues that each member aims at. No two differ by more than one.
 
-    The first ones, which are the oldest members, have the one more. So who joins or leaves moves no queue between two that stay.
+    The first members, which are the oldest, have the one more. So a member that joins or leaves moves no queue between two that stay.
     """
     each, more = divmod(queues, len(members))
     return {member: each + (place < more) for place, member in enumerate(members)}
 
 
 def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Plan:
-    """``owners`` has every queue that the members share, with its owner, or an empty string when it is free: whose owner is dead is.
+    """The plan of one member. ``owners`` has every queue that the members share, with its owner. The owner is an empty string when the
+    queue is free, or its owner is dead.
 
-    Every member aims at its part of `shares`. It takes free queues up to that, those first that a hash of it and them prefers, so that
-    members which start together do not all reach for the same; and it drains what it has beyond that, those first that it likes least.
+    Every member aims at its part of `shares`. It takes free queues up to that, in the order of a hash of member and queue. So members that
+    start together do not all reach for the same ones. It drains the queues that it has beyond that, in the opposite order.
     """
     mine = [queue for queue, owner in owners.items() if owner == me]
     free = [queue for queue, owner in owners.items() if not owner]
@@ -45,10 +46,11 @@ def plan(me: str, members: Sequence[str], owners: Mapping[Queue, str]) -> Plan:
 
 
 def sharing(topics: Mapping[str, Collection[str]], queues: Mapping[str, int]) -> list[tuple[tuple[str, ...], list[Queue]]]:
-    """Who shares which queues, when ``topics`` says what each member consumes and ``queues`` how many each topic has.
+    """The groups of members that share queues. ``topics`` says what each member consumes, and ``queues`` how many queues each topic
+    has.
 
-    Topics with the same members, which keep their order, are shared as one. So members that do not all consume the same (a new version of a
-    service subscribes to one topic more) still come to own every queue: each of these shares is evened out by itself.
+    Topics with the same members, which keep their order, are shared as one. So members that do not all consume the same topics, as with
+    a new version of a service, still come to own every queue. Each of these shares is balanced by itself.
     """
     found: dict[tuple[str, ...], list[Queue]] = {}
     for topic, count in queues.items():

@@ -1,4 +1,4 @@
-"""Cells as bytes: in ordinary work a few hundred of them."""
+"""Cells as bytes: a few hundred in ordinary work."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from .varints import VarintReader, append_bytes, append_varint
 
 _FORMAT = 1
 _WITH_SECTIONS = 2
-"""The same, with more behind it: how many sections follow, then pairs of a section's number and its bytes. Written only where there is more,
-so that a cell without is one that earlier versions read; they refuse the others, and do not drop what they do not know."""
+"""The format with sections: their number follows, then pairs of a section's number and its bytes. It is written only if there are
+sections, so that earlier versions can read all other cells. They refuse cells with sections, and so do not drop what they do not know."""
 _TRANSACTIONS, _SPILLS, _LETTERS, _ACKS, _SEEN = 1, 2, 3, 4, 5
 _HASH_BYTES = 8
 _ID_BYTES = 16
 _TRIES_BYTES_MIN, _MARKER_BYTES_MIN = 7, 15
 _TRACKED_MAX = 1 << 17
-"""Far more messages than any window has: a few bytes can say that millions are in flight, and must not cost their reader all memory."""
+"""The most tracked messages, far above any window. A few bytes can say that millions are in flight, and must not cost their reader all
+memory."""
 
 
 def encode_cell(cell: QueueCell) -> bytes:
-    """A cell for its table; messages with the same history share it."""
+    """A cell as bytes for its table. Messages with the same history share it."""
     sections = _sections(cell)
     data = bytearray([_WITH_SECTIONS if sections else _FORMAT])
     append_varint(data, cell.generation)
@@ -89,7 +90,7 @@ def _spill(spill: Spill) -> bytes:
 
 
 def decode_cell(data: bytes, *, where: str) -> QueueCell:
-    """What `encode_cell` gave. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
+    """The inverse of `encode_cell`. Raises `DataDamaged`, or `NewerFormatError` for a cell of a later version."""
     reader = VarintReader(data, where=where)
     if (version := reader.byte()) not in (_FORMAT, _WITH_SECTIONS):
         raise _newer(where, f"format {_FORMAT} or {_WITH_SECTIONS}", version)

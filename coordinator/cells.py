@@ -1,7 +1,7 @@
-"""Cells written for certain: what a table leaves open, its own write ids decide.
+"""Writes cells with a certain outcome: where a table leaves the outcome open, write ids decide.
 
-A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id, and is tried
-with the same bytes, on the same version, until a read shows it or shows another's.
+A table may lose an answer, or refuse the second try of a write that it had carried out. So every write carries a fresh id. It is tried
+with the same bytes, on the same version, until a read shows it or shows another write.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ..log.stores.protocol import Conflict
 from .tables import CellTable, CellVersion
 
 WRITE_ID_BYTES = 16
-"""Of a cell as it is stored, before what it says."""
+"""The size of a stored cell's write id, which precedes its content."""
 _PAUSE_S = 0.02
 _ATTEMPT_S = 3.0
-"""A request that hangs is given up for another: a store's own patience is made for large objects."""
+"""How long a request may hang before another is sent: a store's own patience is made for large objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A cell as it stood at some moment."""
+    """A cell as it was at some moment."""
 
     data: bytes
     version: CellVersion
@@ -34,7 +34,7 @@ class Stored:
 
 
 class CellChanged(PenstockError):
-    """Another's write stands in the cell; ours may have been carried out before it: go on from ``stored``."""
+    """Another's write is in the cell; ours may have been carried out before it. Go on from ``stored``."""
 
     kind = "cell_changed"
 
@@ -52,7 +52,7 @@ class Cells:
 
     @property
     def url(self) -> str:
-        """Where the table is, for people."""
+        """The place of the table, for people."""
         return self._table.url
 
     async def read(self, key: str) -> Stored | None:
@@ -70,10 +70,10 @@ class Cells:
         return await self._table.keys(prefix)
 
     async def write(self, key: str, data: bytes, *, on: Stored | None, deadline_s: float) -> Stored:
-        """Put ``data`` in place of what was read (None: where there was nothing).
+        """Replace what was read (None: no cell) with ``data``.
 
-        Raises `CellChanged` when another's write stands there, and `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
-        first: then it may have been carried out, or may be later, as long as nobody else writes.
+        Raises `CellChanged` when another's write is there. Raises `UnknownOutcome` when ``deadline_s`` (by the monotonic clock) passed
+        first. Then it may have been carried out, or may be later, as long as nobody else writes.
         """
         write_id = self._runtime.new_id()
         expected = on.version if on else None

@@ -1,4 +1,4 @@
-"""What operators order in the group's record, carried out in a queue's cell: by its owner, in the cell's next write."""
+"""Carries out operators' orders from the group's record in a queue's cell: by its owner, in the cell's next write."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def begin(position: Position, queue: int) -> QueueCell:
 
 
 def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, letters_max: float = LETTERS_MAX) -> QueueCell:
-    """The cell once all that the record says has come to pass: a reset first, then the commands that came after it; those that give messages
-    up, and all behind them, only when fewer than ``letters_max`` dead letters are to be written (`waits_for_room`).
+    """The cell with all orders of the record carried out: a reset first, then the commands that came after it.
 
-    The same cell when nothing is left to do. Nothing that was granted before a reset counts after it; dead letters stay assigned, and those
-    of a former life of the topic or the group are noted to be so.
+    Commands that give messages up, and all later ones, are carried out only while fewer than ``letters_max`` dead letters are to be
+    written (`waits_for_room`).
+
+    The same cell when nothing is left to do. Messages granted before a reset do not count after it. Dead letters stay assigned, and
+    those of a former life of the topic or the group are marked as such.
     """
     position = record.positions[topic]
     if cell.generation < position.generations[queue]:
@@ -31,7 +33,7 @@ def caught_up(cell: QueueCell, record: GroupRecord, topic: str, queue: int, *, l
 
 
 def carried_out(cell: QueueCell, commands: Iterable[Command], *, letters_max: float = LETTERS_MAX) -> QueueCell:
-    """The cell after these commands for its queue, by number; those that were carried out before do nothing."""
+    """The cell after these commands for its queue, by number. Commands that were carried out before do nothing."""
     for command in commands:
         if command.number > cell.commands:
             if command.generation == cell.generation:
@@ -43,7 +45,7 @@ def carried_out(cell: QueueCell, commands: Iterable[Command], *, letters_max: fl
 
 
 def waits_for_room(cell: QueueCell, record: GroupRecord, topic: str, queue: int) -> bool:
-    """Whether a command is left of those that `caught_up` carried out: it has to be called again when dead letters were written."""
+    """Whether `caught_up` left a command undone. It has to be called again once dead letters were written."""
     return any(command.number > cell.commands for command in _of_queue(record, topic, queue))
 
 
@@ -65,5 +67,5 @@ def _obeying(cell: QueueCell, command: Command) -> QueueCell:
 
 
 def _released(marker: Marker) -> Marker:
-    """Due at once, with no strike against it."""
+    """The marker due at once, with no strike against it."""
     return replace(marker, tries=Tries(State.WAITING, marker.tries.attempts))

@@ -1,4 +1,4 @@
-"""What one open lake has of the coordinator: its table of cells, its groups, and the worker that its consumers live in."""
+"""The coordinator of one open lake: its table of cells, its groups, and the worker that its consumers live in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _NEAR = ("memory://", "file://")
 
 
 class Coordination:
-    """Nothing is read or written before something is asked of it; the worker's heartbeat begins with its first member.
+    """The coordination of one open lake. Nothing is read or written before it is used; the worker's heartbeat begins with its first
+    member.
 
     ``lake`` is the lake's URL where the table could be shared with other lakes by mistake, and None where it is part of the lake.
-    ``label`` is what the worker calls itself, for people.
+    ``label`` is the worker's name for people.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class Coordination:
         self.watch = Watch(self.cells, runtime)
 
     async def claim(self) -> None:
-        """See that the table is this lake's before anything but groups is written. Raises `TableMismatch`, and what the table raises."""
+        """Check that the table is this lake's, before anything but groups is written. Raises `TableMismatch`, and what the table
+        raises.
+        """
         await self._lake.claim()
 
     async def close(self) -> None:
-        """Let all members leave, and let go of the table."""
+        """Let all members leave, and release the table."""
         try:
             await self.worker.close()
         finally:

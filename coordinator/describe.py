@@ -1,4 +1,4 @@
-"""What a consumer group looks like from outside: settings, members, and for every queue how far it is and what holds it up."""
+"""Describes a consumer group as seen from outside: settings, members, and for every queue its progress and what holds it up."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from .groups import GroupSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStanding:
-    """One queue of a topic in a consumer group, as its cell says; a reset or command counts as soon as it is ordered."""
+    """One queue of a topic in a consumer group, as its cell says. A reset or command counts as soon as it is ordered."""
 
     topic: str
     queue: int
     owner: str
-    """The member that holds it, perhaps dead by now; empty: nobody."""
+    """The member that owns it, perhaps dead by now; empty: nobody."""
     epoch: int
-    """Of the owner: rises with every take."""
+    """The epoch of the owner; rises with every take."""
     generation: int
-    """Rises with every reset."""
+    """The generation; rises with every reset."""
     floor: int
-    """All messages below are settled, or wait by themselves (retries, blocked and parked message groups)."""
+    """The offset below which all messages are settled, or wait individually (retries, blocked and parked message groups)."""
     next_offset: int | None
-    """Of the next message to be stored; None: the topic is gone."""
+    """The offset of the next message to be stored. None: the topic is gone."""
     lag: int
-    """Messages that are neither settled nor lost to retention. Of a blocked or parked message group only the first counts, as what is behind
-    it is not known without reading."""
+    """The number of messages that are neither settled nor lost to retention. Of a blocked or parked message group only the first
+    counts, as the others are not known without reading."""
     lag_time: timedelta
-    """The age of the oldest of them, by its store time; 0 without lag, and where that message is damaged."""
+    """The age of the oldest of them, by its store time. 0 without lag, and where that message is damaged."""
     in_flight: int
     """Messages (of a blocked group: groups) in a handler, or handed out by ``receive``."""
     waiting: int
     """Messages that failed and are run again when due."""
     blocked: int
-    """Message groups of which a failed message is run again when due."""
+    """Message groups whose failed message is run again when due."""
     parked: int
     """Message groups that an operator must release or skip."""
     suspects: int
     """Messages and groups that were in flight in a worker that died, and are run again in small company."""
     dead_letters: int
-    """Given up, and not known to be durable in the dead-letter queue yet."""
+    """Messages given up that are not known to be durable in the dead-letter queue yet."""
     lost_letters: int
-    """Given up, without a dead letter, and never to have one: the message was gone before it was written, by retention or with its topic."""
+    """Messages given up that will never have a dead letter: the message was gone before it was written, by retention or with its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +54,25 @@ class GroupDescription:
     name: str
     settings: GroupSettings
     members: tuple[str, ...]
-    """Those that joined, some of them perhaps dead by now; ``lake.workers()`` tells."""
+    """The members that joined, some of them perhaps dead by now; ``lake.workers()`` tells."""
     queues: tuple[QueueStanding, ...]
-    """Of all topics that it has begun, by topic and queue."""
+    """The queues of all topics that it has begun, by topic and queue."""
     lost_letters: int = 0
-    """Messages given up that never will have a dead letter; also those of queues that a topic had before it was made again with fewer."""
+    """Messages given up that will never have a dead letter, also those of queues that a topic lost when it was made again with fewer."""
 
     @property
     def lag(self) -> int:
-        """In messages, of all queues."""
+        """The lag in messages, of all queues."""
         return sum(one.lag for one in self.queues)
 
     @property
     def lag_time(self) -> timedelta:
-        """Of the queue that is furthest behind."""
+        """The lag time of the queue that is furthest behind."""
         return max((one.lag_time for one in self.queues), default=timedelta())
 
 
 def oldest_unsettled(cell: QueueCell, earliest: int, following: int) -> int | None:
-    """The offset of the oldest message that is there and not settled; None when there is none."""
+    """The offset of the oldest existing message that is not settled. None when there is none."""
     unsettled = [max(first, earliest) for first, limit in cell.settled.gaps(following) if limit > earliest]
     listed = [] if cell.first_listed is None else [max(cell.first_listed, earliest)]
     return min([*unsettled[:1], *listed], default=None)
@@ -81,7 +81,7 @@ def oldest_unsettled(cell: QueueCell, earliest: int, following: int) -> int | No
 def standing(
     topic: str, queue: int, cell: QueueCell, *, earliest: int, following: int | None, lag_time: timedelta
 ) -> QueueStanding:
-    """What a cell says of its queue, whose messages from ``earliest`` up to ``following`` are kept."""
+    """The description of a queue by its cell. Messages from ``earliest`` up to ``following`` are kept."""
     lag = 0
     if following is not None:
         unsettled = cell.settled.gaps(following)

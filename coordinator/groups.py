@@ -1,5 +1,7 @@
-"""A consumer group's record: its settings, where it stands on each topic, and what its operators ordered. One cell; operators write nothing
-else, so that each of their orders is one write, and its owners carry it out queue by queue.
+"""A consumer group's record: its settings, its positions on each topic, and the orders of its operators.
+
+It is one cell. Operators write nothing else, so that each of their orders is one write, and the group's owners carry it out queue by
+queue.
 """
 
 from __future__ import annotations
@@ -16,25 +18,25 @@ from .retry import RetryPolicy, Schedule
 
 ATTEMPTS_DEFAULT = 17
 ATTEMPTS_MAX = 1_000_000
-"""Deliveries: RocketMQ's 16 retries after the first."""
+"""The most deliveries. The default is RocketMQ's 16 retries after the first."""
 GROUP_NAME_CHARS_MAX = TOPIC_NAME_CHARS_MAX - len(DLQ_PREFIX)
 ALL = "*"
 
 
 class DeliveryOrder(StrEnum):
-    """How the messages of a consumer group are run."""
+    """The order in which the messages of a consumer group are run."""
 
     ORDERLY = "ORDERLY"
-    """Those of a message group one after the other, in the order they were stored; different message groups side by side."""
+    """Messages of a message group run one after the other, in the order they were stored. Different message groups run side by side."""
     CONCURRENT = "CONCURRENT"
-    """All side by side."""
+    """All messages run side by side."""
 
 
 class DeadLetterPolicy(StrEnum):
-    """What becomes of a message that used up its attempts."""
+    """The fate of a message that used up its attempts."""
 
     CONTINUE = "continue"
-    """It goes to the dead-letter queue, and what is behind it runs."""
+    """It goes to the dead-letter queue, and the messages behind it run."""
     PARK = "park"
     """Its message group stands still until an operator releases or skips the message; everything else runs."""
 
@@ -64,7 +66,7 @@ class GroupInUse(CallError):
 
 
 def check_group_name(name: object) -> None:
-    """Raise unless this can be a consumer group: what can be a topic, short enough for ``%DLQ%`` and it to be one too."""
+    """Raise unless this can be a consumer group's name: a valid topic name, short enough that it is one with ``%DLQ%`` before it, too."""
     if not isinstance(name, str):
         raise InvalidArgument("a consumer group's name must be a string", observed=type(name).__name__)
     if len(name) > GROUP_NAME_CHARS_MAX:
@@ -81,15 +83,16 @@ def check_group_name(name: object) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupSettings:
-    """How a consumer group works. All members work by these; who states others gets an error that shows both."""
+    """The settings of a consumer group. All members work by these; a member that states others gets an error that shows both."""
 
     delivery_order: DeliveryOrder = DeliveryOrder.ORDERLY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_attempts: int | None = ATTEMPTS_DEFAULT
-    """Deliveries until the dead-letter policy; None: any number."""
+    """The number of deliveries until the dead-letter policy applies. None: any number."""
     dead_letter_policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE
     filters: Mapping[str, str] = field(default_factory=dict)
-    """By topic, as `parse_filter` reads them: tags, ``a || b``, or ``SQL92: price > 10``; a topic that is not here is taken whole."""
+    """The filters by topic, as `parse_filter` reads them: tags, ``a || b``, or ``SQL92: price > 10``. A topic without one is consumed
+    whole."""
 
     def __post_init__(self) -> None:
         for name, kind in (("delivery_order", DeliveryOrder), ("dead_letter_policy", DeadLetterPolicy)):
@@ -132,7 +135,7 @@ class GroupSettings:
 
     @staticmethod
     def stating(stated: Mapping[str, object]) -> GroupSettings:
-        """What is stated, and the defaults of its delivery order. Raises `InvalidArgument` for what no group can have."""
+        """The stated settings over the defaults of their delivery order. Raises `InvalidArgument` for settings that no group can have."""
         known = [one.name for one in fields(GroupSettings)]
         if unknown := sorted(set(stated) - set(known)):
             raise InvalidArgument(f"a consumer group has no {', '.join(unknown)}", expected=", ".join(known))
@@ -140,33 +143,34 @@ class GroupSettings:
         return replace(defaults, **stated)  # type: ignore[arg-type]
 
     def filter_of(self, topic: str) -> str:
-        """What the group takes of a topic."""
+        """The group's filter of a topic."""
         return self.filters.get(topic, ALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a group begins on one topic; resolved to offsets once, so that no two members begin at different places."""
+    """The place where a group begins on one topic, resolved to offsets once, so that no two members begin at different places."""
 
     offsets: tuple[int, ...]
-    """For every queue, the first offset that is the group's to settle."""
+    """The first offset that is the group's to settle, for every queue."""
     generations: tuple[int, ...]
-    """For every queue; raised by each reset of it, so that what was granted before counts no more."""
+    """The generation of every queue. Each reset of a queue raises it, so that messages granted before do not count any more."""
     life: int = 0
-    """The entry that created the topic: one that was deleted and made again is another."""
+    """The entry that created the topic: a topic that was deleted and made again has another."""
     since: int = 0
-    """The first generation in this life of topic and group: what was given up in an earlier one was another message, or another group's."""
+    """The first generation in this life of topic and group. Messages given up in an earlier life were other messages, or another
+    group's."""
     queues_max: int = 0
-    """The most queues that a former life of the topic had, if it has fewer now: the cells of the others are kept."""
+    """The most queues that a former life of the topic had, if it has fewer now. The cells of the others are kept."""
 
 
 class CommandKind(StrEnum):
-    """What an operator orders about parked message groups."""
+    """An operator's order about parked message groups."""
 
     RELEASE = "release"
     """The message is tried again, with no strike against it."""
     SKIP = "skip"
-    """The message becomes a dead letter, and its group goes on behind it."""
+    """The message becomes a dead letter, and its group goes on after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,64 +178,65 @@ class Command:
     """An operator's order, carried out by the queue's owner."""
 
     number: int
-    """Rises from command to command of a group; a queue's cell names the last one that was carried out in it."""
+    """The number of the command, which rises within a group. A queue's cell names the last one that was carried out in it."""
     kind: CommandKind
     topic: str
     queue: int
     generation: int
-    """The queue's: after a reset the command is void."""
+    """The queue's generation: after a reset the command is void."""
     heads: tuple[int, ...]
-    """The offsets of the parked messages, ascending; what else is parked, or stands elsewhere by now, is left alone."""
+    """The offsets of the parked messages, ascending. Other parked groups, and groups that have moved on, are left alone."""
     attempts: tuple[int, ...]
-    """How often each had been delivered: one that was tried again since, and is parked anew, is not meant."""
+    """The number of deliveries of each. A message that was tried again since, and is parked anew, is not meant."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupRecord:
-    """What is stored of a group."""
+    """The stored state of a group."""
 
     settings: GroupSettings
     positions: Mapping[str, Position] = field(default_factory=dict)
-    """By topic."""
+    """The positions by topic."""
     members: tuple[str, ...] = ()
-    """Those that joined, some of them perhaps dead."""
+    """The members that joined, some of them perhaps dead."""
     assigned: tuple[str, ...] = ()
-    """The same of those that have the queues which they asked for, and no share in any others."""
+    """The members that have the queues they asked for, and no share in any others."""
     commands: tuple[Command, ...] = ()
-    """Those that are not known to be carried out, by number."""
+    """The commands that are not known to be carried out, by number."""
     commanded: int = 0
-    """How many commands were given: the number of the last one."""
+    """The number of commands so far, which is the number of the last one."""
     generations: int = 0
-    """How many generations were given: the next one's number. Of all topics, and kept when the group is deleted, so that none comes again."""
+    """The number of generations so far, which is the next one's number. It counts over all topics, and is kept when the group is
+    deleted, so that none recurs."""
     lives: int = 0
-    """How often a group of this name was deleted before."""
+    """The number of times that a group of this name was deleted before."""
     secret: str = field(default="", repr=False)
-    """32 hexadecimal digits, drawn anew each time the group is made: the key of what names its message groups in cells, and of its receipt
-    handles. Whoever can read this record is trusted with it; who only chooses message groups cannot make two of them one.
-    """
+    """The group's secret: 32 hexadecimal digits, drawn anew each time the group is made. It is the key of the hashes that name message
+    groups in cells, and of receipt handles. Readers of this record are trusted with it. A sender, who only chooses message groups,
+    cannot make two of them collide."""
     deleted: bool = False
-    """The group is gone. Its queues' cells stay; a new group of the name begins a generation of its own, and they catch up with it."""
+    """Whether the group is gone. Its queues' cells stay. A new group of the name begins its own generation, and they catch up with it."""
 
     def joined_by(self, member: str) -> GroupRecord:
-        """With one more member."""
+        """The record with one more member."""
         return self if member in self.members else replace(self, members=(*self.members, member))
 
     def left_by(self, *gone: str) -> GroupRecord:
-        """Without these members."""
+        """The record without these members."""
         members, assigned = (tuple(one for one in those if one not in gone) for those in (self.members, self.assigned))
         return replace(self, members=members, assigned=assigned)
 
     def assigned_to(self, member: str) -> GroupRecord:
-        """With one more member that has the queues which it asked for."""
+        """The record with one more member that has the queues it asked for."""
         return self if member in self.assigned else replace(self, assigned=(*self.assigned, member))
 
     @property
     def all_members(self) -> tuple[str, ...]:
-        """Both kinds."""
+        """The members of both kinds."""
         return (*self.members, *self.assigned)
 
     def begun(self, topic: str, offsets: tuple[int, ...], life: int) -> GroupRecord:
-        """With all queues of a topic at these offsets, in the next generation."""
+        """The record with all queues of a topic at these offsets, in the next generation."""
         known = self.positions.get(topic)
         most = 0 if known is None else max(known.queues_max, len(known.offsets))
         position = Position(
@@ -244,7 +249,7 @@ class GroupRecord:
         return self._at(topic, position, self.commands_elsewhere(topic, range(len(offsets))))
 
     def reset(self, topic: str, offsets: Mapping[int, int]) -> GroupRecord:
-        """With some queues of a topic that the group has begun at other offsets, in the next generation."""
+        """The record with some queues of a begun topic at other offsets, in the next generation."""
         old = self.positions[topic]
         position = replace(
             old,
@@ -254,7 +259,7 @@ class GroupRecord:
         return self._at(topic, position, self.commands_elsewhere(topic, offsets))
 
     def commanded_to(self, kind: CommandKind, parked: Mapping[tuple[str, int], Mapping[int, int]]) -> GroupRecord:
-        """With a command for each of these (topic, queue), about these heads, with the attempts of each."""
+        """The record with a command for each of these (topic, queue), about these heads, with the attempts of each."""
         commands = tuple(
             Command(number, kind, topic, queue, self.positions[topic].generations[queue], *zip(*sorted(heads.items()), strict=True))
             for number, ((topic, queue), heads) in enumerate(parked.items(), start=self.commanded + 1)
@@ -262,7 +267,7 @@ class GroupRecord:
         return replace(self, commands=(*self.commands, *commands), commanded=self.commanded + len(commands))
 
     def generations_of(self, queues: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-        """The generation that each of these (topic, queue) is in; None: the group has no position on it."""
+        """The generation of each of these (topic, queue). None: the group has no position on it."""
         found: dict[tuple[str, int], int | None] = {}
         for topic, queue in queues:
             position = self.positions.get(topic)
@@ -270,8 +275,9 @@ class GroupRecord:
         return found
 
     def raised(self, *, generation: int = -1, commands: int = 0) -> GroupRecord:
-        """With no such generation, and no such command's number, to be given again: a queue's cell has them, which a record that was put back to
-        an older state does not know.
+        """The record raised so that this generation and these commands' numbers are not given again.
+
+        A queue's cell has them, but a record that was restored to an older state does not know them.
         """
         generations, commanded = max(self.generations, generation + 1), max(self.commanded, commands)
         if (generations, commanded) == (self.generations, self.commanded):
@@ -279,11 +285,11 @@ class GroupRecord:
         return replace(self, generations=generations, commanded=commanded)
 
     def commands_elsewhere(self, topic: str, queues: Container[int]) -> tuple[Command, ...]:
-        """Without those for some queues of a topic."""
+        """The commands without those for some queues of a topic."""
         return tuple(one for one in self.commands if one.topic != topic or one.queue not in queues)
 
     def gone(self) -> GroupRecord:
-        """Deleted."""
+        """The record of the deleted group."""
         return GroupRecord(
             settings=self.settings,
             commanded=self.commanded,
@@ -298,7 +304,9 @@ class GroupRecord:
 
 
 def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: str) -> None:
-    """Raise `InvalidArgument` showing both unless the group has the settings that a member states; of filters those it states."""
+    """Raise `InvalidArgument`, showing both, unless the group has the settings that a member states. Of filters only the stated ones
+    count.
+    """
     if differing := differences(stated, stored):
         raise InvalidArgument(
             f"the consumer group has another {next(iter(differing)).replace('_', ' ')}",
@@ -310,7 +318,7 @@ def check_agreement(stated: Mapping[str, object], stored: GroupSettings, group: 
 
 
 def differences(stated: Mapping[str, object], stored: GroupSettings, *, whole: bool = False) -> dict[str, tuple[str, str]]:
-    """By setting: what is stated, and what the group has instead, for people; with ``whole``, no filter stated means none."""
+    """The differing settings: what is stated, and what the group has instead, for people. With ``whole``, no filter stated means none."""
     wanted = GroupSettings.stating(stated)
     found = {
         name: (setting_text(getattr(wanted, name)), setting_text(getattr(stored, name)))

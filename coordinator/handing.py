@@ -1,8 +1,9 @@
-"""What becomes of messages that were handed out by ``receive``, in their queue's cell. Pure; whoever holds the handle may acknowledge or
-ask for more time, the owner alone lets a delivery expire.
+"""The state of messages that were handed out by ``receive``, in their queue's cell. Pure.
 
-A message tracked by itself (CONCURRENT) is `State.OUT` until its due time; in an ORDERLY group the marker of its lane is, with all of the
-lane that was handed out together: acknowledged one after the other, expired together.
+Any holder of the handle may acknowledge or ask for more time. Only the owner lets a delivery expire.
+
+A message tracked individually (CONCURRENT) is `State.OUT` until its due time. In an ORDERLY group the marker of its lane is OUT, with
+all messages of the lane that were handed out together. These are acknowledged one after the other, and expire together.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ class Lapse:
     attempts: int
     parked: bool = False
     given_up: bool = False
-    """It becomes a dead letter. Neither this nor parked: it may be handed out again at once."""
+    """Whether it becomes a dead letter. If neither this nor parked, it may be handed out again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """A cell in which deliveries have expired, and which."""
+    """A cell in which deliveries have expired, and the lapses."""
 
     cell: QueueCell
     lapses: tuple[Lapse, ...] = ()
     left: bool = False
-    """Whether others are due that would be given up, and for whose dead letters there is no room yet: they are out until there is."""
+    """Whether others are due that would be given up, but for whose dead letters there is no room yet. They stay out until there is."""
 
 
 def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: int = 0) -> QueueCell:
-    """With the message done, for good. ``known`` is the generation that the group is in by now: a cell that is behind is to be reset to it.
+    """The cell with the message settled, for good. ``known`` is the group's present generation: a cell that is behind is to be reset to
+    it.
 
     Raises `ReceiptOutdated`, `AlreadySettled`, `ReceiptExpired`, or `ReceiptAhead` when an earlier message of its lane is still out.
     """
@@ -60,8 +62,10 @@ def acknowledged(cell: QueueCell, handle: ReceiptHandle, *, now_ms: int, known: 
 
 
 def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, now_ms: int, known: int = 0) -> QueueCell:
-    """With another end of the delivery, for all of its lane that is out with it; a message that is not the first of them can only have it
-    put off. An extension is no retry; what ends now expires, and is.
+    """The cell with another end of the delivery, for all messages of its lane that are out with it.
+
+    For a message that is not the first of them the end can only be put off. An extension is no retry. A delivery that ends now expires,
+    and counts as one.
 
     Raises as `acknowledged` does.
     """
@@ -76,7 +80,9 @@ def changed_visibility(cell: QueueCell, handle: ReceiptHandle, *, due_ms: int, n
 
 
 def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
-    """With what nobody took, although it was handed out, visible again: no strike. The same cell when it is not out any more."""
+    """The cell with a message visible again that was handed out but taken by nobody, without a strike. The same cell when it is not out
+    any more.
+    """
     tries = cell.tries.get(handle.offset) if handle.lane is None else None
     marker = None if handle.lane is None else cell.markers.get(handle.lane)
     if cell.generation != handle.generation:
@@ -90,9 +96,10 @@ def returned(cell: QueueCell, handle: ReceiptHandle) -> QueueCell:
 
 
 def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_max: int = LETTERS_MAX) -> Expiry:
-    """With a strike against everything that is out and due: visible again, or at the end of its attempts what the group's policy says.
+    """The cell with a strike against every delivery that is out and due. The message is visible again, or at the end of its attempts
+    the group's policy applies.
 
-    No more is given up than makes ``letters_max`` dead letters to be written; what was due first comes first.
+    Messages are given up only until ``letters_max`` dead letters are to be written; those due first come first.
     """
     most, parks_all = settings.max_attempts, settings.dead_letter_policy is DeadLetterPolicy.PARK
     tries = {offset: one for offset, one in cell.tries.items() if _is_due(one, now_ms)}
@@ -130,13 +137,13 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_ma
 
 
 def last_expiry_ms(cell: QueueCell) -> int:
-    """When the last delivery expires that is out; 0 when none is."""
+    """The time when the last delivery that is out expires; 0 when none is."""
     every = [*cell.tries.values(), *(marker.tries for marker in cell.markers.values())]
     return max((one.due_ms for one in every if one.state is State.OUT), default=0)
 
 
 def without_caught_up(cell: QueueCell, lanes: Iterable[int]) -> QueueCell:
-    """Without the markers of these lanes, whose last known messages were handed out, as far as those are done."""
+    """The cell without the markers of these lanes, whose last known messages were handed out, as far as those are settled."""
     markers = {lane: cell.markers[lane] for lane in lanes if lane in cell.markers}
     gone = [lane for lane, one in markers.items() if one.tries.state is State.WAITING and one.head >= one.limit]
     return cell.with_markers(dict.fromkeys(gone), OffsetSet()) if gone else cell
@@ -164,7 +171,7 @@ def _waiting(tries: Tries, state: State = State.WAITING) -> Tries:
 def _check_alone(cell: QueueCell, handle: ReceiptHandle, now_ms: int, operation: str) -> Tries:
     _check_generation(cell.generation, handle, operation)
     tries = cell.tries.get(handle.offset)
-    # What waits outside of the cell expired before; which offsets those are, the cell does not say.
+    # Messages that wait outside of the cell expired before. The cell does not say which offsets those are.
     waits = any(spill.first_offset <= handle.offset for spill in cell.spills)
     if tries is None and handle.offset in cell.settled and not waits:
         raise _settled(cell, handle, operation)

@@ -1,7 +1,7 @@
-"""Receipt handles: by which a message that was handed out is acknowledged, by any process, whoever owns its queue by then.
+"""Receipt handles, with which any process acknowledges a message that was handed out, whoever owns its queue by then.
 
-A handle names the delivery, and nothing more is kept of it anywhere but in the queue's cell. It is text, good for other processes and for
-storing; what is in it is nobody's business. It is sealed with the consumer group's secret, so that who knows topic, queue and offset cannot make one.
+A handle names the delivery. Nothing more is kept of it except in the queue's cell. It is opaque text that can be stored and passed to
+other processes. It is sealed with the consumer group's secret, so that topic, queue and offset are not enough to make one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AlreadySettled(ReceiptRefused):
 
 
 class ReceiptOutdated(ReceiptRefused):
-    """The group's offsets were reset since: nothing that was handed out before counts any more."""
+    """The group's offsets were reset since. Messages handed out before do not count any more."""
 
     kind = "receipt_outdated"
 
@@ -55,7 +55,7 @@ class ReceiptAhead(ReceiptRefused):
 
 
 class ForeignReceipt(ReceiptRefused):
-    """The handle is another consumer group's, perhaps of one of that name that was deleted since; or nobody's; or of a queue of which nothing was
+    """The handle is another consumer group's, perhaps a deleted one's of the same name, or nobody's, or of a queue of which nothing was
     ever handed out.
     """
 
@@ -71,9 +71,9 @@ class ReceiptHandle:
     queue: int
     offset: int
     generation: int
-    """Of the group's position on the queue."""
+    """The generation of the group's position on the queue."""
     attempt: int
-    """The delivery's number: of two handles of one message at most one is good."""
+    """The delivery's number. Of two handles of one message at most one is good."""
     lane: int | None = None
     """ORDERLY: the hash of the message group, 0 for messages without one. CONCURRENT: None."""
     following: int | None = None
@@ -81,11 +81,11 @@ class ReceiptHandle:
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The place of the message, for people."""
         return f"{self.topic}, queue {self.queue}, offset {self.offset}, attempt {self.attempt}"
 
     def encode(self, secret: str) -> str:
-        """As text: letters, digits, ``-`` and ``_``; sealed with the consumer group's secret."""
+        """The handle as text: letters, digits, ``-`` and ``_``; sealed with the consumer group's secret."""
         data = bytearray([_FORMAT])
         append_bytes(data, self.group.encode())
         append_bytes(data, self.topic.encode())
@@ -99,7 +99,7 @@ class ReceiptHandle:
 
     @staticmethod
     def decode(text: object) -> ReceiptHandle:
-        """What `encode` gave, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
+        """The inverse of `encode`, sealed or not by the group that it names. Raises `InvalidArgument` for anything else."""
         if not isinstance(text, str):
             raise InvalidArgument("a receipt handle is a string", observed=type(text).__name__)
         try:
@@ -126,13 +126,13 @@ class ReceiptHandle:
 
 
 def is_genuine(text: str, secret: str) -> bool:
-    """Whether a handle, as text, was sealed with this secret. Raises `InvalidArgument` for what is none."""
+    """Whether a handle, as text, was sealed with this secret. Raises `InvalidArgument` for text that is no handle."""
     data, seal = _parts(text)
     return hmac.compare_digest(seal, _seal(data, secret))
 
 
 def _parts(text: str) -> tuple[bytes, bytes]:
-    """What a handle says, and its seal. Raises `InvalidArgument` for what was cut off or changed on its way."""
+    """The content of a handle, and its seal. Raises `InvalidArgument` for text that was cut off or changed on its way."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error) as error:

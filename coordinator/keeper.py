@@ -1,8 +1,8 @@
-"""The hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
+"""The owner's hold on one queue's cell: changes gather while a write is under way, and go into the next one together.
 
-Only the owner changes more than what was handed out by receipt handles, and every write is conditional on the cell's version. So a write
-that fails found one of three things: another owner, then this hold is over; another's acknowledgement, then the changes are made again on
-top of it; or our own write with such an acknowledgement on top, which the owner's count of writes tells.
+Only the owner changes more than what was handed out by receipt handles, and every write is conditional on the cell's version. So a
+failed write found one of three things. Another owner: then this hold is over. Another's acknowledgement: then the changes are made
+again on top of it. Or its own write with such an acknowledgement on top, which the owner's count of writes tells.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from .cells import CellChanged, Cells, Stored
 from .limits import CELL_STORED_BYTES_MAX
 
 Change: TypeAlias = Callable[[QueueCell], QueueCell]
-"""Applied to the newest cell, perhaps more than once, and to a later cell the second time; so it must be pure."""
+"""A change of the cell. It is applied to the newest cell, perhaps more than once and to a later cell the second time, so it must be
+pure."""
 
 ROOM_BYTES = CELL_STORED_BYTES_MAX - 8 * KIB
-"""Cells stop growing here: a new owner, who makes suspects of what was in flight, must always find room."""
+"""The size at which cells stop growing: a new owner, who makes suspects of the messages in flight, must always find room."""
 
 
 class OwnershipLost(ReopenError):
-    """The queue has another owner, or may have one: nothing more may be started or settled by this one."""
+    """The queue has another owner, or may have one. Nothing more may be started or settled by this one."""
 
     kind = "ownership_lost"
 
 
 class CellFull(RetryError):
-    """The cell has no room for what should be tracked besides; it was left as it is."""
+    """The cell has no room for what else should be tracked; it was left unchanged."""
 
     kind = "cell_full"
 
 
 class Holder(Protocol):
-    """Who owns queues: a member of a group, as long as its worker's heartbeat is believed."""
+    """The owner of queues: a member of a group, while its worker's heartbeat is believed."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def until_s(self) -> float:
-        """Until when, by the monotonic clock, it may believe itself alive."""
+        """The time, by the monotonic clock, until which it may believe itself alive."""
         ...
 
 
@@ -58,29 +59,29 @@ class QueueKeeper:
         self._holder = holder
         self.key = key
         self.cell = cell
-        """As it stands in the table, as far as this owner knows."""
+        """The cell in the table, as far as this owner knows."""
         self.size_bytes = len(stored.data)
         self.writes = 0
         self.taken_from = ""
-        """Who owned the queue and did not release it; empty when nobody did."""
+        """The former owner that did not release the queue; empty when there was none."""
         self.ended = asyncio.Event()
         """Set once the hold is over, by release or by loss."""
         self.seen: Callable[[], Seen] | None = None
-        """What the owner knows when it writes; None: it does not know yet whether that agrees with what the cell says."""
+        """The owner's knowledge when it writes. None: it does not know yet whether that agrees with the cell."""
         self._stored = stored
         self._gathered: list[tuple[Change, asyncio.Future[QueueCell]]] = []
         self._writer: asyncio.Task[None] | None = None
 
     @property
     def epoch(self) -> int:
-        """Of this ownership."""
+        """The epoch of this ownership."""
         return self.cell.epoch
 
     async def change(self, change: Change) -> QueueCell:
         """Make a change, and return the cell once it is durable.
 
-        Raises `OwnershipLost`, also when nobody can tell whether it was made; `CellFull` when it alone was left out for want of room; and
-        what ``change`` raises.
+        Raises `OwnershipLost`, also when it is not known whether the change was made. Raises `CellFull` when this change was left out
+        for want of room, and what ``change`` raises.
         """
         if self.ended.is_set():
             raise self._lost("the hold on the queue is over")
@@ -105,7 +106,7 @@ class QueueKeeper:
         return self.cell
 
     async def release(self) -> None:
-        """Give the queue back; nothing may be in flight in it. The next owner may take it at once."""
+        """Release the queue, in which nothing may be in flight. The next owner may take it at once."""
         await self.change(QueueCell.released)
         self.ended.set()
 
@@ -145,7 +146,7 @@ class QueueKeeper:
             except CellChanged as changed:
                 base, self._stored = self._merged(changed), changed.stored or self._stored
                 if base.step == cell.step:
-                    cell = base  # ours was carried out, and another's acknowledgement stands on top of it
+                    cell = base  # this write was carried out, and another's acknowledgement is on top of it
                     break
         self.cell, self.size_bytes = cell, len(self._stored.data)
         for waiting in made:
@@ -153,7 +154,7 @@ class QueueKeeper:
                 waiting.set_result(cell)
 
     def _merged(self, changed: CellChanged) -> QueueCell:
-        """What stands in the cell now, if it is still ours. Raises `OwnershipLost`."""
+        """The present cell, if it is still this owner's. Raises `OwnershipLost`."""
         if changed.stored is None:
             raise self._lost("the cell was deleted", changed)
         stored = decode_cell(changed.stored.data, where=self.key)
@@ -176,9 +177,9 @@ class QueueKeeper:
 
 
 async def take(cells: Cells, holder: Holder, key: str, *, begin: QueueCell, found: Stored | None) -> QueueKeeper | None:
-    """Take a queue whose owner is gone, as its cell was ``found``; ``begin`` is the cell of a queue that nobody has taken yet.
+    """Take a queue whose owner is gone, as its cell was ``found``. ``begin`` is the cell of a queue that nobody has taken yet.
 
-    None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
+    Returns None when another was quicker. Raises `UnknownOutcome` when the table does not tell; then read the cell again.
     """
     before = decode_cell(found.data, where=key) if found is not None else begin
     cell = before.taken_by(holder.id)
@@ -203,7 +204,7 @@ def _stamped(cell: QueueCell, base: QueueCell, seen: Seen | None) -> QueueCell:
 def _apply(
     base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]]
 ) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
-    """The cell with all changes that can be made, and who waits for them. Whose change fails hears it."""
+    """The cell with all changes that can be made, and the callers that wait for them. The caller of a failed change gets its error."""
     cell, made = base, []
     for change, waiting in gathered:
         if waiting.done():
@@ -222,7 +223,7 @@ def _apply(
 def _apply_what_fits(
     base: QueueCell, gathered: list[tuple[Change, asyncio.Future[QueueCell]]], room_bytes: int
 ) -> tuple[QueueCell, list[asyncio.Future[QueueCell]]]:
-    """The same, leaving out what makes the cell too large."""
+    """The same, without changes that make the cell too large."""
     cell, made = base, []
     for change, waiting in gathered:
         if waiting.done():

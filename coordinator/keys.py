@@ -1,4 +1,6 @@
-"""Where the cells are: names to keys. No key is the folder of another, and no part holds what a Delta reader or a store would mind."""
+"""The keys of the cells, by names. No key is the folder of another, and no part has characters that a Delta reader or a store would
+mind.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ TIMERS = "timers/"
 TRANSACTIONS = "transactions/"
 PRODUCERS = "producers/"
 PRODUCER_GROUPS = "producer-groups"
-"""The cell that names all producer groups which ever had a transaction."""
+"""The cell that names all producer groups that ever had a transaction."""
 
 
 def worker_key(worker: str) -> str:
@@ -28,7 +30,7 @@ def group_key(group: str) -> str:
 
 
 def queue_key(group: str, topic: str, queue: int) -> str:
-    """What a group knows of one queue."""
+    """The group's state of one queue."""
     return f"{QUEUES}{group}/{topic_folder(topic)}/{queue}"
 
 
@@ -38,12 +40,12 @@ def queue_keys(group: str, topic: str) -> str:
 
 
 def role_key(topic: str, role: str) -> str:
-    """Who plays a role for a topic, as its maintenance."""
+    """The player of a role for a topic, such as its maintenance."""
     return f"{ROLES}{topic_folder(topic)}/{role}"
 
 
 def players_key(role: str) -> str:
-    """Who takes part in a role, for any topic."""
+    """The players of a role, for any topic."""
     return f"{PLAYERS}{role}"
 
 
@@ -63,7 +65,7 @@ def member_key(group: str, topic: str, member: str) -> str:
 
 
 def timer_key(topic: str, log_incarnation: str) -> str:
-    """What the timers of a topic are, for one life of its timer log."""
+    """The state of the timers of a topic, for one life of its timer log."""
     return f"{timer_folders(topic)}{log_incarnation}"
 
 
@@ -73,10 +75,10 @@ def timer_folders(topic: str) -> str:
 
 
 def timer_folder(topic: str, log_incarnation: str) -> str:
-    """Where the runs of a topic's timers are: a folder of the lake."""
+    """The folder of the runs of a topic's timers, in the lake."""
     return f"{timer_key(topic, log_incarnation)}/"
 
 
 def worker_of(owner: str) -> str:
-    """The worker in which a member lives: ``<worker>/<number>`` is the member's id."""
+    """The worker in which a member lives. A member's id is ``<worker>/<number>``."""
     return owner.partition("/")[0]

@@ -1,4 +1,4 @@
-"""The cell that says whose the table is: two lakes in one table would take each other's consumer groups for their own."""
+"""The cell that names the table's lake: two lakes in one table would take each other's consumer groups for their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LakeCell:
             self._compare(await self._cells.read(KEY))
 
     async def claim(self) -> None:
-        """The same, and make the table this lake's when it is nobody's."""
+        """Check as `check` does, and make the table this lake's when it is nobody's."""
         await self.check()
         if self._agreed:
             return
@@ -68,6 +68,6 @@ class LakeCell:
 
 
 def lake_name(url: str) -> str:
-    """A lake's URL without the options of who opens it."""
+    """A lake's URL without its opener's options."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -1,4 +1,4 @@
-"""Who lives: heartbeats watched for a while, for operators. Consumers know it at less cost, by `Watch`."""
+"""Finds out which workers live by watching their heartbeats for a while, for operators. Consumers know it at less cost, by `Watch`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REMEMBERED_MS = 24 * 3_600_000
 
 
 class WorkerState(StrEnum):
-    """What is known of a worker."""
+    """The known state of a worker."""
 
     LIVES = "lives"
     """Its heart beat while it was watched."""
     SILENT = "silent"
-    """It did not, and its lease may still run."""
+    """Its heart did not beat, and its lease may still run."""
     EXPIRED = "expired"
-    """It did not for its lease and the margin: others take its queues."""
+    """Its heart did not beat for its lease and the margin: others take its queues."""
     FENCED = "fenced"
     """Others have taken it for dead."""
     LEFT = "left"
@@ -39,7 +39,7 @@ class WorkerSeen:
     worker: str
     state: WorkerState
     heartbeat: Heartbeat | None
-    """The newest; None where there is none any more."""
+    """The newest heartbeat. None where there is none any more."""
 
     @property
     def may_live(self) -> bool:
@@ -48,15 +48,15 @@ class WorkerSeen:
 
 
 async def workers(cells: Cells) -> list[str]:
-    """All that have a heartbeat, the dead too. It may read the whole table."""
+    """The names of all workers that have a heartbeat, dead ones included. It may read the whole table."""
     return [key.removeprefix(WORKERS) for key in await cells.keys(WORKERS)]
 
 
 async def forget_fenced(cells: Cells, runtime: Runtime) -> int:
     """Remove the heartbeats of workers that were fenced more than a day ago, and return how many. It may read the whole table.
 
-    One that is absent says the same to everybody: the worker is over. Its own writes are conditional on what it wrote last, and it asks for no
-    more than a lease; the day is for a first heartbeat that a network held up.
+    A missing heartbeat says the same to everybody: the worker is over. The worker's own writes are conditional on its last one, and it
+    tries for no longer than a lease. The day is for a first heartbeat that a network held up.
     """
     until_ms, forgotten = runtime.clock.wall_ms() - _REMEMBERED_MS, 0
     for name in await workers(cells):
@@ -76,8 +76,9 @@ async def watched(
     patience_s: float = math.inf,
     enough: Callable[[WorkerSeen], bool] = lambda _: False,
 ) -> list[WorkerSeen]:
-    """Watch these workers until it is known of each whether it lives, which takes a dead one's lease and a quarter more; at most
-    ``patience_s``, or until ``enough`` holds for one of them.
+    """Watch these workers until it is known of each whether it lives.
+
+    That takes a dead one's lease and a quarter more. The watch ends after ``patience_s``, or when ``enough`` holds for one of them.
     """
     clock = runtime.clock
     until_s = clock.monotonic_s() + patience_s
@@ -102,7 +103,7 @@ async def watched(
 def _state(found: Heartbeat | None, before: Sighting | None, now: Sighting | None, now_s: float) -> WorkerState:
     if found is None:
         return WorkerState.LEFT
-    if found.fenced:  # who leaves fences itself once nobody lives in it
+    if found.fenced:  # a worker that leaves fences itself once nobody lives in it
         return WorkerState.FENCED if found.members else WorkerState.LEFT
     if before is not None and now != before:
         return WorkerState.LIVES

@@ -1,7 +1,7 @@
-"""Sets of a queue's offsets: what is settled, and what is in flight.
+"""Sets of a queue's offsets: those settled, and those in flight.
 
-A set is a whole number with a bit for every offset from some base on, so that adding a range, taking one away and moving a floor are
-a few operations on machine words, whatever the holes look like. Stored, it takes the smallest of four forms.
+A set is a whole number with a bit for every offset from some base on. So adding a range, removing one and moving a floor are a few
+operations on machine words, whatever the holes look like. It is stored in the smallest of four forms.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..log.limits import NUMBER_MAX
 from .varints import VarintReader, append_bytes, append_varint
 
 OffsetRange: TypeAlias = tuple[int, int]
-"""(first, limit): the offsets from ``first`` up to and without ``limit``."""
+"""(first, limit): the offsets from ``first`` up to ``limit`` (exclusive)."""
 
 _RANGES, _BITMAP, _PACKED_RANGES, _PACKED_BITMAP = range(4)
 _SPAN_MAX = 1 << 24
-"""No set reaches further above its base: what says so is damaged, and must not cost its reader all memory."""
+"""The longest span of a set above its base. Data that says more is damaged, and must not cost its reader all memory."""
 _RANGES_MAX = 1 << 18
-"""Nor has one more ranges: five times what the largest window has if every other message is settled. A few kilobytes can say that they are
-millions, and each is an object of its own where they are asked for."""
+"""The most ranges of a set: five times those of the largest window with every other message settled. A few kilobytes can say that there
+are millions, and each is a separate object where they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class OffsetSet:
     """Some offsets."""
 
     base: int = 0
-    """The lowest of them; 0 when there are none."""
+    """The lowest offset of the set; 0 when it is empty."""
     bits: int = 0
-    """Bit ``i``: whether ``base + i`` is among them."""
+    """The bits: bit ``i`` says whether ``base + i`` is in the set."""
 
     @staticmethod
     def of(ranges: Iterable[OffsetRange]) -> OffsetSet:
@@ -46,7 +46,7 @@ class OffsetSet:
 
     @staticmethod
     def of_offsets(offsets: Sequence[int]) -> OffsetSet:
-        """These offsets, in any order."""
+        """A set of these offsets, given in any order."""
         if not offsets:
             return OffsetSet()
         array = np.asarray(offsets, np.int64)
@@ -63,43 +63,43 @@ class OffsetSet:
 
     @property
     def limit(self) -> int:
-        """The offset behind the highest one; 0 when there are none."""
+        """The offset after the highest one; 0 when the set is empty."""
         return self.base + self.bits.bit_length()
 
     def with_range(self, first: int, limit: int) -> OffsetSet:
-        """These, and those of a range."""
+        """The set with the offsets of a range added."""
         return self.union(_of_range(first, limit))
 
     def union(self, other: OffsetSet) -> OffsetSet:
-        """Those of both."""
+        """The offsets of both sets."""
         if not self or not other:
             return self or other
         base = min(self.base, other.base)
         return OffsetSet(base, self.bits << (self.base - base) | other.bits << (other.base - base))
 
     def without(self, other: OffsetSet) -> OffsetSet:
-        """Those that are not among the others."""
+        """The offsets that are not in the other set."""
         if not self or not other:
             return self
         shift = other.base - self.base
         return _rebased(self.base, self.bits & ~(other.bits << shift if shift >= 0 else other.bits >> -shift))
 
     def meets(self, other: OffsetSet) -> bool:
-        """Whether both have an offset in common."""
+        """Whether both sets have an offset in common."""
         return self.without(other) != self
 
     def without_range(self, first: int, limit: int) -> OffsetSet:
-        """Those that are not in a range."""
+        """The offsets that are not in a range."""
         return self.without(_of_range(first, limit))
 
     def ranges(self) -> list[OffsetRange]:
-        """Ascending, and as long as they can be."""
+        """The ranges of the set, ascending and as long as possible."""
         if not self.bits & (self.bits + 1):  # a single one, or none
             return [(self.base, self.limit)] if self.bits else []
         return [(int(first), int(limit)) for first, limit in _edges(self.bits) + self.base]
 
     def encode(self) -> bytes:
-        """As small as its holes allow; never more than a bit an offset, and some."""
+        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
         data = bytearray()
         append_varint(data, self.base)
         append_bytes(data, _encode_bits(self.bits))
@@ -107,7 +107,7 @@ class OffsetSet:
 
     @staticmethod
     def decode(reader: VarintReader) -> OffsetSet:
-        """What `encode` gave. Raises `DataDamaged`."""
+        """The inverse of `encode`. Raises `DataDamaged`."""
         base = reader.varint()
         return _rebased(base, _decode_bits(reader, base))
 
@@ -117,45 +117,45 @@ class Settled:
     """All offsets below a floor, and some above it."""
 
     floor: int = 0
-    """The lowest offset that is not among them."""
+    """The lowest offset that is not in the set."""
     above: int = 0
-    """Bit ``i``: whether ``floor + i`` is among them; so bit 0 is never set."""
+    """The bits above the floor: bit ``i`` says whether ``floor + i`` is in the set, so bit 0 is never set."""
 
     def __contains__(self, offset: int) -> bool:
         return offset < self.floor or bool(self.above >> (offset - self.floor) & 1)
 
     @property
     def limit(self) -> int:
-        """The offset behind the highest one."""
+        """The offset after the highest one."""
         return self.floor + self.above.bit_length()
 
     @property
     def count_above(self) -> int:
-        """How many are above the floor."""
+        """The number of offsets above the floor."""
         return self.above.bit_count()
 
     def with_range(self, first: int, limit: int) -> Settled:
-        """These, and those of a range."""
+        """The set with the offsets of a range added."""
         first = max(first, self.floor)
         if limit <= first:
             return self
         return self._with(((1 << (limit - first)) - 1) << (first - self.floor))
 
     def with_all(self, offsets: OffsetSet) -> Settled:
-        """These, and others."""
+        """The set with other offsets added."""
         shift = offsets.base - self.floor
         return self._with(offsets.bits << shift if shift >= 0 else offsets.bits >> -shift)
 
     def meets(self, offsets: OffsetSet) -> bool:
-        """Whether any of these is among them."""
+        """Whether any of these offsets is in the set."""
         return bool(offsets) and (offsets.base < self.floor or bool(offsets.bits << (offsets.base - self.floor) & self.above))
 
     def ranges(self) -> list[OffsetRange]:
-        """Those above the floor: ascending, and as long as they can be."""
+        """The ranges above the floor, ascending and as long as possible."""
         return [(int(first), int(limit)) for first, limit in _edges(self.above) + self.floor]
 
     def gaps(self, limit: int) -> list[OffsetRange]:
-        """The offsets below ``limit`` that are not among them, ascending."""
+        """The offsets below ``limit`` that are not in the set, ascending."""
         found, start = [], self.floor
         for first, end in self.ranges():
             if first >= limit:
@@ -165,7 +165,7 @@ class Settled:
         return [*found, (start, limit)] if start < limit else found
 
     def encode(self) -> bytes:
-        """As small as its holes allow; never more than a bit an offset, and some."""
+        """The set as bytes: as few as its holes allow, and never more than a bit an offset, and some."""
         data = bytearray()
         append_varint(data, self.floor)
         append_bytes(data, _encode_bits(self.above))
@@ -173,7 +173,7 @@ class Settled:
 
     @staticmethod
     def decode(reader: VarintReader) -> Settled:
-        """What `encode` gave. Raises `DataDamaged`."""
+        """The inverse of `encode`. Raises `DataDamaged`."""
         floor = reader.varint()
         above = _decode_bits(reader, floor)
         if above & 1:
@@ -237,7 +237,7 @@ def _decode_bits(reader: VarintReader, base: int) -> int:
 
 
 def _decode_ranges(reader: VarintReader) -> int:
-    """Set side by side in one array: one after another in a long number, each would cost as much as all."""
+    """The bits of ranges, set side by side in one array. One after another in a long number, each would cost as much as all."""
     edges, end = [], 0
     while not reader.done:
         first = end + reader.varint()
@@ -266,7 +266,7 @@ def _unpacked(payload: bytes, reader: VarintReader) -> bytes:
 
 
 def _edges(bits: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """(first, limit) of every run of ones."""
+    """The (first, limit) of every run of ones."""
     if not bits:
         return np.empty((0, 2), np.int64)
     size = bits.bit_length() // 8 + 1  # the last bit of it is a zero

@@ -1,4 +1,4 @@
-"""What operators ask and order of consumer groups, while consumers run. Orders are one write of the group's record each."""
+"""Operators' questions and orders about consumer groups, while consumers run. Each order is one write of the group's record."""
 
 from __future__ import annotations
 
@@ -42,20 +42,22 @@ CHANGEABLE = ("retry", "max_attempts", "dead_letter_policy", "filters")
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A topic that a group has begun, and its cells, as they are once all that was ordered has come to pass."""
+    """A topic that a group has begun, and its cells as they are once all orders are carried out."""
 
     name: str
     topic: Topic | None
-    """None: it is gone."""
+    """The topic. None: it is gone."""
     cells: tuple[QueueCell, ...]
-    """By queue."""
+    """The cells by queue."""
     parted: tuple[QueueCell, ...]
-    """Of queues that a former topic of the name had, and this one has not."""
+    """The cells of queues that a former topic of the name had, and this one has not."""
 
 
 class Operators:
-    """Of one lake. Methods that write raise `ReadOnlyError` on a lake opened for reading only; all raise `GroupNotFound` where a group is
-    named that is not there.
+    """The operators of one lake.
+
+    Methods that write raise `ReadOnlyError` on a lake opened for reading only. All raise `GroupNotFound` for a named group that does
+    not exist.
     """
 
     def __init__(self, lake: Lake, coordination: Coordination) -> None:
@@ -64,17 +66,17 @@ class Operators:
         self._groups = coordination.groups
         self._readers: dict[str, tuple[Topic, Reader]] = {}
         self._stored: dict[tuple[str, int, int], tuple[int, datetime]] = {}
-        """By topic, life and queue: the offset whose store time was read last, and that time; it never changes."""
+        """The offset whose store time was last read, with that time, by topic, life and queue. A store time never changes."""
 
     # --- Groups -----------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupSettings:
-        """Make a group; fine when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
         self._may_write("create_group")
         return (await self._groups.create(group, settings)).settings
 
     async def alter(self, group: str, **changes: object) -> GroupSettings:
-        """Change retry, max_attempts, dead_letter_policy or filters; the members see it within seconds."""
+        """Change retry, max_attempts, dead_letter_policy or filters. The members see it within seconds."""
         self._may_write("alter_group")
         if unknown := sorted(set(changes) - set(CHANGEABLE)):
             hint = "a group of another name can have it" if "delivery_order" in unknown else None
@@ -92,11 +94,11 @@ class Operators:
         return (await self._groups.update(group, altered)).settings
 
     async def delete(self, group: str, *, force: bool = False) -> None:
-        """Delete a group: a new one of its name begins anew.
+        """Delete a group. A new one of its name begins anew.
 
-        Raises `GroupInUse` when a member lives, or messages that it gave up have no dead letter yet. To know it of a member that seems dead
-        takes as long as its lease and a quarter more. ``force`` deletes even so: members that live end with an error, and dead letters that
-        are not written are lost, which the log tells.
+        Raises `GroupInUse` when a member lives, or messages that it gave up have no dead letter yet. For a member that seems dead the
+        check takes as long as its lease and a quarter more. ``force`` deletes even so: live members end with an error, and unwritten
+        dead letters are lost, which the log tells.
         """
         self._may_write("delete_group")
         looked_at = await self._groups.get(group)
@@ -111,7 +113,7 @@ class Operators:
         await self._groups.delete(group, life=looked_at.lives, check=None if force else check)
 
     async def _check_buried(self, group: str, record: GroupRecord, *, force: bool) -> None:
-        """Raise `GroupInUse` when dead letters are still to be written; tell of those that never will be."""
+        """Raise `GroupInUse` when dead letters are still to be written. Log those that never will be."""
         for topic, position in record.positions.items():
             queues = range(max(position.queues_max, len(position.offsets)))
             cells = [await stored_cell(self._coordination.cells, group, topic, queue) for queue in queues]
@@ -137,7 +139,7 @@ class Operators:
                 )
 
     async def check_unused(self, group: str, *, operation: str, hint: str = "stop them first, or use another group") -> None:
-        """Raise `GroupInUse` when a member of the group lives; to know it of one that seems dead takes its lease and a quarter more."""
+        """Raise `GroupInUse` when a member of the group lives. For a member that seems dead this takes its lease and a quarter more."""
         await self._check_unused(group, await self._groups.get(group), operation=operation, hint=hint)
 
     async def _check_unused(self, group: str, record: GroupRecord, *, operation: str, hint: str) -> None:
@@ -158,7 +160,7 @@ class Operators:
         return [one for one in seen if one.state is not WorkerState.LEFT]
 
     async def _living(self, record: GroupRecord) -> list[str]:
-        """Members that may be running: the first of which it is known, or none."""
+        """The members that may be running: the first that is known to be, or none."""
         by_worker: dict[str, list[str]] = {}
         for member in record.all_members:
             by_worker.setdefault(worker_of(member), []).append(member)
@@ -178,7 +180,7 @@ class Operators:
     # --- Where a group is -------------------------------------------------------------------------------------------------------
 
     async def describe(self, group: str) -> GroupDescription:
-        """Settings, members, and for every queue how far it is and what holds it up."""
+        """The group's settings and members, and for every queue its progress and what holds it up."""
         record = await self._groups.get(group)
         views = await self._views(group, record)
         found = [one for view in views for one in await self._standings(view)]
@@ -190,7 +192,7 @@ class Operators:
     ) -> list[ParkedGroup]:
         """The message groups that are parked, by topic, queue and offset; only those of a topic, of a queue, or of this name.
 
-        One that was released or skipped is not among them, carried out already or not.
+        A group whose release or skip was ordered is not among them, whether that was carried out or not.
         """
         return await self._parked(group, await self._groups.get(group), topic=topic, queue=queue, message_group=message_group)
 
@@ -215,7 +217,7 @@ class Operators:
     async def _view(self, group: str, record: GroupRecord, name: str) -> _View:
         topic = await self._topic(name)
         if topic is not None and record.positions[name].life < topic.life:
-            # Made again: the first member that sees it begins there.
+            # The topic was made again: the first member that sees it begins there.
             record = record.begun(name, (0,) * topic.settings.queues, topic.life)
         position = record.positions[name]
         limit = asyncio.Semaphore(_AT_ONCE)
@@ -241,7 +243,7 @@ class Operators:
             return None
 
     def _reader(self, topic: Topic) -> Reader:
-        """The one that was used last: it knows the table, and only reads what is new."""
+        """The reader that was used last: it knows the table, and only reads what is new."""
         before = self._readers.get(topic.paths.topic)
         if before is None or before[0] is not topic:
             before = self._readers[topic.paths.topic] = (topic, Reader(topic))
@@ -270,7 +272,7 @@ class Operators:
         ]
 
     async def _ages(self, topic: Topic, reader: Reader, oldest: Mapping[int, int]) -> dict[int, timedelta]:
-        """How long ago the message at one offset of each queue was stored. Only what is not known from the last time is read."""
+        """The age of the message at one offset of each queue. Only what is not known from the last time is read."""
         life = topic.life
         known = {queue: self._stored.get((reader.topic, life, queue)) for queue in oldest}
         unknown = {queue: offset for queue, offset in oldest.items() if (was := known[queue]) is None or was[0] != offset}
@@ -285,10 +287,11 @@ class Operators:
     # --- Orders -----------------------------------------------------------------------------------------------------------------
 
     async def reset(self, topic: str, group: str, to: Place, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """Let a group go on from another place on a topic: of all queues, or of some. Gives the offset of each.
+        """Let a group go on from another place on a topic, in all queues or some. Returns the offset of each.
 
-        ``to`` is turned into offsets once, now. The members carry it out within seconds: what is in flight counts no more, nothing before
-        the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic begins there.
+        ``to`` is turned into offsets once, now. The members carry it out within seconds. Messages in flight do not count any more,
+        nothing before the new offsets is handed out again, and nothing after them is lost. A group that has not begun on the topic
+        begins there.
         """
         self._may_write("reset_offsets")
         check_own(topic, operation="reset_offsets")
@@ -306,7 +309,8 @@ class Operators:
     async def release(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """Try parked messages again, with no strike against them; which, is chosen as by `parked`. Gives those it was ordered for.
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns those for which it was
+        ordered.
 
         Raises `InvalidArgument` when a message group is named that is not parked.
         """
@@ -315,7 +319,7 @@ class Operators:
     async def skip(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
+        """Give parked messages up: each becomes a dead letter, and its message group goes on after it. Otherwise as `release`."""
         return await self._command(CommandKind.SKIP, group, topic, queue, message_group)
 
     async def _command(
@@ -353,13 +357,13 @@ def _in_use(group: str, members: Sequence[str], *, operation: str, hint: str) ->
 
 
 async def read_cell(cells: Cells, group: str, record: GroupRecord, topic: str, queue: int) -> QueueCell:
-    """The cell of a queue as it is once all that was ordered has come to pass. Raises `DataDamaged`."""
+    """The cell of a queue as it is once all orders are carried out. Raises `DataDamaged`."""
     found = await stored_cell(cells, group, topic, queue) or begin(record.positions[topic], queue)
     return caught_up(found, record, topic, queue, letters_max=math.inf)
 
 
 async def stored_cell(cells: Cells, group: str, topic: str, queue: int) -> QueueCell | None:
-    """The cell of a queue as it stands; None when nobody has taken the queue. Raises `DataDamaged`."""
+    """The present cell of a queue. None when nobody has taken the queue. Raises `DataDamaged`."""
     key = queue_key(group, topic, queue)
     stored = await cells.read(key)
     return None if stored is None else decode_cell(stored.data, where=key)

@@ -1,4 +1,4 @@
-"""Which queues are one member's own: taken when they are free, given back when others have fewer, and taken from the dead."""
+"""The queues that one member owns: taken when they are free, given back when others have fewer, and taken from the dead."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from .tables import CellVersion
 from .watch import Watch
 
 _PAUSE_S = 0.05
-"""Between two rounds, at least."""
+"""The least time between two rounds."""
 _POLL_S = 0.3
 _POLL_LATER_S = 0.7
-"""While another is about to release queues, between looks at their cells: at first, and of one that takes its time."""
+"""The time between looks at the cells of queues that another member is about to release: at first, and once that takes long."""
 _POLL_SOON_S = 10.0
 _SCAN_S = 0.7
 _LEASES_BETWEEN_SCANS = 6
-"""All cells that are not ours are read again and again, less and less often the longer nothing changes in them."""
+"""The longest time between scans, in leases. All cells of other owners are read again and again, less often the longer nothing changes
+in them."""
 _WATCHED = 7
-"""Others that a member watches closely when it has its share of queues. Whoever has less watches everybody, as it may take from anybody."""
+"""The number of others that a member watches closely when it has its share of queues. With less than its share it watches everybody, as
+it may take from anybody."""
 _LEASES_BETWEEN_LOOKS = 2
-"""At those it does not watch closely."""
+"""The number of leases between looks at members that are not watched closely."""
 
 
 class Records(Protocol):
-    """Where the group's record is read and changed: `Groups`."""
+    """The store of the group's record: `Groups`."""
 
     async def get(self, group: str) -> GroupRecord: ...
 
@@ -53,18 +55,18 @@ class Records(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What is so after looking around once."""
+    """The result of looking around once."""
 
     record: GroupRecord
-    """As it was read: settings, positions, commands."""
+    """The record as it was read: settings, positions, commands."""
     taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)
-    """New ones."""
+    """The newly taken queues."""
     drain: tuple[Queue, ...] = ()
-    """All that are to be given back: grant nothing more, let what runs end, then `QueueKeeper.release`."""
+    """All queues to be given back: grant nothing more, let running handlers end, then `QueueKeeper.release`."""
 
 
 def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
-    """The cell of a queue that nobody has taken yet. None when the group has not begun on the topic: it was deleted and made again."""
+    """The cell of a queue that nobody has taken yet. None when the group has not begun on the topic, which was deleted and made again."""
     topic, number = queue
     position = record.positions.get(topic)
     if position is None or number >= len(position.offsets):
@@ -73,12 +75,12 @@ def beginning(record: GroupRecord, queue: Queue) -> QueueCell | None:
 
 
 class Ownership:
-    """The queues of one member of a consumer group. ``queues`` says how many each topic has that it consumes.
+    """The queues of one member of a consumer group. ``queues`` has the number of queues of each consumed topic.
 
-    ``key`` and ``begin`` say where and what their cells are: the roles that processes play are leased in the same way.
+    ``key`` and ``begin`` give the keys and first contents of their cells: the roles that processes play are leased in the same way.
 
-    The consumer's loop calls `round`, does what it says, waits in `rest`, and begins again; a round that raises `RetryError` or
-    `UnknownOutcome` has changed nothing that the next one does not tell.
+    The consumer's loop calls `round`, does what it says, waits in `rest`, and begins again. After a round that raises `RetryError` or
+    `UnknownOutcome`, the next one tells everything that it changed.
     """
 
     def __init__(
@@ -108,49 +110,50 @@ class Ownership:
         self._keepers: dict[Queue, QueueKeeper] = {}
         self._untold: dict[Queue, QueueKeeper] = {}
         self._doubtful: dict[Queue, CellVersion | None] = {}
-        """Queues that may name us as their owner though nobody here holds them, as long as their cell has this version (None: is absent)."""
+        """Queues that may name this member as their owner though nobody here holds them, while their cell has this version (None: is
+        absent)."""
         self._leaving = False
         self._known_s = math.inf
-        """When the others know that we are leaving."""
+        """The time when the others know that this member is leaving."""
         self._woken = asyncio.Event()
         self._round_s = -math.inf
         self._watched: frozenset[str] = frozenset()
-        """Others whose end matters to us."""
+        """The other members whose end matters to this one."""
         self._looked_at_all_s = -math.inf
         self._members: Mapping[str, tuple[str, ...]] = {}
-        """Who lived at the last scan, and what each consumed."""
+        """The members that lived at the last scan, and the topics that each consumed."""
         self._owners: dict[Queue, str] = {}
-        """Of queues that are not ours, as last read; empty for those whose owner is dead."""
+        """The owners of others' queues, as last read; empty for those whose owner is dead."""
         self._contested: frozenset[Queue] = frozenset()
-        """Those that may be released any moment."""
+        """The queues that may be released any moment."""
         self._contested_since_s = -math.inf
         self._poll_s = math.inf
-        """When those are to be read again, and"""
+        """The time when contested queues are to be read again."""
         self._scan_s = -math.inf
-        """when all others, if we have less than our share."""
+        """The time when all others are to be read, if this member has less than its share."""
         self._scan_pause_s = _SCAN_S
         self._below_share = True
         self._trouble = False
-        """Whether the last round raised, or somebody dead could not be fenced."""
+        """Whether the last round raised, or a dead member could not be fenced."""
         self._pause = Backoff(_PAUSE_S)
 
     @property
     def keepers(self) -> dict[Queue, QueueKeeper]:
-        """Of the queues that are its own now, those that drain too."""
+        """The keepers of the queues that it owns now, draining ones included."""
         return {queue: keeper for queue, keeper in self._keepers.items() if not keeper.ended.is_set()}
 
     @property
     def expected(self) -> frozenset[Queue]:
-        """Of others, those that may be released to it any moment; none that have been so for long."""
+        """The queues of others that may be released to it any moment, unless they have been so for long."""
         soon = self._below_share and self._round_s - self._contested_since_s < _POLL_SOON_S
         return self._contested - self._keepers.keys() if soon else frozenset()
 
     def consume(self, queues: Mapping[str, int]) -> None:
-        """From the next round on, other topics; what is owned of others is to be released by the caller."""
+        """Consume other topics from the next round on. The caller is to release the queues of topics that are left out."""
         self._queues = dict(queues)
 
     def consumes(self, queue: Queue) -> bool:
-        """Whether it is of a topic that it consumes now."""
+        """Whether a queue is of a topic that it consumes now."""
         return queue[0] in self._queues
 
     def wake(self) -> None:
@@ -186,7 +189,7 @@ class Ownership:
         return Round(record, self._told(), drain)
 
     async def rest(self) -> None:
-        """Until a round may change something: it is time, somebody died, a queue may have been released, or `wake` was called."""
+        """Wait until a round may change something: it is time, a member died, a queue may have been released, or `wake` was called."""
         if not self._trouble:
             self._pause = Backoff(_PAUSE_S)
         await self._sleep(self._pause.next_s())
@@ -203,7 +206,7 @@ class Ownership:
         self._woken.clear()
 
     async def give_up(self) -> None:
-        """Begin to leave: rounds take nothing more, and say that all is to be drained as soon as the others know of it.
+        """Begin to leave. Rounds take nothing more, and let all queues be drained as soon as the others know of it.
 
         A queue that was released sooner would lie idle until then, so it is better to go on granting. May be repeated.
         """
@@ -217,7 +220,7 @@ class Ownership:
         self._known_s = min(self._known_s, known_s)
 
     async def leave(self) -> None:
-        """Release what is still owned (nothing may be in flight in it), and leave. The others see it when this returns."""
+        """Release the queues that are still owned, in which nothing may be in flight, and leave. The others see it when this returns."""
         try:
             if not self._leaving:
                 await self.give_up()
@@ -225,7 +228,7 @@ class Ownership:
                 with suppress(OwnershipLost):
                     await keeper.release()
         except (RetryError, UnknownOutcome):
-            pass  # the heartbeat says it too: who is not listed there is over, with all that it owned
+            pass  # the heartbeat says it too: a member that is not listed there is over, with all that it owned
         finally:
             await self._member.leave()
 
@@ -233,7 +236,7 @@ class Ownership:
         return any(self._watch.is_dead(other) for other in self._watched)
 
     async def _sleep(self, seconds: float) -> None:
-        """Unless it is woken, or the member ends."""
+        """Sleep, unless it is woken or the member ends."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self._woken, self._member.ended)]
         try:
             await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
@@ -244,7 +247,7 @@ class Ownership:
     # --- Members ----------------------------------------------------------------------------------------------------------------
 
     async def _join(self, record: GroupRecord) -> GroupRecord:
-        """Where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
+        """Join the group; where there is no room, in place of members that are over. Raises `LimitExceeded` while there is none."""
         try:
             return await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
         except LimitExceeded:
@@ -254,7 +257,7 @@ class Ownership:
             return await self._groups.update(self._group, lambda before: before.left_by(*over).joined_by(self._member.id))
 
     async def _find_over(self, others: Sequence[str]) -> set[str]:
-        """Those of the others that are over for certain."""
+        """The other members that are over for certain."""
         looked_at = self._closely(others)
         if self._round_s >= self._looked_at_all_s + _LEASES_BETWEEN_LOOKS * self._lease_s:
             looked_at, self._looked_at_all_s = others, self._round_s
@@ -262,13 +265,13 @@ class Ownership:
         return await self._fenced(looked_at)
 
     async def _fenced(self, owners: Iterable[str]) -> set[str]:
-        """Those of them that are over; whoever is dead is fenced first, and may turn out not to be."""
+        """The owners that are over. A dead one is fenced first, and may turn out to be alive."""
         dead = [owner for owner in owners if self._watch.is_dead(owner)]
         fenced = await asyncio.gather(*(self._watch.fence(owner) for owner in dead))
         return {owner for owner, done in zip(dead, fenced, strict=True) if done}
 
     def _closely(self, others: Sequence[str]) -> Sequence[str]:
-        """Whom to watch closely: everybody while we have room for their queues, else our neighbours on a ring."""
+        """The members to watch closely: everybody while this one has room for their queues, else its neighbours on a ring."""
         if self._below_share or not self._keepers or len(others) <= _WATCHED:
             return others
         me = _place(self._member.id)
@@ -283,7 +286,7 @@ class Ownership:
     # --- Queues -----------------------------------------------------------------------------------------------------------------
 
     async def _even_out(self, topics: Mapping[str, tuple[str, ...]], record: GroupRecord) -> tuple[Queue, ...]:
-        """Take what is free and ours to take. Returns what we have too much of."""
+        """Take the free queues that are this member's to take. Returns the queues that it has too many of."""
         if topics != self._members:
             self._members = topics
             self._scan_soon(self._round_s)
@@ -296,7 +299,7 @@ class Ownership:
         wanted: list[Queue] = []
         for members, queues in shared:
             mine = dict.fromkeys((queue for queue in queues if queue in self._keepers), me)
-            # What was not read is not known to be free.
+            # A queue whose cell was not read is not known to be free.
             owners = {queue: self._owners.get(queue, "") if queue in found else "?" for queue in queues} | mine
             decided = plan(me, members, owners)
             drain += decided.drain
@@ -308,7 +311,7 @@ class Ownership:
         return tuple(drain)
 
     def _let_go(self) -> None:
-        """Forget keepers that have ended. One that was not released lost its queue to another, or to a write that nobody can tell of."""
+        """Forget keepers that have ended. A keeper that was not released lost its queue to another, or to a write with unknown outcome."""
         for queue, keeper in list(self._keepers.items()):
             if keeper.ended.is_set():
                 del self._keepers[queue]
@@ -317,7 +320,7 @@ class Ownership:
                     self._doubtful[queue] = None
 
     async def _settle_doubts(self, record: GroupRecord) -> None:
-        """Take what is ours by name only, though it be too much: nobody else would, as long as we live."""
+        """Take queues that name this member as owner, even if they are too many: nobody else would, while it lives."""
         for queue, version in list(self._doubtful.items()):
             found = await self._cells.read(self._key(self._group, *queue))
             if found is not None and decode_cell(found.data, where=self._key(self._group, *queue)).owner == self._member.id:
@@ -329,7 +332,7 @@ class Ownership:
         return sum(queue in self._keepers for queue in queues)
 
     async def _scan(self, queues: Sequence[Queue]) -> dict[Queue, Stored | None]:
-        """Read cells that are not ours, if it is time to: all of them, or only those that may have been released."""
+        """Read cells of other owners if it is time to: all of them, or only those that may have been released."""
         if self._round_s >= self._scan_s:
             wanted = [queue for queue in queues if queue not in self._keepers]
             self._scan_s = self._round_s + self._scan_pause_s
@@ -341,7 +344,7 @@ class Ownership:
         stored = await asyncio.gather(*(self._cells.read(self._key(self._group, *queue)) for queue in wanted))
         found = dict(zip(wanted, stored, strict=True))
         owners = {queue: self._owner_in(queue, cell) for queue, cell in found.items()}
-        # Their names were read before this look, so that whoever is not listed now is over.
+        # Their names were read before this look, so that an owner that is not listed now is over.
         strangers = sorted({owner for owner in owners.values() if owner})
         await self._watch.look(strangers)
         free = {"", *await self._fenced(strangers)}
@@ -353,12 +356,14 @@ class Ownership:
         return found
 
     def _scan_soon(self, at_s: float) -> None:
-        """Something changed: more may."""
+        """Scan soon: something changed, and more may."""
         self._scan_pause_s = _SCAN_S
         self._scan_s = min(self._scan_s, at_s)
 
     def _owner_in(self, queue: Queue, stored: Stored | None) -> str:
-        """Who owns a queue; nobody when it is us, of which we know nothing: our take was carried out after all, and nothing followed."""
+        """The owner of a queue; nobody when it is this member without knowing: its take was carried out after all, and nothing
+        followed.
+        """
         owner = decode_cell(stored.data, where=self._key(self._group, *queue)).owner if stored is not None else ""
         return "" if owner == self._member.id else owner
 
@@ -369,7 +374,7 @@ class Ownership:
         try:
             keeper = await take(self._cells, self._member, self._key(self._group, *queue), begin=begin, found=found)
         except (RetryError, UnknownOutcome):
-            self._doubtful[queue] = found.version if found is not None else None  # it may have been carried out, or be so later
+            self._doubtful[queue] = found.version if found is not None else None  # it may have been carried out, or may be later
             return
         self._doubtful.pop(queue, None)
         if keeper is not None:
@@ -377,7 +382,7 @@ class Ownership:
             self._untold[queue] = keeper
 
     def _expect(self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]], topics: Mapping[str, object]) -> None:
-        """After reading cells of others, tell which of them somebody is about to release; those that we tried in vain to take, too."""
+        """Note, after reading cells of others, which queues are about to be released, those that were tried in vain included."""
         contested = set[Queue]()
         for members, queues in lacking:
             aims = shares(members, len(queues))

@@ -1,4 +1,4 @@
-"""Parked message groups, and the message that each stands at."""
+"""Parked message groups, and the message at which each stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..log.reader import Reader
 from .cell import Marker, QueueCell, State
 
 _TOGETHER_OFFSETS = 1000
-"""Heads no further apart are read in one go."""
+"""The distance up to which heads are read in one go."""
 _COLUMNS = ["offset", "message_id", "message_group", "tag", "store_timestamp"]
 
 
@@ -21,21 +21,21 @@ class ParkedGroup:
     topic: str
     queue: int
     offset: int
-    """Of the message that it stands at."""
+    """The offset of the message at which it stopped."""
     attempts: int
-    """Deliveries of that message."""
+    """The number of deliveries of that message."""
     strikes: int
-    """Of these, failures that count."""
+    """The number of these deliveries that failed and count."""
     message_id: str | None
-    """None, as the rest below, when the message cannot be read any more."""
+    """The message's id. It and the fields below are None when the message cannot be read any more."""
     message_group: str | None
-    """None too for messages without a group, which are one group."""
+    """The message group; also None for messages without a group, which are one group."""
     tag: str | None
     stored: datetime | None
 
 
 async def parked_in(topic: str, reader: Reader | None, cells: Sequence[QueueCell]) -> list[ParkedGroup]:
-    """The parked message groups of a topic's cells, by queue and offset; ``reader`` is None for a topic that is gone."""
+    """The parked message groups of a topic's cells, by queue and offset. ``reader`` is None for a topic that is gone."""
     found: list[ParkedGroup] = []
     for queue, cell in enumerate(cells):
         markers = sorted(
@@ -77,7 +77,7 @@ async def _heads(reader: Reader, queue: int, heads: Sequence[int]) -> dict[int, 
 
 
 def _runs(ascending: Sequence[int]) -> list[tuple[int, int]]:
-    """(first, last) of runs of numbers that are close together."""
+    """The (first, last) of runs of numbers that are close together."""
     runs: list[tuple[int, int]] = []
     for number in ascending:
         if runs and number - runs[-1][1] <= _TOGETHER_OFFSETS:

@@ -1,4 +1,4 @@
-"""How far one named member of a broadcasting group is: a cell of its own for each topic."""
+"""The progress of one named member of a broadcasting group: a separate cell for each topic."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _WRITE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is stored."""
+    """The stored progress."""
 
     session: str
-    """Who goes by the name now: the one that opened it last."""
+    """The session that goes by the name now: the one that last opened it."""
     life: int
-    """The entry that created the topic: one that was deleted and made again is another."""
+    """The entry that created the topic: a topic that was deleted and made again has another."""
     offsets: tuple[int, ...]
-    """For every queue, the next offset that the member is to get."""
+    """The next offset that the member is to get, for every queue."""
 
 
 class MemberProgress:
-    """The progress of a member on one topic, in the hands of whoever opened the name last."""
+    """The progress of a member on one topic, held by the process that last opened the name."""
 
     def __init__(self, cells: Cells, runtime: Runtime, key: str, progress: Progress, stored: StoredCell) -> None:
         self._cells = cells
@@ -44,7 +44,7 @@ class MemberProgress:
         self.progress = progress
 
     async def save(self, offsets: tuple[int, ...]) -> None:
-        """Keep how far it is. Raises `FencedError` when another process goes by the name now, and what the table raises."""
+        """Save the progress. Raises `FencedError` when another process goes by the name now, and what the table raises."""
         if offsets == self.progress.offsets:
             return
         progress = replace(self.progress, offsets=offsets)
@@ -62,14 +62,14 @@ class MemberProgress:
                         object=self._key,
                         hint="give every process of a broadcasting group a name of its own",
                     ) from error
-                self._stored = found  # what was kept before, without an answer
+                self._stored = found  # an earlier save, which got no answer
         self.progress = progress
 
 
 async def open_progress(
     cells: Cells, runtime: Runtime, *, group: str, topic: str, member: str, life: int, start: tuple[int, ...]
 ) -> MemberProgress:
-    """Take over a member's name on a topic; ``start`` is where a new one begins. Whoever had the name before is fenced.
+    """Take over a member's name on a topic. ``start`` is where a new member begins. The process that had the name before is fenced.
 
     Raises `TopicDeleted` when the member has begun on a later topic of the name.
     """
@@ -90,7 +90,7 @@ async def open_progress(
 
 
 async def read_progress(cells: Cells, key: str) -> Progress | None:
-    """How far a member is, by whatever name it goes; None for one that is gone. Raises `DataDamaged`."""
+    """The progress of a member. None for a member that is gone. Raises `DataDamaged`."""
     found = await cells.read(key)
     return None if found is None else _decode(found.data, key)
 

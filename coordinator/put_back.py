@@ -1,6 +1,6 @@
-"""What was put back from backups and does not fit together: a log older than the cells of its queues, a group's record older than they are.
+"""Detects restores from backups that do not fit together: a log, or a group's record, that is older than the cells of its queues.
 
-An owner writes into the cell what it knows (`Seen`), and the next one compares. That costs no request as long as the process has folded the
+An owner writes into the cell what it knows (`Seen`), and the next owner compares. That costs no request if the process has folded the
 log from there on.
 """
 
@@ -22,23 +22,25 @@ _DIGEST_DIGITS = 16
 
 
 class InconsistentRestore(DataDamaged):
-    """The topic's log, or the consumer group's record, is older than the cells of the group's queues: it was put back without them."""
+    """The topic's log, or the consumer group's record, is older than the cells of the group's queues: it was restored without them."""
 
     kind = "inconsistent_restore"
 
 
 def seen(state: State, secret: str) -> Seen:
-    """What an owner knows that has folded the log so far, of a group with this secret."""
+    """The knowledge of an owner that has folded the log up to ``state``, of a group with this secret."""
     return Seen(state.entry, _bits_of(state.digest), _group(secret))
 
 
 def is_ahead(cell: QueueCell, position: Position, queue: int) -> bool:
-    """Whether the cell is of a later generation than the record knows. So it is for a moment, too, where the record was read before the cell."""
+    """Whether the cell is of a later generation than the record knows. This is also so for a moment where the record was read before
+    the cell.
+    """
     return cell.generation > position.generations[queue]
 
 
 def of_another_record(cell: QueueCell, position: Position, queue: int, secret: str) -> str | None:
-    """What shows that the cell's generation is not the one that the record means; None: nothing does."""
+    """The evidence that the cell's generation is not the one that the record means. None: there is none."""
     if cell.seen is None or cell.generation != position.generations[queue]:
         return None
     if cell.seen.group != _group(secret):
@@ -51,7 +53,7 @@ def of_another_record(cell: QueueCell, position: Position, queue: int, secret: s
 def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
     """Whether this process knows, without asking, that the log is the one for which the cell was written."""
     if not topic.is_current:
-        return True  # who reads of it hears that it was deleted
+        return True  # a reader of it hears that it was deleted
     if _following(cell) > topic.tail.state.next_offsets[queue]:
         return False
     if cell.seen is None:
@@ -61,7 +63,7 @@ def agrees(topic: Topic, queue: int, cell: QueueCell) -> bool:
 
 
 async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | None:
-    """What shows that the cell was written for another log, or for more of it than there is; None: nothing does.
+    """The evidence that the cell was written for another log, or for a longer one. None: there is none.
 
     Raises what reading the log raises.
     """
@@ -86,7 +88,7 @@ async def of_another_log(topic: Topic, queue: int, cell: QueueCell) -> str | Non
 
 
 def inconsistent(why: str, *, group: str, topic: str, queue: int) -> InconsistentRestore:
-    """The error that says so, and what to do."""
+    """The error for an inconsistent restore, with what to do."""
     return InconsistentRestore(
         "what was put back from backups does not fit together, and to go on would pass messages over",
         operation="consume",
@@ -98,7 +100,7 @@ def inconsistent(why: str, *, group: str, topic: str, queue: int) -> Inconsisten
 
 
 def _following(cell: QueueCell) -> int:
-    """The offset behind all that were handled."""
+    """The offset after all that were handled."""
     return max(cell.settled.limit, cell.granted.limit)
 
 

@@ -1,4 +1,4 @@
-"""Acknowledgements by who does not own the queue: written into its cell beside the owner, who merges them."""
+"""Acknowledgements by processes that do not own the queue: written into its cell beside the owner, who merges them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .cells import CellChanged, Cells
 from .handles import ForeignReceipt, ReceiptOutdated, ReceiptRefused
 
 WRITE_S = 10.0
-"""After so long without an answer the table is given up."""
+"""How long the table may take to answer before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A write by which a change was made, or was not: nobody said."""
+    """A write of a change whose outcome is not known."""
 
     write: int
-    """Its id, as `QueueCell.acks` has it."""
+    """The id of the write, as in `QueueCell.acks`."""
     since: int
-    """How many acknowledging writes were before it, at least."""
+    """The number of acknowledging writes before it, at least."""
 
 
 @dataclass(slots=True)
@@ -32,24 +32,26 @@ class _Waiting:
     change: Callable[[QueueCell], QueueCell]
     done: asyncio.Future[None]
     tried: list[Tried]
-    """Each may have been carried out, one at most."""
+    """The writes that were tried. Each may have been carried out, but at most one."""
     made: bool = False
-    """One of them was, so there is nothing left to do."""
+    """Whether one of them was carried out, so that there is nothing left to do."""
     in_doubt: bool = False
-    """Of one of them the cell does not tell any more."""
+    """Whether the cell does not tell any more about one of them."""
     changes: bool = False
-    """Whether the cell is another with it."""
+    """Whether the change alters the cell."""
     refusal: PenstockError | None = None
 
     def recall(self, cell: QueueCell) -> None:
-        """Learn from the cell what became of it. What was not carried out yet still may be, but by none of the writes before this cell."""
+        """Learn the outcome from the cell. A change that was not carried out yet still may be, but by none of the writes before this
+        cell.
+        """
         found = [cell.has_ack(one.write, one.since) for one in self.tried]
         self.made = self.made or True in found
         self.in_doubt = self.in_doubt or None in found
         self.tried = [Tried(one.write, cell.ack_writes) for one in self.tried]
 
     def apply(self, cell: QueueCell) -> QueueCell:
-        """The cell with the change, or as it was when that is refused, or made before."""
+        """The cell with the change, or as it was when the change is refused, or was made before."""
         self.refusal, after = None, cell
         try:
             after = cell if self.made else self.change(cell)
@@ -62,9 +64,10 @@ class _Waiting:
 
 
 class Receipts:
-    """Changes of cells that others own, by receipt handle. Owner and epoch stay, so that the owner finds its own cell, with one more write.
+    """Changes cells that others own, by receipt handle. Owner and epoch stay, so that the owner finds its own cell, with one more
+    write.
 
-    What is asked for while a write is under way goes into the next one together.
+    Changes requested while a write is under way go into the next one together.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
@@ -75,9 +78,11 @@ class Receipts:
         self._writing: dict[str, asyncio.Task[None]] = {}
 
     def change(self, key: str, change: Callable[[QueueCell], QueueCell], *, tried: Tried | None = None) -> asyncio.Future[None]:
-        """Done once the change is durable; changes of one cell are made in the order of calls. By ``tried`` it may be made already.
+        """Change a cell; the future is done once the change is durable. Changes of one cell are made in the order of calls. ``tried``
+        is a write that may have made the change already.
 
-        Raises what ``change`` raises of `ReceiptRefused`, what the table raises, and `UnknownOutcome` when neither that nor the cell tells.
+        Raises the `ReceiptRefused` errors of ``change``, what the table raises, and `UnknownOutcome` when neither the table nor the
+        cell tells.
         """
         waiting = _Waiting(change, asyncio.get_running_loop().create_future(), [tried] if tried else [])
         self._waiting.setdefault(key, []).append(waiting)

@@ -1,4 +1,4 @@
-"""Consumer groups of a lake: the shell that reads and writes their records."""
+"""The consumer groups of a lake: the shell that reads and writes their records."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .limits import CELL_BYTES_MAX, CELL_STORED_BYTES_MAX, GROUP_BYTES_MAX
 log = logging.getLogger("penstock.coordinator")
 
 WRITE_S = 10.0
-"""After so long without an answer the table is given up."""
+"""How long the table may take to answer before it is given up."""
 
 
 class Groups:
-    """Every change is one write of one record: it is carried out as a whole, or not at all.
+    """The records of a lake's groups. Every change is one write of one record, carried out as a whole or not at all.
 
-    All methods raise `InvalidArgument` or `LimitExceeded` for what cannot be a group's name, `UnknownOutcome` when the table does not tell
-    what became of a write, and what the table raises.
+    All methods raise `InvalidArgument` or `LimitExceeded` for an invalid group's name, `UnknownOutcome` when the table does not tell
+    the outcome of a write, and what the table raises.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, lake: LakeCell) -> None:
@@ -49,14 +49,14 @@ class Groups:
     # --- Reading ----------------------------------------------------------------------------------------------------------------
 
     async def read(self, group: str) -> GroupRecord | None:
-        """The group's record as it stands; None when there is no such group."""
+        """The group's present record. None when there is no such group."""
         check_group_name(group)
         stored = await self._stored(group)
         record = None if stored is None else decode_group(stored.data, where=group_key(group))
         return None if record is None or record.deleted else record
 
     async def get(self, group: str) -> GroupRecord:
-        """The group's record as it stands. Raises `GroupNotFound`."""
+        """The group's present record. Raises `GroupNotFound`."""
         record = await self.read(group)
         if record is None:
             raise _not_found(group)
@@ -71,7 +71,7 @@ class Groups:
     # --- Settings ---------------------------------------------------------------------------------------------------------------
 
     async def create(self, group: str, settings: GroupSettings) -> GroupRecord:
-        """Make a group; fine when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
+        """Make a group. Nothing happens when it exists with these settings. Raises `GroupExists`, showing both, when it has others."""
         check_group_name(group)
         await self._lake.claim()
         secret = self._runtime.new_id()
@@ -88,10 +88,10 @@ class Groups:
         return record
 
     async def ensure(self, group: str, stated: Mapping[str, object]) -> GroupRecord:
-        """The group as a consumer finds it: made with what it states, over the defaults of its delivery order, when there is none.
+        """The group of a consumer. If there is none, it is made with the stated settings over the defaults of its delivery order.
 
-        Of a group that exists only what is stated is compared: raises `InvalidArgument`, showing both, when it has other settings. The
-        filter of a topic that the group has not begun, and has none for, becomes the one stated.
+        For an existing group only the stated settings are compared: raises `InvalidArgument`, showing both, when it has others. A
+        stated filter is adopted for a topic that the group has not begun and has no filter for.
         """
         check_group_name(group)
         settings, secret = GroupSettings.stating(stated), self._runtime.new_id()
@@ -116,10 +116,11 @@ class Groups:
         return await self._write(group, agreed)
 
     async def update(self, group: str, change: Callable[[GroupRecord], GroupRecord]) -> GroupRecord:
-        """Write what ``change`` makes of the record, on top of what others write meanwhile. Raises `GroupNotFound`, also when it was deleted
-        meanwhile, and made again.
+        """Write the result of ``change`` on the record, on top of what others write meanwhile.
 
-        ``change`` is called again when another's write came first, perhaps on top of its own: it must leave what it made before as it is.
+        Raises `GroupNotFound`, also when the group was deleted meanwhile, and made again.
+
+        ``change`` is called again when another's write came first, perhaps on its own result, which it must then leave unchanged.
         """
         check_group_name(group)
         lives: list[int] = []
@@ -133,14 +134,16 @@ class Groups:
         return await self._write(group, changed)
 
     async def delete(self, group: str, *, life: int | None = None, check: Callable[[GroupRecord], None] | None = None) -> None:
-        """Delete a group. Raises `GroupNotFound`, and what ``check`` raises of the record that is about to be deleted. A new one of its name
-        begins anew. With a ``life`` (`GroupRecord.lives`) only that one is meant.
+        """Delete a group. A new one of its name begins anew.
+
+        Raises `GroupNotFound`, and what ``check`` raises on the record that is about to be deleted. With a ``life``
+        (`GroupRecord.lives`) only that life is deleted.
         """
         deleted: list[GroupRecord] = []
 
         def gone(record: GroupRecord | None) -> GroupRecord:
             if deleted and record is not None and record.lives >= deleted[0].lives:
-                return record  # carried out, by us or another, and then somebody wrote
+                return record  # carried out, by this process or another, and then somebody wrote
             if record is None or record.deleted or life not in (None, record.lives):
                 raise _not_found(group)
             if check is not None:
@@ -153,10 +156,11 @@ class Groups:
     # --- Positions --------------------------------------------------------------------------------------------------------------
 
     async def begin(self, group: str, topic: str, life: int, resolve: Callable[[], Awaitable[tuple[int, ...]]]) -> GroupRecord:
-        """The record with a position on a topic: where ``resolve`` says, unless the group has begun there before.
+        """The record with a position on a topic: the one that ``resolve`` gives, unless the group has begun there before.
 
-        ``life`` is the entry that created the topic. A group that knew an earlier topic of the name begins at the first message of this one.
-        Of members that begin at once one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a later topic.
+        ``life`` is the entry that created the topic. A group that knew an earlier topic of the name begins at the first message of this
+        one. If several members begin at once, one resolves for all. Raises `GroupNotFound`, and `TopicDeleted` when the group knows a
+        later topic.
         """
         record = await self.get(group)
         if topic in record.positions and record.positions[topic].life == life:
@@ -176,9 +180,9 @@ class Groups:
         return record
 
     async def _part(self, group: str, topic: str, position: Position) -> None:
-        """Void the cells of queues that a former topic of the name had and this one has not; tell what of them is lost.
+        """Void the cells of queues that a former topic of the name had and this one has not. Log what is lost with them.
 
-        Each member does so when it begins, so that it is done whoever dies.
+        Each member does so when it begins, so that it is done even if one of them dies.
         """
         for queue in range(len(position.offsets), position.queues_max):
             key = queue_key(group, topic, queue)
@@ -205,10 +209,10 @@ class Groups:
                 break
 
     async def reset(self, group: str, topic: str, life: int, queues: int, offsets: Mapping[int, int]) -> GroupRecord:
-        """Begin a new generation at these offsets by queue; a topic that the group has not begun, of all its ``queues``.
+        """Begin a new generation at these offsets by queue, or of all ``queues`` of a topic that the group has not begun.
 
-        The members carry it out within seconds: what was granted before counts no more, nothing before the offsets is handed out again, and
-        nothing after them is lost.
+        The members carry it out within seconds. Messages granted before do not count any more, nothing before the offsets is handed out
+        again, and nothing after them is lost.
         """
         first: list[GroupRecord] = []
         taken = await self._queue_cells(group, [(topic, queue) for queue in offsets])
@@ -249,12 +253,13 @@ class Groups:
         *,
         generations: Mapping[tuple[str, int], int | None] | None = None,
     ) -> GroupRecord:
-        """Order the owners to release or skip message groups that are parked, named by (topic, queue), the offsets they are parked at, and the
-        attempts of the messages there. With ``generations`` queues are left alone that are not in these any more: what is parked there by now
-        was not meant.
+        """Order the owners to release or skip parked message groups.
 
-        Earlier commands that were carried out leave the record on the way. Raises `GroupNotFound`, and `LimitExceeded` for more message groups
-        than the record has room for.
+        The groups are named by (topic, queue), the offsets at which they are parked, and the attempts of the messages there. With
+        ``generations``, queues that are in another generation by now are left alone: groups parked there were not meant.
+
+        Earlier commands that were carried out leave the record at the same time. Raises `GroupNotFound`, and `LimitExceeded` for more
+        message groups than the record has room for.
         """
         ordered = [(command.topic, command.queue) for command in (await self.get(group)).commands]
         taken = await self._queue_cells(group, list(dict.fromkeys([*ordered, *parked])))
@@ -289,7 +294,7 @@ class Groups:
         return await self.update(group, commanded)
 
     async def _queue_cells(self, group: str, queues: Sequence[tuple[str, int]]) -> dict[tuple[str, int], QueueCell]:
-        """Of these (topic, queue), those that somebody has taken."""
+        """The cells, of these (topic, queue), that somebody has taken."""
         keys = [queue_key(group, *queue) for queue in queues]
         stored = await asyncio.gather(*map(self._cells.read, keys))
         found = zip(queues, keys, stored, strict=True)
@@ -297,7 +302,7 @@ class Groups:
 
     async def _stored(self, group: str) -> Stored | None:
         stored = await self._cells.read(group_key(group))
-        # Only now: who makes a group has made the table its lake's before.
+        # The check comes after the read: a process that makes a group has claimed the table for its lake before.
         await self._lake.check()
         return stored
 
@@ -320,14 +325,14 @@ class Groups:
 
 
 def _created(found: GroupRecord | None, settings: GroupSettings, secret: str) -> GroupRecord:
-    """The group that is there, or a new one with this secret; one that was deleted left the numbers that were given."""
+    """The existing group, or a new one with this secret. A deleted one leaves the numbers that were given."""
     if found is None:
         return GroupRecord(settings=settings, secret=secret)
     return replace(found, settings=settings, secret=secret, deleted=False) if found.deleted else found
 
 
 def _check_room(before: GroupRecord | None, after: GroupRecord, group: str) -> None:
-    """Raise `LimitExceeded` where a change would make a record larger that is full."""
+    """Raise `LimitExceeded` where a change would enlarge a full record."""
     size_bytes, was_bytes = _settled_bytes(after), 0 if before is None else _settled_bytes(before)
     if size_bytes > max(GROUP_BYTES_MAX, was_bytes):
         raise LimitExceeded(
@@ -349,7 +354,7 @@ def _check_room(before: GroupRecord | None, after: GroupRecord, group: str) -> N
 
 
 def _settled_bytes(record: GroupRecord) -> int:
-    """Without those who come and go."""
+    """The size of a record without its members, which come and go."""
     return len(encode_group(replace(record, members=(), assigned=())))
 
 

@@ -1,4 +1,4 @@
-"""When a failed message is run again: the schedules a consumer group can have."""
+"""The schedules by which a consumer group runs failed messages again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ROCKETMQ_INTERVALS = (
     *(seconds * _SECOND for seconds in (10, 30)),
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
 )
-"""RocketMQ's documented table of 16; what comes after waits two hours each time."""
+"""RocketMQ's documented table of 16 intervals. Later ones are two hours each."""
 INTERVAL_MAX = timedelta(days=7)
 
 
 class Schedule(StrEnum):
-    """How the intervals of a `RetryPolicy` follow from one another."""
+    """The sequence of the intervals of a `RetryPolicy`."""
 
     FIXED = "fixed"
     """Always ``interval``."""
@@ -31,15 +31,15 @@ class Schedule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetryPolicy:
-    """How long a message waits between a failed attempt and the next. Raises `InvalidArgument` for what makes no sense."""
+    """The time between a failed attempt and the next. Raises `InvalidArgument` for invalid settings."""
 
     schedule: Schedule = Schedule.FIXED
     interval: timedelta = _SECOND
-    """FIXED: each. EXPONENTIAL: the first."""
+    """FIXED: each interval. EXPONENTIAL: the first interval."""
     interval_max: timedelta = timedelta(hours=2)
-    """EXPONENTIAL: none is longer."""
+    """EXPONENTIAL: the longest interval."""
     jitter: float = 0.0
-    """From 0 to 1: so much of an interval is left to chance, so that what failed together does not come back together."""
+    """The part of an interval, from 0 to 1, that is random, so that messages that failed together do not come back together."""
 
     def __post_init__(self) -> None:
         try:

@@ -1,4 +1,6 @@
-"""Roles: work that one process does for a topic, as its maintenance, leased like queues and shared by all who have the lake open."""
+"""Roles: work that one process does for a topic, such as its maintenance, leased like queues and shared by all processes that have the
+lake open.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ _AGAIN_S = 5.0
 _WRITE_S = 10.0
 
 Play = Callable[[str, asyncio.Event], Awaitable[None]]
-"""Plays a role for the topic it is given, until the event is set; then it ends in order."""
+"""A function that plays a role for a topic until the event is set, and then ends in order."""
 Report = Callable[[str, PenstockError], None]
-"""Hears of what failed, and for which topic (or ``-``)."""
+"""A callback for errors, with the topic (or ``-``)."""
 
 
 class Players:
-    """The cell that lists who takes part in a role. It is a group's record, of which only the members are used."""
+    """The cell that lists the players of a role. It is a group's record, of which only the members are used."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -68,18 +70,18 @@ _EMPTY = GroupRecord(settings=GroupSettings())
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What a process offers to do."""
+    """A role that a process offers to play."""
 
     role: str = MAINTENANCE
     topics: Callable[[], Awaitable[Collection[str]]]
-    """Asked once a minute which topics there are to play it for."""
+    """The topics to play it for; asked once a minute."""
     play: Play
     all_topics: bool = True
-    """Whether ``topics`` tells all that the lake has; else only these are shared with whoever plays for them too."""
+    """Whether ``topics`` gives all topics of the lake. If not, only these are shared with other players of them."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when ``topics`` may tell more than it did."""
+    """An event that is set when ``topics`` may give more than before."""
     heard: Callable[[GroupRecord], None] = lambda record: None
-    """Given the record of who takes part, whenever it was read: some three times a lease."""
+    """A callback with the record of the players, whenever it was read: some three times a lease."""
 
 
 async def run_roles(
@@ -94,12 +96,12 @@ async def run_roles(
     report: Report = lambda topic, error: None,
     patience_s: float = _PATIENCE_S,
 ) -> None:
-    """Play a role for a fair share of the topics until ``stop`` is set; then end in order, and leave it to others.
+    """Play a role for a fair share of the topics until ``stop`` is set. Then end in order, and leave it to others.
 
-    ``ready`` is awaited before anything is written. Nothing is in the first ``patience_s``, so that a process which opens a lake for a
-    moment takes no part. At most one process plays a role for a topic, but for those that were paused: so two at once must be harmless. One
-    that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed. Faults of the table, and plays that end
-    or raise, are reported, and tried again. When it is cancelled the plays are broken off.
+    ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so that a process that opens a lake
+    for a moment takes no part. At most one process plays a role for a topic, except that paused ones may go on: so two at once must be
+    harmless. A player that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed. || Faults of the
+    table, and plays that end or raise, are reported, and tried again. When it is cancelled the plays are cancelled too.
     """
     await pause(stop, patience_s)
     while not stop.is_set():
@@ -130,7 +132,7 @@ class _Player:
         self._plays: dict[Queue, _Playing] = {}
 
     async def live(self, member: Member, stop: asyncio.Event, *, lease_s: float) -> None:
-        """Until told to stop. Raises `LeaseLost`; its plays have ended then too."""
+        """Play until told to stop. Raises `LeaseLost`; its plays have ended then too."""
         ownership = Ownership(
             self._cells,
             Players(self._cells, self._runtime),
@@ -181,7 +183,7 @@ class _Player:
                 playing.stop()
 
     async def _look_forever(self, ownership: Ownership) -> None:
-        """Tell it which topics there are."""
+        """Give it the existing topics, again and again."""
         while True:
             try:
                 ownership.consume(dict.fromkeys(await self._part.topics(), 1))
@@ -194,7 +196,7 @@ class _Player:
 
 
 class _Playing:
-    """One role that is played, after whoever played it before in this process, until it is to be given back."""
+    """One role being played, after its former play in this process, until it is to be given back."""
 
     def __init__(self, topic: str, keeper: QueueKeeper, play: Play, report: Report, *, after: _Playing | None) -> None:
         self._topic = topic
@@ -212,7 +214,7 @@ class _Playing:
         self._stop.set()
 
     def break_off(self) -> None:
-        """End it where it is; the role is still to be given back."""
+        """Cancel it. The role is still to be given back."""
         self._task.cancel()
 
     async def end(self) -> None:

@@ -1,7 +1,7 @@
-"""A worker in the eyes of all others: a heartbeat cell that says who lives in it, renewed until nobody does or the lease is lost.
+"""A worker as others see it: a heartbeat cell that lists its members, renewed until it has none or the lease is lost.
 
-A session never comes back. Every renewal is conditional on the version that the session wrote last, so whoever fences it in between ends
-it; and once its deadline has passed it ends itself, without asking. What is done next is done under a new id.
+A session never comes back. Every renewal is conditional on the version that the session wrote last, so a process that fences it in
+between ends it. Once its deadline has passed it ends itself, without asking. Later work is done under a new id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .lease import BEATS_PER_LEASE, Heartbeat, Hold, Listed, decode_heartbeat, e
 from .limits import HEARTBEAT_BYTES_MAX
 
 _ATTEMPTS_PER_LEASE = 6
-"""A request that hangs must not cost the lease: after such a part of it the next one is sent."""
+"""The number of tries within a lease: a request that hangs must not cost the lease, so after that part of it the next one is sent."""
 _PAUSE_S = 0.02
 
 
@@ -31,7 +31,7 @@ class LeaseLost(ReopenError):
 
 
 class Member:
-    """One live consumer, or holder of roles. Its `id` is what stands as owner in the cells of its queues."""
+    """One live consumer, or holder of roles. Its `id` is the owner in the cells of its queues."""
 
     def __init__(self, session: Session, listed: Listed, clock: Clock) -> None:
         self.id = f"{session.id}/{listed.number}"
@@ -39,9 +39,9 @@ class Member:
         self.ended = asyncio.Event()
         """Set once it may start nothing more: it left, was taken off, or its worker lost the lease."""
         self.error: PenstockError | None = None
-        """Why it ended; None when it left."""
+        """The reason why it ended. None when it left."""
         self.busy = False
-        """Whether it has work, or has a loop that turns anyway. Then it must call `progressed`, or it is taken off."""
+        """Whether it has work, or a loop that runs anyway. Then it must call `progressed`, or it is taken off."""
         self._session = session
         self._clock = clock
         self._over = False
@@ -50,20 +50,20 @@ class Member:
 
     @property
     def until_s(self) -> float:
-        """Until when, by the monotonic clock, it may believe itself alive."""
+        """The time, by the monotonic clock, until which it may believe itself alive."""
         return -math.inf if self._over else self._session.until_s
 
     def may_start(self) -> bool:
-        """Whether a handler may be started now. To be asked before every one, from any thread: it costs next to nothing."""
+        """Whether a handler may be started now. To be asked before every start, from any thread: it costs next to nothing."""
         return not self._over and self._clock.monotonic_s() < self._session.until_s
 
     def progressed(self) -> None:
-        """Say that it gets on; a member that is busy and does not for a lease is taken off."""
+        """Note that it makes progress. A busy member that makes none for a lease is taken off."""
         self._progressed_s = self._clock.monotonic_s()
         self._beats_still = 0
 
     def follow(self, task: asyncio.Future[None]) -> None:
-        """End when this task does: the loop of the consumer. An end that is no `leave` is an error."""
+        """End when the task of the consumer's loop does. An end that is no `leave` is an error."""
         task.add_done_callback(lambda _: self.end(LeaseLost("the loop of the consumer ended", object=self.id)))
 
     def end(self, error: PenstockError | None) -> None:
@@ -75,30 +75,30 @@ class Member:
             self._session.dropped(self)
 
     async def leave(self) -> None:
-        """End, and return when the others can see it (or the session is over). Queues are to be released before."""
+        """End, and return when the others can see it, or the session is over. Queues are to be released before."""
         self.end(None)
         await self._session.stands(lambda heartbeat: self.listed not in heartbeat.members)
 
     def is_stuck(self, lease_s: float) -> bool:
-        """Whether it has work, but got on with nothing for a lease. Asked once a heartbeat.
+        """Whether it has work, but made no progress for a lease. Asked once a heartbeat.
 
-        After a pause of the whole process the clock alone would accuse everybody, so several heartbeats must have gone by too.
+        After a pause of the whole process everybody would seem stuck by the clock alone, so several heartbeats must have passed too.
         """
         self._beats_still = self._beats_still + 1 if self.busy else 0
         return self._beats_still > BEATS_PER_LEASE and self._clock.monotonic_s() - self._progressed_s > lease_s
 
 
 class Session:
-    """One id, one heartbeat cell, one lease. ``lease_s`` is asked before each heartbeat how long the lease should be now."""
+    """One id, one heartbeat cell, one lease. ``lease_s`` is called before each heartbeat and gives the lease's present length."""
 
     def __init__(self, cells: Cells, runtime: Runtime, *, usual_s: float, lease_s: Callable[[], float], label: str) -> None:
         self.id = runtime.new_id()
         self.until_s = math.inf
-        """When the lease ends, by the monotonic clock; finite from the first heartbeat on."""
+        """The time when the lease ends, by the monotonic clock; finite from the first heartbeat on."""
         self.over = False
         self.error: PenstockError | None = None
         self.lease_s = usual_s
-        """The longest that may stand in the cell."""
+        """The longest lease that may be in the cell."""
         self._cells = cells
         self._runtime = runtime
         self._clock = runtime.clock
@@ -111,10 +111,10 @@ class Session:
         self._leaving = False
         self._beat = 0
         self._sent_s: dict[int, float] = {}
-        """Heartbeats that may stand in the cell, as far as we know, and when each was sent."""
+        """The heartbeats that may be in the cell, as far as is known, with the times when they were sent."""
         self._stored: Stored | None = None
         self._standing: Heartbeat | None = None
-        """The last confirmed one."""
+        """The last confirmed heartbeat."""
         self._renew_s = -math.inf
         self._trouble: BaseException | None = None
         self._backoff = Backoff(_PAUSE_S)
@@ -127,7 +127,9 @@ class Session:
         return not self.over and not self._leaving
 
     def admit(self, group: str, topics: Sequence[str]) -> Member:
-        """A new member, which may do nothing before a heartbeat that lists it `stands`. Raises `LimitExceeded` for a consumer without room."""
+        """A new member, which may do nothing before a heartbeat that lists it `stands`. Raises `LimitExceeded` for a consumer without
+        room.
+        """
         listed = Listed(self._numbers + 1, group, tuple(topics))
         if group:
             self._check_room(listed)
@@ -147,11 +149,11 @@ class Session:
         self.renew_soon()
 
     def renew_soon(self) -> None:
-        """Something changed: have a heartbeat written now, or after the one on its way."""
+        """Write a heartbeat now, or after the one on its way, because something changed."""
         self._nudge.set()
 
     async def stands(self, condition: Callable[[Heartbeat], bool]) -> bool:
-        """Wait for a confirmed heartbeat that is as wanted; False when the session ended first."""
+        """Wait for a confirmed heartbeat that meets the condition. Returns False when the session ended first."""
         while not self.over:
             if self._standing is not None and condition(self._standing):
                 return True
@@ -161,7 +163,7 @@ class Session:
         return False
 
     async def finished(self) -> None:
-        """Wait until nobody lives in it any more and the others can see that, or the lease ran out."""
+        """Wait until it has no member any more and the others can see that, or the lease ran out."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -172,7 +174,7 @@ class Session:
                 await self._rest()
                 await self._renew()
             if self._stored is not None:
-                await self._cells.drop(self._key, on=self._stored)  # it is fenced, which is what an absent one is
+                await self._cells.drop(self._key, on=self._stored)  # it is fenced, and an absent one means the same
         except PenstockError as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - it must end the members, not vanish in a task
@@ -189,7 +191,7 @@ class Session:
                 member.end(LeaseLost("the consumer has work, but did nothing for a lease", object=member.id))
         self._leaving = not self._members
         heartbeat = self._next_heartbeat()
-        # Others may see a shorter lease from the moment it is sent, so it counts from now on, whatever the answer is.
+        # Others may see a shorter lease from the moment it is sent, so it counts from now on, whatever the answer.
         hold = Hold(heartbeat.lease_ms / 1000, now_s)
         self.until_s = min(self.until_s, hold.until_s)
         self.lease_s = max(self.lease_s, hold.lease_s)
@@ -204,7 +206,7 @@ class Session:
         except TimeoutError:
             self._trouble = TimeoutError(f"the table did not answer in time: {_named(self._cells.url)}")
         except PenstockError as error:
-            # No right, no room: any of them may pass before the lease has run out.
+            # No right, or no room: either may pass before the lease has run out.
             self._trouble = error
         else:
             self._adopt(stored)
@@ -238,12 +240,12 @@ class Session:
             )
 
     def _adopt(self, stored: Stored | None) -> None:
-        """Go on from what stands in the cell: one of our own heartbeats, perhaps not the last one sent, unless we were fenced."""
+        """Go on from the heartbeat in the cell: one of this session's own, perhaps not the last one sent, unless it was fenced."""
         found = decode_heartbeat(stored.data, where=self._key) if stored is not None else None
         sent_s = self._sent_s.get(found.beat) if found is not None else None
         if found is None or (found.fenced and not self._leaving) or sent_s is None:
             raise LeaseLost("the worker was taken for dead by another", object=self.id, observed=self._trouble)
-        # All of these were conditional on the version that is gone now, so none of the others can land any more.
+        # All of these heartbeats were conditional on the version that is gone now, so none of the others can land any more.
         self._sent_s.clear()
         self._stored, self._standing = stored, found
         hold = Hold(found.lease_ms / 1000, sent_s)
@@ -266,7 +268,7 @@ class Session:
             )
 
     async def _rest(self) -> None:
-        """Until the next heartbeat is due, somebody wants one, or the lease is over."""
+        """Wait until the next heartbeat is due, somebody wants one, or the lease is over."""
         now_s = self._clock.monotonic_s()
         if self._trouble is not None:
             await asyncio.sleep(min(self._backoff.next_s(), self.until_s - now_s))
@@ -292,7 +294,7 @@ class Session:
 
 
 def _named(url: str) -> str:
-    """The table, and what usually keeps one of its kind from answering: a request is given up before the table says so itself."""
+    """The table, and the usual reason why one of its kind does not answer: a request is given up before the table says so itself."""
     if url.startswith("sqlite:"):
         return (
             f"{url}; does another process hold the file's lock, one that was stopped in the middle of a write, a shell, a backup?"

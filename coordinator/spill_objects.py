@@ -1,4 +1,4 @@
-"""The objects of waiting messages beyond the cells (`spills`): sealed Parquet files below ``waiting/``, each written once."""
+"""The objects of waiting messages outside of the cells (`spills`): sealed Parquet files below ``waiting/``, each written once."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from .spills import WaitingRows
 
 WAITING = "waiting/"
 ORPHAN_AGE_MS = 48 * 3600 * 1000
-"""An object that no cell names is deleted when it is older."""
+"""The age at which an object that no cell names is deleted."""
 NAMED_WITHIN_S = 3600.0
-"""No cell names an object first that was begun longer ago: far below `ORPHAN_AGE_MS`, so that nothing is deleted that may be named yet."""
+"""The age up to which a cell may first name an object: far below `ORPHAN_AGE_MS`, so that an object that may still be named is not
+deleted."""
 _SUFFIX = ".parquet"
 _COLUMNS = ("due_ms", "offset", "attempts", "strikes")
 _SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in _COLUMNS])
@@ -37,7 +38,7 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class SpillObjects:
-    """Those of one queue in one consumer group."""
+    """The objects of one queue in one consumer group."""
 
     store: ObjectStore
     runtime: Runtime
@@ -49,8 +50,9 @@ class SpillObjects:
         return f"{waiting_of(self.topic)}{self.group}/{self.queue}/{id}{_SUFFIX}"
 
     async def write(self, rows: WaitingRows) -> str:
-        """Make an object durable. Returns its id. What a failed write leaves behind is an orphan, if it is there. Raises what the store
-        raises.
+        """Make an object durable. Returns its id.
+
+        A failed write may leave an orphan. Raises what the store raises.
         """
         name = self.runtime.new_id()
         columns = [pa.array(column) for column in (rows.due_ms, rows.offset, rows.attempts, rows.strikes)]
@@ -59,8 +61,9 @@ class SpillObjects:
         return name
 
     async def read(self, spill: Spill) -> WaitingRows:
-        """All rows of an object that a cell names. Raises `DataDamaged` where it is missing or not what was written, and what the store
-        raises.
+        """All rows of an object that a cell names.
+
+        Raises `DataDamaged` where it is missing or not what was written, and what the store raises.
         """
         key = self.key(spill.id)
         try:
@@ -81,13 +84,13 @@ class SpillObjects:
         return waiting
 
     async def whole(self, cell: QueueCell) -> QueueCell:
-        """The cell as if it had room for all that waits: for those who look for single messages. Raises as `read` does."""
+        """The cell as if it had room for all waiting messages, for lookups of single messages. Raises as `read` does."""
         rows = [(await self.read(spill)).part(spill.taken) for spill in cell.spills]
         waiting = {offset: tries for part in rows for offset, tries in part.tries().items()}
         return replace(cell, tries={**cell.tries, **waiting}, spills=()) if rows else cell
 
     async def delete(self, ids: list[str]) -> None:
-        """Delete objects that a cell named and, in a durable write, names no more. Raises what the store raises."""
+        """Delete objects that a cell named and, by a durable write, names no more. Raises what the store raises."""
         await delete_all(self.store, map(self.key, ids))
 
     def _footer(self, id: str) -> dict[str, str]:
@@ -100,9 +103,10 @@ def waiting_of(topic: str) -> str:
 
 
 async def collect_spills(store: ObjectStore, cells: Cells, groups: Groups, topic: str) -> int:
-    """Delete a topic's objects that no group's cell names any more, once they are old. Returns how many. Raises what store and table raise.
+    """Delete a topic's objects that no group's cell names any more, once they are old. Returns how many. Raises what store and table
+    raise.
 
-    They are listed first and the cells are read then, so that whatever was named meanwhile is seen to be.
+    The objects are listed before the cells are read, so that an object named meanwhile is recognised.
     """
     listed = await store.list(waiting_of(topic))
     now_ms = await store.clock_ms() if listed else 0
@@ -124,7 +128,9 @@ async def collect_spills(store: ObjectStore, cells: Cells, groups: Groups, topic
 
 
 async def _named(cells: Cells, key: str, generation: int | None) -> set[str]:
-    """The objects that a queue's cell names, in the generation that its group is in; one of an earlier generation is reset before it is used."""
+    """The objects that a queue's cell names, in the present generation of its group. A cell of an earlier generation is reset before it
+    is used.
+    """
     stored = None if generation is None else await cells.read(key)
     if generation is None or stored is None:
         return set()

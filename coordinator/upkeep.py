@@ -1,4 +1,4 @@
-"""The maintenance of topics as a role: whoever plays it publishes, compacts, retains, trims and collects, sparing what groups need."""
+"""The maintenance of topics as a role: its player publishes, compacts, retains, trims and collects, sparing what groups need."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .timers.leftovers import remove_orphans, still_needed
 from .transactions.guard import held_jobs
 
 OnStep: TypeAlias = Callable[[str, str, object], None]
-"""Called with topic, step, and the step's result or error."""
+"""A callback with topic, step, and the step's result or error."""
 
 _LOOK_S = 30.0
-"""Between looks whether the topic was altered or deleted."""
+"""The interval between checks whether the topic was altered or deleted."""
 _FORGET_S = 24 * 3600.0
-"""Between looks for what dead workers left."""
+"""The interval between removals of what dead workers left."""
 _TEND_S = 3600.0
-"""Between rounds over what timers left."""
+"""The interval between rounds over what timers left."""
 _DELETED_S = 3600.0
-"""Between rounds over what a deleted topic left."""
+"""The interval between rounds over what a deleted topic left."""
 
 
 class Upkeep:
@@ -62,9 +62,9 @@ class Upkeep:
         self._collected_s: dict[str, float] = {}
 
     async def topics(self) -> Collection[str]:
-        """All topics that there are, deleted ones too: something may be left of them. Those that cannot be read are reported.
+        """All topics, deleted ones too, as something may be left of them. Topics that cannot be read are reported.
 
-        ``on_look`` hears of those that live.
+        ``on_look`` is called with the living ones.
         """
         found, living = [], []
         for folder in await self._lake.store.list_folders(TOPICS):
@@ -78,7 +78,7 @@ class Upkeep:
         return found
 
     async def once(self, name: str) -> None:
-        """Every step of a topic once."""
+        """Run every step of a topic once."""
         await self._forget_workers(name)
         await self._tend_timers(name)
         await self._collect_spills(name)
@@ -87,7 +87,7 @@ class Upkeep:
             await self._maintenance(name, record).run_once()
 
     async def play(self, name: str, stop: asyncio.Event) -> None:
-        """Maintain a topic until ``stop`` is set; the step under way is ended first. Faults of the store are reported and outlived."""
+        """Maintain a topic until ``stop`` is set; the step under way is finished first. Faults of the store are reported and survived."""
         running: _Running | None = None
         try:
             while not stop.is_set():
@@ -110,7 +110,7 @@ class Upkeep:
                 await running.end()
 
     async def _forget_workers(self, name: str) -> None:
-        """Once a day, whatever topics are maintained here: remove the heartbeats of workers that died long ago."""
+        """Remove the heartbeats of workers that died long ago: once a day, whatever topics are maintained here."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if now_s < self._forget_s:
             return
@@ -121,7 +121,7 @@ class Upkeep:
             self._on_step(name, "forget workers", error)
 
     async def _collect_spills(self, name: str) -> None:
-        """Once a day: remove objects of waiting messages that no consumer group's cell names any more."""
+        """Remove objects of waiting messages that no consumer group's cell names any more: once a day."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if now_s < self._collected_s.get(name, -math.inf):
             return
@@ -132,7 +132,7 @@ class Upkeep:
             self._on_step(name, "collect what waited", error)
 
     async def _tend_timers(self, name: str) -> None:
-        """Of a timer log, once an hour: end one whose topic is gone, and remove runs that nobody needs."""
+        """Tend a timer log once an hour: end one whose topic is gone, and remove runs that nobody needs."""
         now_s = self._lake.runtime.clock.monotonic_s()
         if not is_timer_log(name) or now_s < self._tended_s.get(name, -math.inf):
             return
@@ -150,7 +150,7 @@ class Upkeep:
 
     def _maintenance(self, name: str, record: TopicRecord) -> Maintenance:
         async def append(actions: Sequence[Action]) -> None:
-            if not record.deleted:  # nothing follows the entry that deleted it, and nothing can be linked any more
+            if not record.deleted:  # no entry follows the one that deleted it, and nothing can be linked any more
                 await (await self._lake.topic(name, writable=True)).act(*actions)
 
         async def of_groups() -> Mapping[int, int]:
@@ -185,7 +185,7 @@ class _Running:
         self._task = asyncio.ensure_future(run)
 
     async def end(self) -> None:
-        """End it in order. Raises what ended it before, which is a bug."""
+        """End it in order. Raises the error that ended it before, which is a bug."""
         self._stop.set()
         await self._task
 

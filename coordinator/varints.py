@@ -1,4 +1,4 @@
-"""Whole numbers in as few bytes as they need, seven bits a byte: what cells are written with."""
+"""Whole numbers in as few bytes as they need, seven bits a byte, as cells are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..log.errors import DataDamaged
 from ..log.limits import NUMBER_MAX, TIME_MAX_MS
 
 HASH_MAX = 2**64 - 1
-"""Of 64 bits without a sign."""
+"""The largest unsigned number of 64 bits."""
 
 
 def append_varint(data: bytearray, number: int) -> None:
@@ -26,10 +26,10 @@ def append_bytes(data: bytearray, value: bytes) -> None:
 
 
 class VarintReader:
-    """Reads on through what was appended, in the object ``where``.
+    """Reads appended values in order, from the object ``where``.
 
-    The bytes are input. Every method raises `DataDamaged` where they end too soon, and for what nothing ever appends: numbers beyond 63 bits
-    or with more bytes than they need, counts of more than can follow, bytes that are no text.
+    The bytes are input. Every method raises `DataDamaged` where they end too soon, and for bytes that are never appended. These are
+    numbers beyond 63 bits or with more bytes than they need, counts of more than can follow, and invalid text.
     """
 
     def __init__(self, data: bytes, *, where: str | None = None) -> None:
@@ -44,7 +44,7 @@ class VarintReader:
 
     @property
     def left(self) -> int:
-        """How many bytes were not read."""
+        """The number of bytes that were not read."""
         return len(self._data) - self._at
 
     def byte(self) -> int:
@@ -69,14 +69,14 @@ class VarintReader:
         return self.varint(TIME_MAX_MS)
 
     def count(self, least_bytes: int = 1) -> int:
-        """How many things follow that have so many bytes each, at least: checked before anybody makes room for them."""
+        """The number of following things that have at least ``least_bytes`` each. It is checked before anybody makes room for them."""
         return self.varint(self.left // least_bytes)
 
     def sized(self) -> bytes:
         return self.take(self.varint())
 
     def text(self) -> str:
-        """UTF-8, its length first."""
+        """Text in UTF-8, preceded by its length."""
         data = self.sized()
         try:
             return data.decode()
@@ -87,7 +87,7 @@ class VarintReader:
         return self.take(self.left)
 
     def take(self, count: int) -> bytes:
-        """So many bytes as they stand."""
+        """The next ``count`` bytes as they are."""
         found = self._data[self._at : self._at + count]
         if len(found) < count:
             raise self.damaged("the data ends too soon", expected=f"{count} more bytes", observed=f"{len(found)}")
@@ -95,5 +95,5 @@ class VarintReader:
         return found
 
     def damaged(self, message: str, *, expected: object = None, observed: object = None) -> DataDamaged:
-        """The error for what cannot be read here."""
+        """The error for data that cannot be read here."""
         return DataDamaged(message, object=self.where, expected=expected, observed=observed)

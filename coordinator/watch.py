@@ -1,6 +1,6 @@
-"""Other workers, as their heartbeats show them: who lives, who is over, and who may be fenced.
+"""Other workers as their heartbeats show them: which live, which are over, and which may be fenced.
 
-What one process knows, all its consumers share: a heartbeat is read when its next change is due, or when nothing read so far can tell.
+All consumers of a process share this knowledge. A heartbeat is read when its next change is due, or when nothing read so far can tell.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .lease import (
 )
 
 _EARLY = 0.9
-"""Of the time between two heartbeats: from then on the next may come, as clocks run at different rates."""
+"""The part of the time between two heartbeats after which the next may come, as clocks run at different rates."""
 _LOOKS_PER_LEASE = 20
 _LOOKS_PER_IDLE_LEASE = 9
 _STEP_MAX_S = 0.5
 _TICK_S = 0.001
 _PATIENCE_S = 2.0
-"""For one request: a later one may be luckier than one that hangs."""
+"""The timeout of one request: a later one may be luckier than one that hangs."""
 _FORGET_S = 600.0
 
 
@@ -45,14 +45,14 @@ class _Watched:
     heartbeat: Heartbeat | None = None
     stored: Stored | None = None
     sighting: Sighting | None = None
-    """None before the first look, and of a worker that is over."""
+    """The last sighting. None before the first look, and for a worker that is over."""
     over: bool = False
-    """Fenced, or gone: it never comes back."""
+    """Whether it is fenced, or gone, and so never comes back."""
     members_over: set[str] = field(default_factory=set)
     looked_s: float = -math.inf
-    """When the last look that succeeded began."""
+    """The time when the last successful look began."""
     look_s: float = -math.inf
-    """When the next one is due."""
+    """The time when the next look is due."""
     asked_s: float = 0.0
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -63,14 +63,14 @@ class _Watched:
         )
 
     def must_be_looked_at(self, asked: Collection[str], now_s: float) -> bool:
-        """Whether the next heartbeat may have come, or what is known does not tell of a member whether it is new or over."""
+        """Whether the next heartbeat may have come, or the known one does not tell whether a member is new or over."""
         if self.over:
             return False
         return now_s >= self.look_s or not {*self.members_over, *self.alive()}.issuperset(asked)
 
 
 class Watch:
-    """What this process knows of others' leases."""
+    """This process's knowledge of others' leases."""
 
     def __init__(self, cells: Cells, runtime: Runtime) -> None:
         self._cells = cells
@@ -78,9 +78,9 @@ class Watch:
         self._workers: dict[str, _Watched] = {}
 
     async def look(self, owners: Collection[str]) -> None:
-        """Read what is due of the heartbeats of these members' workers. Whose cannot be read is left as it was known.
+        """Read the heartbeats that are due, of these members' workers. A worker whose heartbeat cannot be read is left as it was known.
 
-        Ask only for members whose names were read before the call: one that a later heartbeat does not list is over.
+        Ask only for members whose names were read before the call: a member that a later heartbeat does not list is over.
         """
         now_s = self._clock.monotonic_s()
         self._forget(now_s)
@@ -99,7 +99,7 @@ class Watch:
         return watched.sighting is not None and is_expired(watched.sighting, self._clock.monotonic_s())
 
     async def fence(self, owner: str) -> bool:
-        """Make sure that a dead member never comes back. False when its worker beat again, or nobody can tell: look again later."""
+        """Make sure that a dead member never comes back. False when its worker beat again, or the outcome is unknown: look again later."""
         watched = self._workers.get(worker_of(owner))
         if watched is None or not self.is_dead(owner):
             return False
@@ -122,12 +122,12 @@ class Watch:
             return watched.over
 
     def listed(self, owner: str) -> Listed | None:
-        """What a member's worker says of it, as far as it was looked at."""
+        """The heartbeat's entry for a member, as far as it was read."""
         watched = self._workers.get(worker_of(owner))
         return watched.alive().get(owner) if watched is not None else None
 
     def due_s(self, owners: Iterable[str]) -> float:
-        """When to look at them again, by the monotonic clock; infinite for those that are over."""
+        """The time of the next look at them, by the monotonic clock; infinite for those that are over."""
         watched = [self._workers.get(worker_of(owner)) for owner in owners]
         return min((-math.inf if one is None else math.inf if one.over else one.look_s for one in watched), default=math.inf)
 
@@ -150,7 +150,7 @@ class Watch:
             watched.members_over.update(set(asked) - watched.alive().keys())
 
     def _saw(self, watched: _Watched, worker: str, stored: Stored | None, began_s: float) -> None:
-        """Take in what a look found."""
+        """Take in the result of a look."""
         now_s = self._clock.monotonic_s()
         found = decode_heartbeat(stored.data, where=worker_key(worker)) if stored is not None else None
         watched.heartbeat, watched.stored = found, stored
@@ -161,7 +161,8 @@ class Watch:
         lease_s = found.lease_ms / 1000
         watched.look_s = now_s + _step_s(lease_s)
         if watched.sighting is not before:
-            # It was written after the look before this one began, so the next one comes no sooner than a beat after that.
+            # The heartbeat was written after the look before this one began, so the next one comes no sooner than a beat after
+            # that.
             watched.look_s = max(watched.look_s, watched.looked_s + _EARLY * lease_s / BEATS_PER_LEASE)
         expires_s = watched.sighting.since_s + lease_s * (1 + MARGIN) + _TICK_S
         if now_s < expires_s:
@@ -176,7 +177,7 @@ class Watch:
 
 
 def _step_s(lease_s: float) -> float:
-    """Between two looks while the next heartbeat is due. Who is idle has nothing to take over, and is not worth many."""
+    """The time between two looks while the next heartbeat is due. An idle worker has nothing to take over, and is not worth many."""
     if lease_s >= LEASE_IDLE_S:
         return lease_s / _LOOKS_PER_IDLE_LEASE
     return min(lease_s / _LOOKS_PER_LEASE, _STEP_MAX_S)

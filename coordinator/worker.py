@@ -1,4 +1,4 @@
-"""A process that consumes: its lease, the members that live in it, and what is in flight in it."""
+"""A consuming process: its lease, the members that live in it, and what is in flight in it."""
 
 from __future__ import annotations
 
@@ -16,36 +16,39 @@ __all__ = ["LeaseLost", "Member", "Worker"]
 
 
 class Worker:
-    """One for each open lake. Its heartbeat begins with the first member and ends with the last.
+    """The worker of one open lake. Its heartbeat begins with the first member and ends with the last.
 
     Its methods are for the event loop's thread. ``label`` is for people only; ids are random, and new for every session.
     """
 
     def __init__(self, cells: Cells, runtime: Runtime, *, lease_s: float = LEASE_S, label: str = "") -> None:
         self.lease_s = lease_s
-        """The usual one; a worker without traffic takes a longer one."""
+        """The usual lease; a worker without traffic takes a longer one."""
         self.in_flight = 0
-        """Messages that are granted in this process, of all members, past ones too: their handlers may still run."""
+        """The number of messages granted in this process, of all members, past ones too: their handlers may still run."""
         self._cells = cells
         self._runtime = runtime
         self._label = label
         self._session: Session | None = None
         self._traffic_s = runtime.clock.monotonic_s()
         self._alone: list[object] = []
-        """Who runs alone, and who waits to; first come, first served."""
+        """The one that runs alone, then those that wait to; first come, first served."""
         self._moved = asyncio.Event()
         self.quiet_listeners: list[Callable[[], None]] = []
-        """Called when somebody wants to run alone, so that whoever has messages granted and not begun takes them back; and when that is over."""
+        """Callbacks for the time when somebody wants to run alone, so that granted messages that have not begun are taken back, and for
+        its end."""
         self._closed = False
 
     @property
     def id(self) -> str:
-        """Of the session now, or empty."""
+        """The id of the present session, or empty."""
         return self._session.id if self._session is not None and not self._session.over else ""
 
     async def join(self, group: str, topics: Sequence[str] = ()) -> Member:
-        """A new member, which all others can see. Raises `LeaseLost` when the table could not be reached for a lease, and `LimitExceeded` for a
-        consumer that the heartbeat has no room for.
+        """A new member, which all others can see.
+
+        Raises `LeaseLost` when the table could not be reached for a lease, and `LimitExceeded` for a consumer that the heartbeat has no
+        room for.
         """
         if self._closed:
             raise ClosedError("the worker was closed", operation="join", object=group)
@@ -76,9 +79,9 @@ class Worker:
     # --- Traffic ----------------------------------------------------------------------------------------------------------------
 
     async def awake(self) -> None:
-        """To be called before anything is granted: returns once the lease is not the long one of an idle worker.
+        """Return once the lease is not the long one of an idle worker. To be called before anything is granted.
 
-        Returns too when the lease is lost; then no member may start anything.
+        It also returns when the lease is lost. Then no member may start anything.
         """
         self._touch()
         session = self._session
@@ -87,14 +90,14 @@ class Worker:
             await session.stands(lambda _: session.lease_s <= self.lease_s)
 
     def started(self, messages: int) -> None:
-        """To be called before a grant is sent, unless the worker is `quiet` for another."""
+        """Count messages about to be granted. To be called before a grant is sent, unless the worker is `quiet` for another."""
         if messages and self._alone and self.in_flight + messages > 1:
             raise InternalError("a message must run alone", operation="grant", observed=self.in_flight + messages)
         self._touch()
         self.in_flight += messages
 
     def finished(self, messages: int) -> None:
-        """To be called when their handlers have ended, or will never start."""
+        """Count messages whose handlers have ended, or will never start."""
         self._touch()
         self.in_flight -= messages
         if self.in_flight < 0:
@@ -103,7 +106,7 @@ class Worker:
 
     @property
     def quiet(self) -> bool:
-        """Whether somebody runs alone or waits to: nobody else may grant anything."""
+        """Whether somebody runs alone or waits to. Then nobody else may grant anything."""
         return bool(self._alone)
 
     @asynccontextmanager
@@ -112,8 +115,9 @@ class Worker:
     ) -> AsyncIterator[bool]:
         """Keep all others from starting anything, and wait until nothing is in flight in this process.
 
-        Gives whether it came to that: not when the member ended, or something was still running after ``patience_s`` (default: wait
-        as long as it takes; everybody else waits too), or ``unless`` holds, which is asked whenever something finished. Then the others go on.
+        Yields whether that succeeded. It does not when the member ended, or something was still running after ``patience_s``, or
+        ``unless`` holds, which is asked whenever something finished. Then the others go on. By default it waits as long as it takes,
+        and everybody else waits too.
         """
         mine = object()  # queues of one member run alone too, one after the other
         self._alone.append(mine)

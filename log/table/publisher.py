@@ -222,9 +222,7 @@ class Publisher:
         view.on_fold, view.on_jump = lambda folded, _: known.append(folded.state), known.append
         await fold_known(view, self._store, self._paths, snapshot.published)
         arrivals = Arrivals(self._store, self._paths, view)
-        if (
-            view.state.entry > snapshot.published
-        ):  # led around damage, past that entry: the state before the jump tells what comes after it
+        if view.state.entry > snapshot.published:  # led around damage, past that entry: the state before the jump tells the rest
             arrivals.begin(replace(view.state, entry=snapshot.published), within=Jump(*known))
         return view, arrivals
 
