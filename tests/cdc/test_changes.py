@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.changes import ALWAYS, NEVER, Net, merged, put, remove, truncated
+from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, merged, put, remove, truncated
 from penstock.cdc.types import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
@@ -47,3 +47,29 @@ def test_of_two_queues_the_later_one_s_column_counts(first: Net, last: Net) -> N
 def test_a_truncate_without_a_position_takes_from_a_row_only_what_its_event_does_not_say() -> None:
     found = truncated(made(("a", KEEP), 5), None, before_it=False)
     assert (found.put, found.values, found.since) == (True, ("a", None), (5, ALWAYS))
+
+
+@pytest.mark.parametrize(("row", "truncate", "is_there"), [(4, 5, False), (5, 5, True), (6, 5, True)])
+@pytest.mark.parametrize("before_it", [True, False])
+def test_a_truncate_removes_what_is_below_it_in_whatever_order_they_came(
+    row: int, truncate: int, is_there: bool, before_it: bool
+) -> None:
+    assert truncated(made(("a",), row), truncate, before_it=before_it).put is is_there
+
+
+@pytest.mark.parametrize(
+    ("row", "truncate", "level"), [(None, 5, ALWAYS), (4, 5, 5), (5, None, ALWAYS), (None, None, ALWAYS), (None, 0, ALWAYS)]
+)
+def test_what_a_truncate_removed_counts_from_the_higher_of_both_on(row: int | None, truncate: int | None, level: int) -> None:
+    found = truncated(made(("a",), row), truncate, before_it=True)
+    assert (found.put, found.level) == (False, level)
+
+
+def test_a_row_newer_than_the_truncate_has_what_it_lacked_from_nobody() -> None:
+    """Of the row that it meets, and of the one that it had another key before, what is older is gone; what is newer counts."""
+    here = made(("a", KEEP, KEEP), 7)._replace(since=(7, NEVER, 6))
+    assert truncated(here, 6, before_it=False)[1:3] == (("a", None, KEEP), (7, 6, 6))
+    old = made(("a", "b", KEEP), 7)._replace(since=(7, 3, NEVER), moved=Moved((1,), 7, FIRST))
+    found = truncated(old, 6, before_it=False)
+    assert (found.values, found.since, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
+    assert truncated(old, None, before_it=False).moved is None

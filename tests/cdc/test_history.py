@@ -10,6 +10,7 @@ from penstock.cdc.history import chains
 from penstock.cdc.sources import Source
 from penstock.cdc.targets import Column, Target
 from penstock.cdc.types import KEEP
+from penstock.cdc.unavailable import PLACEHOLDER
 
 SOURCE = Source("shop", "t")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -94,13 +95,23 @@ def test_what_is_told_again_is_passed_over_also_beside_what_has_no_position() ->
 def test_each_event_of_a_table_with_history_is_a_version() -> None:
     found = folded(("c", 1, 10), ("u", 1, None), ("t", None, 30), ("d", 2, 40))
     assert found.refused == {}
-    assert [(one.op, one.key, one.time_us) for one in found.versions[SOURCE]] == [
-        ("c", (1,), 10),
-        ("u", (1,), 50),
-        ("t", (), 30),
-        ("d", (2,), 40),
+    versions = found.versions[SOURCE]
+    assert [(one.op, one.key, one.values, one.time_us) for one in versions] == [
+        ("c", (1,), (1,), 10),
+        ("u", (1,), (1,), 50),
+        ("t", (), (), 30),
+        ("d", (2,), (None,), 40),
     ]
-    assert (found.counts[SOURCE], found.truncates[SOURCE].time_us) == (4, 30)
+    truncate = found.truncates[SOURCE]
+    assert (found.counts[SOURCE], truncate.time_us, truncate.position) == (4, 30, versions[2].position)
+
+
+@pytest.mark.parametrize("row", [{}, {"id": None}, {"id": PLACEHOLDER}, {"id": 1}])
+def test_a_version_whose_row_does_not_say_its_key_has_that_of_its_event(row: dict[str, object]) -> None:
+    fold = Fold(Plan({SOURCE: Target(SOURCE, "t", (Column("id", "bigint"),), ("id",), history=True)}))
+    value = {"op": "u", "before": None, "after": row, "source": {"db": "shop", "table": "t"}}
+    fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode(), 50)
+    assert [(one.key, one.values) for one in fold.result().versions[SOURCE]] == [((1,), (1,))]
 
 
 @pytest.mark.parametrize(("time_us", "fits"), [(FIRST_US - 1, False), (FIRST_US, True), (LAST_US, True), (LAST_US + 1, False)])
