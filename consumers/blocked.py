@@ -143,8 +143,7 @@ class Blocked:
         """
         for lane in self._lanes.values():
             marker = lane.marker
-            if marker is None or (lane.known_to == marker.head and not lane.ready):
-                continue
+            assert marker is not None, "a blocked group has a marker"
             run_to = lane.run.messages[-1].offset + 1 if lane.run is not None else marker.head
             out_to = lane.known_from if lane.known_from is not None and marker.tries.state is State.OUT else run_to
             self._forget(lane)

@@ -111,8 +111,6 @@ def expired(cell: QueueCell, now_ms: int, settings: GroupSettings, *, letters_ma
     if left := {offset for _, offset in sorted(dying)[room:]}:
         tries = {offset: one for offset, one in tries.items() if offset not in left}
         markers = {lane: one for lane, one in markers.items() if one.head not in left}
-    if not tries and not markers:
-        return Expiry(cell, left=bool(left))
     lapses: list[Lapse] = []
     again: dict[int, Tries] = {}
     for offset, one in tries.items():

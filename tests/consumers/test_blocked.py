@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 
 from penstock.consumers.blocked import Blocked
-from penstock.consumers.lanes import Failure, Run
+from penstock.consumers.lanes import Failure, Lane, Run
 from penstock.consumers.limits import Limits, Mode
 from penstock.consumers.ready import Ready, Want
 from penstock.consumers.rows import GroupHashes, group_hash
@@ -17,6 +18,7 @@ from penstock.consumers.tracked import Tracked
 from penstock.coordinator.cell import DeadLetters, Marker, QueueCell, State, Tries
 from penstock.coordinator.groups import DeadLetterPolicy, DeliveryOrder, GroupSettings
 from penstock.coordinator.offsets import OffsetSet, Settled
+from penstock.log.errors import InternalError
 from tests.consumers.test_schedule import message
 
 A, B = group_hash("a", ""), group_hash("b", "")
@@ -103,6 +105,98 @@ def test_a_group_that_has_caught_up_leaves_and_is_due_no_more() -> None:
     some.expired(9, step)
     assert some.due(1, step, 9) == []
     assert (A in some, step.markers[A], some.next_due_ms()) == (False, None, [])
+
+
+# --- Its books ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_of", [None, "group"])
+def test_who_is_given_batches_is_given_them_of_groups_that_were_blocked_before(batch_of: Literal["group"] | None) -> None:
+    some, step = Blocked(QueueCell(markers={A: waiting(0)}), Limits(batch_of=batch_of), GroupHashes()), Step()
+    some.recall_from(0, 2)
+    some.recalled([message(0, "a"), message(1, "a")], 0, 2, 2)
+    some.run_due(0, step, 2)
+    assert [run.is_batch for run in step.runs] == [batch_of is not None]
+
+
+def test_what_comes_after_all_was_read_again_is_kept() -> None:
+    some = blocked({A: waiting(0)})
+    some.recall_from(0, 5)
+    some.recalled([message(0, "a")], 0, 5, 5)
+    assert some.pass_by(message(5, "a"))
+    assert (some.retained, some.recall_from(0, 6)) == (2, None)
+
+
+def test_a_group_is_blocked_once() -> None:
+    some = blocked({A: waiting(0)})
+    with pytest.raises(InternalError, match="blocked already"):
+        some.add(Lane(A), waiting(3))
+
+
+def test_what_is_given_out_still_is_kept_until_it_comes_back() -> None:
+    some, step = blocked({}), Step()
+    for offset in (5, 7):
+        some.hand_out_fresh(message(offset, "a"), 1_000, step)
+    assert some.expiries_ms() == [1_000]
+    some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(7, 8, Tries(State.OUT, 1, 0, 2_000))}))
+    assert (some.expiries_ms(), some.ready(0)) == ([2_000], 0)
+    some.adopt(QueueCell(settled=Settled(8), markers={A: Marker(7, 8, Tries(State.WAITING, 1, 1))}))
+    assert (some.expiries_ms(), some.recall_from(0, 8), some.ready(0)) == ([], None, 1)
+
+
+def test_a_group_that_an_owner_before_gave_out_is_waited_for() -> None:
+    out = Marker(4, 5, Tries(State.OUT, 1, 0, 1_000))
+    assert [blocked(markers).expiries_ms() for markers in ({A: out}, {A: out, B: waiting(9)}, {B: waiting(9)})] == [
+        [1_000],
+        [1_000],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(("later", "holds"), [("a", True), ("b", False)])
+def test_a_group_holds_back_what_is_behind_what_was_given_out_of_it(later: str, holds: bool) -> None:
+    some = blocked({B: waiting(0)})
+    some.hand_out_fresh(message(5, "a"), 1_000, Step())
+    assert some.pass_by(message(7, later))
+    assert some.holds_back(8) is holds
+
+
+def test_a_suspect_before_the_head_of_a_run_waits_for_its_end_and_others_go_behind_the_marker() -> None:
+    some = blocked({A: waiting(5)})
+    some.recall_from(0, 8)
+    some.recalled([message(5, "a")], 5, 8, 8)
+    some.run_due(0, Step(), 8)
+    assert [some.is_behind(message(offset, "a")) for offset in (4, 5, 6)] == [False, True, True]
+    assert [some.holds(message(offset, "a")) for offset in (4, 5, 6)] == [True, False, False]
+
+
+@pytest.mark.parametrize(("offset", "kept"), [(4, 0), (5, 1), (6, 1)])
+def test_only_a_suspect_from_before_the_head_has_its_group_read_again(offset: int, kept: int) -> None:
+    some = blocked({A: waiting(5)})
+    some.recall_from(0, 8)
+    some.recalled([message(5, "a")], 5, 8, 8)
+    some.take_over(message(offset, "a"), Tries(State.SUSPECT, 1, 0, 0, 1), Step())
+    assert some.retained == kept
+
+
+def test_retention_up_to_a_head_changes_nothing() -> None:
+    some, step = blocked({A: waiting(8)}), Step()
+    some.expired(8, step)
+    assert step.markers == {}
+
+
+def test_a_group_of_which_all_that_was_delivered_is_done_has_no_attempts() -> None:
+    some, step = blocked({A: waiting(0)}), Step()
+    some.recall_from(0, 5)
+    some.recalled([message(0, "a"), message(3, "a")], 0, 5, 5)
+    some.run_due(0, step, 5)
+    (run,) = step.runs
+    assert (run.size, run.lane.marker and run.lane.marker.tries.attempts) == (1, 2)
+    run.taken = run.done = 1
+    run.lane.run = None
+    assert isinstance(run.lane, Lane)
+    some.moved(run.lane, run, 1, True, step)
+    assert step.markers[A] == Marker(1, 1, Tries(State.WAITING, 0))
 
 
 # --- Messages tracked by themselves ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -75,6 +76,14 @@ def test_a_heartbeat_is_stored_as_it_is(
 def test_damage_is_named(data: bytes) -> None:
     with pytest.raises(DataDamaged, match="not a worker's heartbeat"):
         decode_heartbeat(data, where="workers/w")
+
+
+@pytest.mark.parametrize("member", [["1", "g"], [-1, "g"], [1, 2], [1, "g", 3], [1, "g", "orders", 4], [1]])
+def test_a_member_that_is_none_is_damage(member: list[object]) -> None:
+    whole = json.loads(encode_heartbeat(Heartbeat(worker="w", lease_ms=1_000, beat=1, members=(Listed(1, "g", ("orders",)),))))
+    assert whole["members"] == [[1, "g", "orders"]]
+    with pytest.raises(DataDamaged, match="not a worker's heartbeat"):
+        decode_heartbeat(json.dumps({**whole, "members": [member]}).encode(), where="workers/w")
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))

@@ -82,6 +82,11 @@ def test_ranges_and_gaps_share_out_all_offsets(ranges: list[tuple[int, int]], st
     assert (gaps[0][0], gaps[-1][1]) == (settled.floor, settled.limit + 10)
 
 
+@pytest.mark.parametrize(("limit", "gaps"), [(3, []), (5, [(3, 5)]), (6, [(3, 5)]), (7, [(3, 5)]), (8, [(3, 5), (7, 8)])])
+def test_gaps_end_at_their_limit(limit: int, gaps: list[tuple[int, int]]) -> None:
+    assert Settled(3).with_range(5, 7).with_range(9, 12).gaps(limit) == gaps
+
+
 @given(st.integers(0, 2**3000), st.integers(0, 2**62))
 def test_any_pattern_is_kept(pattern: int, start: int) -> None:
     settled = Settled(start, pattern << 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.timers.state import Bounds, Due, Run, TimerState
+from penstock.coordinator.timers.state import RECALLED_MAX, Bounds, Due, Run, TimerState
+from penstock.log.errors import LimitExceeded
 
 SETTLED = TimerState(settled=Bounds(known=10, due=Due(500, 4)), gathered=6)
 
@@ -55,3 +56,10 @@ def test_bounds_only_rise(bounds: Bounds) -> None:
     with pytest.raises(ValueError, match="bounds only rise"):
         SETTLED.with_claim(bounds, 1)
     assert SETTLED.with_claim(SETTLED.settled, 0).bounds == SETTLED.settled
+
+
+def test_so_many_are_recalled_at_a_time_and_no_more() -> None:
+    full = TimerState(recalled=frozenset(Due(900, offset) for offset in range(RECALLED_MAX - 1))).with_recalled(Due(901, 0))
+    assert len(full.recalled) == RECALLED_MAX
+    with pytest.raises(LimitExceeded, match="too many messages were recalled"):
+        full.with_recalled(Due(902, 0))
