@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, merged, put, remove, truncated
+from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, Old, finished, merged, move, put, remove, truncated
 from penstock.cdc.types import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
@@ -73,3 +73,52 @@ def test_a_row_newer_than_the_truncate_has_what_it_lacked_from_nobody() -> None:
     found = truncated(old, 6, before_it=False)
     assert (found.values, found.since, found.moved) == (("a", None, KEEP), (7, 6, 6), old.moved)
     assert truncated(old, None, before_it=False).moved is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "level"),
+    [(5, 4, None), (5, 5, 5), (5, 6, 6), (None, 6, ALWAYS), (5, None, ALWAYS), (None, None, ALWAYS)],
+)
+@pytest.mark.parametrize("value", ["b", KEEP])
+def test_an_upsert_counts_unless_its_row_is_newer(first: int | None, last: int | None, level: int | None, value: object) -> None:
+    before = made(("a", "x"), first)
+    assert before.since is None, "all of it was said"
+    found = put(before, (value, "y"), last, LATER)
+    assert (None if found is None else found.level) == level
+    if found is not None and value is KEEP:
+        assert (found.values, found.since) == (("a", "y"), (before.level, level))
+
+
+@pytest.mark.parametrize(("first", "last", "level"), [(5, 7, 7), (None, 7, ALWAYS), (5, None, ALWAYS)])
+def test_of_two_queues_one_event_without_a_position_counts_whatever_it_meets(
+    first: int | None, last: int | None, level: int
+) -> None:
+    assert merged(made(("a",), first), made(("b",), last, LATER)).level == level
+
+
+def test_a_row_that_says_all_of_itself_takes_nothing_along() -> None:
+    origin = made(("a", "b"), 4)
+    for values in (("c", "d"), ("c", KEEP)):
+        found = move(origin, (1,), None, values, 5, LATER)
+        assert found is not None
+        assert (found.values, found.since, found.moved) == (("c", "d" if values[1] == "d" else "b"), None, None)
+
+
+@pytest.mark.parametrize(("position", "value"), [(4, "b"), (5, "b"), (6, KEEP)])
+def test_a_row_takes_along_what_the_target_has_of_it_unless_that_is_newer(position: int, value: object) -> None:
+    found = move(None, (1,), None, ("a", KEEP), 5, FIRST)
+    assert found is not None
+    nets = {(2,): found}
+    finished(nets, None, {(1,): Old(("old", "b"), position)})
+    assert (nets[2,].values, nets[2,].moved) == (("a", value), None)
+
+
+@pytest.mark.parametrize(("place", "value"), [(FIRST, "of another queue"), (LATER, KEEP)])
+def test_a_row_takes_along_what_another_queue_told_of_it(place: tuple[int, int], value: object) -> None:
+    found = move(None, (1,), None, ("a", KEEP), 5, FIRST)
+    assert found is not None
+    there = remove(made(("old", "of another queue"), 4, LATER), 2, 5, place)
+    assert there is not None
+    nets = {(1,): there, (2,): found}
+    finished(nets, None, {})
+    assert nets[2,].values == ("a", value)

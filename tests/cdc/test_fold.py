@@ -265,3 +265,23 @@ def test_what_came_before_an_event_that_stops_a_new_table_is_applied() -> None:
     assert memory.rows() == {"t": {(1,): {"id": 1, "n": 1}}}
     assert [place for place, _ in memory.stopped[Source("s", "t")].values()] == [1]
     assert memory.targets[Source("s", "t")].progress.offsets == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "partial"), [({"id": 1, "n": 2}, False), ({"id": 1, "n": MARKER}, True), ({"id": MARKER, "n": 2}, False)]
+)
+def test_a_table_is_partial_if_rows_lack_columns(row: dict[str, object], partial: bool) -> None:
+    source = Source("s", "t")
+    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"), Column("n", "string")), ("id",))}))
+    value = {"op": "u", "before": None, "after": row, "source": {"table": "t", "schema": "s"}}
+    fold.add(0, 0, json.dumps({"key": {"id": 1}, "value": value}).encode())
+    folded = fold.result()
+    assert [(key, net.values[0]) for key, net in folded.nets[source]] == [((1,), 1)]
+    assert (source in folded.partial) is partial
+
+
+def test_events_of_tables_that_nobody_asked_for_need_not_be_right() -> None:
+    fold = Fold(Plan({}, tables=frozenset({"other"})))
+    fold.add(0, 0, changed("x", 1))
+    folded = fold.result()
+    assert (folded.ignored, folded.refused, folded.broken) == (1, {}, {})
