@@ -235,7 +235,7 @@ _PLACES = {
         "TransactionRolledBack",
     },
 }
-"""Where public names are; the others are in the log."""
+"""The modules of public names; all other names are in the log."""
 
 if not TYPE_CHECKING:
 

@@ -101,7 +101,7 @@ def connect(
     options: dict[str, str] | None = None,
     runtime: Runtime | None = None,
 ) -> Lake:
-    """Open a lake on the running event loop; the arguments are those of `penstock.connect`."""
+    """Open a lake on the running event loop. The arguments are those of `penstock.connect`."""
     check_flag("read_only", read_only, operation="connect")
     check_flag("maintenance", maintenance, operation="connect")
     _check_kind("store", store, ObjectStore)
@@ -134,8 +134,8 @@ class Lake(TimerLake, TransactionLake):
     """Topics, producers, readers and consumer groups of one root, on the running event loop.
 
     ``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
-    With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, from some seconds after its first
-    write on.
+    With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
+    first write.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Lake(TimerLake, TransactionLake):
             self._maintaining = asyncio.ensure_future(self._maintain())
 
     async def _maintain(self) -> None:
-        """Play the roles that keep a lake up, as far as they fall to this process. Nobody waits for it: what fails is logged."""
+        """Play the roles that maintain a lake, as far as they fall to this process. Nobody waits for it: failures are logged."""
         coordination, stop = self.coordination, self._stop_maintaining
         upkeep = Upkeep(self, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self._timers.see)
         maintained = run_roles(
@@ -189,11 +189,11 @@ class Lake(TimerLake, TransactionLake):
         await asyncio.gather(maintained, timed, finished)
 
     def timer_statistics(self) -> dict[str, TimerStatistics]:
-        """Of each topic whose delayed messages this process lets go, what it has done, and how many wait; any thread may ask."""
+        """The work of this process by topic whose delayed messages it delivers, and the number of messages that wait. Any thread may ask."""
         return dict(self._timers.statistics)
 
     async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
-        """As `penstock.log.Lake.timer_log`; what is sent to a topic is let go by this process too."""
+        """The timer log as `penstock.log.Lake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
         found = await super().timer_log(name, writable=writable)
         if writable:
             self._timers.notice(name, found[0].record.created_ms)
@@ -216,7 +216,9 @@ class Lake(TimerLake, TransactionLake):
     # --- Consumers --------------------------------------------------------------------------------------------------------------
 
     async def topic(self, name: str, *, writable: bool = False) -> Topic:
-        """As `penstock.log.Lake.topic`. Who consumes a topic in which messages appear later than they are sent takes part in that."""
+        """The topic as `penstock.log.Lake.topic` gives it. A process that consumes a topic whose messages appear later than they are sent
+        takes part in making them appear.
+        """
         found = await super().topic(name, writable=writable)
         if self._consumers and found.settings.message_type in _APPEAR_LATER:
             if found.settings.message_type is MessageType.DELAY:
@@ -248,7 +250,7 @@ class Lake(TimerLake, TransactionLake):
         """Run ``listener`` for every message of a consumer group: ``async with lake.push_consumer(…) as consumer``, or await it.
 
         The arguments are those of `penstock.Lake.push_consumer`. A coroutine function runs on this loop, ``threads`` at once; an ordinary
-        function in threads. Raises at once what is wrong with the call, and when it is awaited what topic or group do not fit.
+        function runs in threads. Errors of the call are raised at once; a topic or group that does not fit, when it is awaited.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=batch is not None)
@@ -294,8 +296,8 @@ class Lake(TimerLake, TransactionLake):
     ) -> SimpleConsumer:
         """Receive messages of a consumer group by asking for them: ``async with lake.simple_consumer(…) as consumer``, or await it.
 
-        The arguments are those of `penstock.Lake.simple_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
-        or group do not fit.
+        The arguments are those of `penstock.Lake.simple_consumer`. Errors of the call are raised at once; a topic or group that does not
+        fit, when it is awaited.
         """
         subscriptions = self._subscribed(topic, filter, start)
         stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
@@ -320,8 +322,8 @@ class Lake(TimerLake, TransactionLake):
     ) -> PullConsumer:
         """Read as a member of a consumer group, at the caller's pace: ``async with lake.pull_consumer(…) as consumer``, or await it.
 
-        The arguments are those of `penstock.Lake.pull_consumer`. Raises at once what is wrong with the call, and when it is awaited what topic
-        or group do not fit.
+        The arguments are those of `penstock.Lake.pull_consumer`. Errors of the call are raised at once; a topic or group that does not fit,
+        when it is awaited.
         """
         subscriptions = self._subscribed(topic, filter, start)
         assigned = None if queues is None else assignment(queues, list(subscriptions))
@@ -342,8 +344,8 @@ class Lake(TimerLake, TransactionLake):
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message, in every member: ``async with lake.broadcast_consumer(…) as consumer``, or await it.
 
-        The arguments are those of `penstock.Lake.broadcast_consumer`. A coroutine function runs on this loop, an ordinary function in threads.
-        Raises at once what is wrong with the call, and when it is awaited `TopicNotFound`.
+        The arguments are those of `penstock.Lake.broadcast_consumer`. A coroutine function runs on this loop, an ordinary function in
+        threads. Errors of the call are raised at once, and `TopicNotFound` when it is awaited.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=False)
@@ -360,7 +362,7 @@ class Lake(TimerLake, TransactionLake):
         )
 
     def _subscribed(self, topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
-        """What a consumer subscribes to. Raises when none may be opened, or none with these."""
+        """The subscriptions of a consumer. Raises when no consumer may be opened, or none with these arguments."""
         self._check_open()
         if self._ending is not None:
             raise ClosedError("the lake is being closed", object=self.url)
@@ -377,17 +379,18 @@ class Lake(TimerLake, TransactionLake):
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all consumers, which lets their handlers end, then readers and producers (writing what was sent), then the rest.
+        """Close all consumers, which lets their handlers end. Then close readers and producers, which writes pending messages, and then the
+        rest.
 
-        Raises the first error of a consumer or producer that nobody was told, and `InvalidArgument` inside a handler. Whoever closes it
-        meanwhile waits for the same end; closing again does nothing. Giving up waiting does not stop it.
+        Raises the first error of a consumer or producer that nobody was told, and `InvalidArgument` inside a handler. A concurrent caller
+        waits for the same end; closing again does nothing. Giving up waiting does not stop it.
         """
         for consumer in self._consumers:
             consumer.check_outside()
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
         elif self._ending.done():
-            return  # somebody was told
+            return  # the error was raised before
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:

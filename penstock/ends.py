@@ -1,4 +1,4 @@
-"""What a topic is written and read with by synchronous callers; the work is done on the lake's event-loop thread."""
+"""The producer and the reader of a topic for synchronous callers; the work is done on the lake's event-loop thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Producer:
-    """Sends to one topic, from any thread. Use it in a ``with`` block, or close it: that writes what was sent."""
+    """Sends to one topic, from any thread. Use it in a ``with`` block, or close it: that writes pending messages."""
 
     def __init__(self, core: AsyncProducer, portal: Portal) -> None:
         self._core = core
@@ -33,7 +33,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last message known to be accepted under this name, -1 for none: where an application goes on."""
+        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on behind it."""
         return self._core.last_sequence
 
     def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
@@ -41,17 +41,17 @@ class Producer:
         return self._core.send_batch(data)
 
     def flush(self) -> None:
-        """Return when all that was sent before is durable. Raises what became of it otherwise."""
+        """Return when all messages sent before are durable. Raises the error otherwise."""
         self._portal.run(self._core.flush)
 
     def statistics(self) -> ProducerStatistics:
-        """What this producer has done so far."""
+        """The counts of this producer so far."""
         return self._core.statistics()
 
     def close(self) -> None:
-        """Write what was sent, then stop; closing again does nothing.
+        """Write pending messages, then stop. Closing again does nothing.
 
-        Raises what became of it, if not all of it is durable and nobody was told so by a receipt, by ``send`` or by ``flush``.
+        Raises the error if not all messages are durable and no receipt, ``send`` or ``flush`` told anybody so.
         """
         if not self._portal.stopped:
             self._portal.run(self._core.close)
@@ -72,12 +72,12 @@ class Reader:
 
     @property
     def queues(self) -> int:
-        """How many queues the topic has."""
+        """The number of the topic's queues."""
         return self._core.queues
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """What `read` and `messages` with ``damaged="skip"`` have passed over so far."""
+        """The messages that `read` and `messages` with ``damaged="skip"`` have passed over so far."""
         return self._core.left_out
 
     def read(
@@ -117,7 +117,7 @@ class Reader:
         where: str | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> Iterator[MessageView]:
-        """The same, message by message."""
+        """Messages one by one; see `read`."""
         for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged):
             yield from views(self._core.topic, batch)
 
@@ -136,11 +136,11 @@ class Reader:
     def lookup(
         self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
     ) -> list[MessageView]:
-        """The messages with this id, key or message group, by queue and offset; reads little even of a large topic."""
+        """The messages with this id, key or message group, by queue and offset. Reads little even of a large topic."""
         return self._portal.run(lambda: self._core.lookup(message_id=message_id, key=key, message_group=message_group))
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """For every queue, the earliest kept offset and the one after the last."""
+        """The earliest kept offset and the one after the last, by queue."""
         return self._portal.run(self._core.offsets)
 
     def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""A lake with consumer groups, as operators see them: made, altered, described, reset; on the running event loop."""
+"""A lake with consumer groups, as operators see them: created, altered, described, reset; on the running event loop."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class GroupLake(LogLake):
     ) -> None:
         super().__init__(store, runtime=runtime, read_only=read_only)
         self._table_url = coordination
-        # A table in the same cloud takes the same credentials; whatever else is in the options is about the store.
+        # A table in the same cloud takes the same credentials. All other options are about the store.
         self._table_options = {name: value for name, value in (options or {}).items() if name in _SECRETS}
         self._coordination: Coordination | None = None
         self._operators: Operators | None = None
 
     @property
     def coordination_url(self) -> str | None:
-        """What the table of consumer groups was named by; None: the lake's default."""
+        """The name of the table of consumer groups; None: the lake's default."""
         return self._table_url
 
     @property
     def coordination(self) -> Coordination:
-        """The table of consumer groups, and what this process is in it; opened when it is first needed."""
+        """The table of consumer groups, and this process's part in it; opened when it is first needed."""
         self._check_open()
         if self._coordination is None:
             self._coordination = open_coordination(
@@ -80,14 +80,15 @@ class GroupLake(LogLake):
         dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
         filters: Mapping[str, str] | None = None,
     ) -> GroupSettings:
-        """Make a consumer group; fine when it exists with these settings. A consumer makes its group by itself, too.
+        """Create a consumer group; fine when it exists with these settings. A consumer creates its group by itself, too.
 
         ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
-        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h); after ``max_attempts`` deliveries (None:
-        any number) it goes to the dead-letter queue, or with ``dead_letter_policy="park"`` its message group stands still until an operator
-        releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price > 10"}``.
+        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h). After ``max_attempts`` deliveries
+        (None: any number) it goes to the dead-letter queue. With ``dead_letter_policy="park"`` its message group stands still instead,
+        until an operator releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price >
+        10"}``.
 
-        Raises `GroupExists`, showing both, when it has other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        Raises `GroupExists` with both settings when it has other ones, `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
         stated = {
             "delivery_order": delivery_order,
@@ -106,11 +107,11 @@ class GroupLake(LogLake):
         return await self._operating.alter(name, **changes)
 
     async def delete_group(self, name: str, *, force: bool = False) -> None:
-        """Delete a consumer group; one of its name that is made later begins anew.
+        """Delete a consumer group. A later group of its name begins anew.
 
-        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. To be sure of a member that seems
-        dead it is watched for its lease and a quarter more. With ``force`` it is deleted even so: members that live end with an error, and
-        dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
+        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. A member that seems dead is
+        watched for its lease and a quarter more, to be sure. With ``force`` the group is deleted even so: live members end with an error,
+        and dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
         """
         check_flag("force", force, operation="delete_group")
         await self._operating.delete(name, force=force)
@@ -120,7 +121,7 @@ class GroupLake(LogLake):
         return await self._operating.groups()
 
     async def describe_group(self, name: str) -> GroupDescription:
-        """Settings, members, and for every queue who owns it, how far it is and what holds it up. Raises `GroupNotFound`."""
+        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
         return await self._operating.describe(name)
 
     async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
@@ -130,34 +131,36 @@ class GroupLake(LogLake):
     # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
 
     async def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
-        """Let a group go on from another place on a topic (backtrack), while its consumers run. Gives the offset of each queue.
+        """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
 
-        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only these.
-        Members carry it out within seconds: what is in flight is fenced, nothing before the new offsets is handed out again, and nothing
-        after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is not kept.
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
+        these. Members carry it out within seconds: messages in flight are fenced, nothing before the new offsets is handed out again, and
+        nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
+        not kept.
         """
         return await self._operating.reset(topic, group, to, queues)
 
     async def parked(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """The message groups that are parked, with the message that each stands at; only of a topic, of a queue, or of this name."""
+        """The parked message groups, with the message that each stands at; only those of a topic, of a queue, or of this name."""
         return await self._operating.parked(group, topic=topic, queue=queue, message_group=message_group)
 
     async def release(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """Try parked messages again, with no strike against them. Chosen as by `parked`; gives those it was ordered for.
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns the groups that were ordered
+        released.
 
-        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a message group is
-        named that is not parked.
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a named message
+        group is not parked.
         """
         return await self._operating.release(group, topic=topic, queue=queue, message_group=message_group)
 
     async def skip(
         self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
     ) -> list[ParkedGroup]:
-        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise as `release`."""
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise like `release`."""
         return await self._operating.skip(group, topic=topic, queue=queue, message_group=message_group)
 
     @property
@@ -177,14 +180,14 @@ class GroupLake(LogLake):
         where: Callable[[MessageView], bool] | None = None,
         damaged: Literal["raise", "skip"] = "raise",
     ) -> RedriveReport:
-        """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``; consumers may run meanwhile.
+        """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
 
-        Each goes back once, however often this is repeated, and as the message it was: id, message group, tag, keys, body and properties. Every
-        group that reads the topic gets it. ``where`` chooses by the dead letter; what it leaves out, and what cannot be sent now (the report
-        says why), may go back later.
+        Each goes back once, however often this is repeated, and as the original message: id, message group, tag, keys, body and properties.
+        Every group that reads the topic gets it. ``where`` chooses by the dead letter. Letters that it leaves out, and letters that cannot
+        be sent now (the report says why), may go back later.
 
-        Raises `TopicNotFound` when the group has no dead letters, `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves it out),
-        and what sending raises; what was sent before stays sent.
+        Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves
+        it out). Raises errors of sending; messages sent before stay sent.
         """
         self._check_open()
         return await redrive(self, group, limit=limit, where=where, damaged=damaged)
@@ -194,13 +197,14 @@ class GroupLake(LogLake):
     async def trace(
         self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
     ) -> Trace:
-        """What is stored of one message: where it lies, and how it stands in every consumer group that reads its topic.
+        """The stored traces of one message: its places, and how it stands in every consumer group that reads its topic.
 
-        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics, by the Bloom filters of their tables and in what
-        their logs have beyond; ``progress`` hears how many topics of how many are done. A message that is not found, or not any more, has no
-        places. Stored is how things stand, not how they came about: of a message that is settled nobody knows how often it was delivered.
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics. The search uses the Bloom filters of their
+        tables, and reads the part of their logs that the tables lack. ``progress`` is given the number of topics that are done and of all
+        topics. A message that is not found, or not any more, has no places. The stored data says how things stand, not how they came about:
+        nobody knows how often a settled message was delivered.
 
-        Raises `InvalidArgument` for what can be no id, and `TopicNotFound`. What cannot be read is named in ``unread``.
+        Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`. ``unread`` names what cannot be read.
         """
         self._check_open()
         return await trace(self, self.coordination, message_id, topic=topic, progress=progress)

@@ -58,11 +58,15 @@ def connect(
     """Open a lake: a folder, ``memory://``, ``s3://bucket/prefix?region=…``, ``gs://…`` or ``az://…`` (see `penstock.log.open_store`).
 
     Nothing is read or written yet. ``read_only=True`` never writes. A store may be given instead of a URL, for example a
-    `penstock.log.stores.MemoryStore` that several lakes share. ``coordination`` names the table of consumer groups, the same for all that
-    use the lake: ``dynamodb://table?region=…``, ``sqlite:///path``, ``store`` (the lake's own object store); default: SQLite beside a lake in a
-    folder, else ``store`` (see `penstock.coordinator.open_table`). With ``maintenance``, a process that has written to the lake and keeps it
-    open takes its share in publishing to the Delta tables, compaction, retention, trimming and collection, in the background; with
-    ``maintenance=False`` that is left to others, such as `penstock maintain`. Raises `InvalidArgument` for an unknown scheme or option.
+    `penstock.log.stores.MemoryStore` that several lakes share.
+
+    ``coordination`` names the table of consumer groups, the same for all that use the lake: ``dynamodb://table?region=…``,
+    ``sqlite:///path``, ``store`` (the lake's own object store). The default is SQLite beside a lake in a folder, otherwise ``store`` (see
+    `penstock.coordinator.open_table`).
+
+    With ``maintenance``, a process that has written to the lake and keeps it open takes its share of the upkeep in the background. That is
+    publishing to the Delta tables, compaction, retention, trimming and collection. With ``maintenance=False`` that is left to others,
+    such as `penstock maintain`. Raises `InvalidArgument` for an unknown scheme or option.
     """
     return Lake(
         aio.connect(
@@ -78,7 +82,7 @@ def connect(
 
 
 class Lake(GroupOperations, TimerOperations, TransactionOperations):
-    """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
+    """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes pending messages."""
 
     def __init__(self, lake: aio.Lake) -> None:
         super().__init__(lake, Portal())
@@ -89,7 +93,7 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The lake's URL, without secrets."""
         return self._lake.url
 
     @property
@@ -111,10 +115,10 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> TopicRecord:
         """Create a topic; fine when it exists with these settings.
 
-        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or TRANSACTION; one
-        queue gives a global order, idle queues cost nothing. Messages older than ``retention``, delayed ones counted from when they were due, are
-        dropped, and beyond ``retention_bytes`` of table files a queue. Raises `TopicExists` when it exists with other settings,
-        `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or
+        TRANSACTION. One queue gives a global order; idle queues cost nothing. Messages older than ``retention`` are dropped; a delayed
+        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue. Raises
+        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
         """
         settings = TopicSettings(
             message_type=message_type,  # type: ignore[arg-type]
@@ -175,7 +179,7 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
         return Producer(core, self._portal)
 
     def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
-        """Of each open producer, its topic and what it has done; for metrics."""
+        """The topic and the counts of each open producer, for metrics."""
         return self._lake.producer_statistics()
 
     def reader(self, topic: str) -> Reader:
@@ -205,22 +209,24 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> PushConsumer:
         """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
 
-        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising, returning
-        anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads`` threads, a coroutine
-        function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of one queue, of at most
-        ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
+        returning anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads``
+        threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
+        one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
 
-        A message that succeeded is settled, and not handed out again but after a crash or a reset. In an ORDERLY group the messages of a message
-        group run one after the other and a failing one blocks its message group; in a CONCURRENT one all run side by side.
+        A message that succeeded is settled, and handed out again only after a crash or a reset. In an ORDERLY group the messages of a
+        message group run one after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
 
-        The group is made when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy`` and
-        ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's: what is left out is as the group has it, what is stated must
-        agree with it.
+        The group is created when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy``
+        and ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's settings. An omitted one is as the group has it; a
+        stated one must agree with the group.
+
         ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
-        ``cache_messages`` and ``cache_bytes`` bound what is fetched and not yet settled. Messages that retention took before the group had them
-        are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with `OffsetOutOfRange`. ``metrics`` counts.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed
+        before the group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with
+        `OffsetOutOfRange`. ``metrics`` counts.
 
-        Raises `InvalidArgument` for what is wrong with the call, and, showing both, when the group has other settings; `LimitExceeded`,
+        Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
         core = self._joined(
@@ -263,14 +269,15 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> SimpleConsumer:
         """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
 
-        A message that was received is invisible to others for a while. Acknowledged in that time it never comes back; else that was a failed
-        attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while a message of a
-        message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A group may have push
-        consumers beside.
+        A received message is invisible to others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+        failed attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while
+        a message of a message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A
+        group may also have push consumers.
 
-        ``receive_max`` bounds what one ``receive`` may ask for, ``cache_messages`` and ``cache_bytes`` what is fetched ahead. ``filter``, ``start``,
-        ``metrics`` and what is stated of the group are as `push_consumer` says. Raises `InvalidArgument` for what is wrong with the call, and,
-        showing both, when the group has other settings than stated; `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
+        ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
+        of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
+        `ReadOnlyError`, `OffsetOutOfRange`.
         """
         return SimpleConsumer(
             self._joined(
@@ -302,14 +309,14 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> PullConsumer:
         """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
 
-        The queues are shared evenly among the group's members and may come and go (subscribe); ``queues``, numbers of the topic or
-        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from the
-        offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. What was handed out and not
-        committed comes again, after a crash or with the queue's next owner.
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or
+        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from
+        the offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed
+        out and not committed come again, after a crash or with the queue's next owner.
 
-        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for what is wrong with the call, and when the group has
-        another filter; `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked by
-        themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
+        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         return PullConsumer(
             self._joined(lambda: self._lake.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
@@ -329,12 +336,13 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     ) -> BroadcastConsumer:
         """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
-        ``member`` is the name under which this process's progress is kept, saved each second and at closing: opened again, it goes on there, after
-        a crash up to a second before. A name belongs to whoever opened it last; the former one ends with `FencedError` when it next has progress
-        to save, so until then both may be given a message. The messages of a queue are run one after the other, different queues side by side.
-        A message whose listener fails, raises or runs longer than ``consume_timeout`` is logged, and not tried again.
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name
+        again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
+        with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
+        after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
+        logged, and not tried again.
 
-        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for what is wrong with the call,
+        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
         `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
         core = self._joined(
@@ -358,15 +366,15 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
     # --- Its end ----------------------------------------------------------------------------------------------------------------
 
     def _after_fork(self) -> None:
-        """In a child process: the event-loop thread does not exist there, so everything says so instead of waiting for ever."""
+        """Fail all producers in a child process. The event-loop thread does not exist there, so calls raise instead of waiting for ever."""
         error = ForkedError("the process was forked after the lake was opened", operation="send", hint="connect again in the child")
         for producer in list(self._producers):
             producer.after_fork(error)
 
     def close(self) -> None:
-        """Close consumers, write what was sent, then let go of everything.
+        """Close consumers, write pending messages, then release everything.
 
-        Closing again does nothing; whoever closes it meanwhile waits for the same end.
+        Closing again does nothing; a concurrent caller waits for the same end.
         """
         if self._portal.stopped:
             return
@@ -376,7 +384,7 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
             self._portal.run(self._lake.close)
         except ClosedError:
             if not self._portal.stopped:
-                raise  # a send that nobody was told of; else another thread's closing came to its end
+                raise  # a send's error that nobody was told; otherwise another thread's closing came to its end
         finally:
             self._portal.stop()
 
@@ -388,7 +396,7 @@ class Lake(GroupOperations, TimerOperations, TransactionOperations):
 
 
 def _in_child(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
-    """``method`` for as long as its object lives; hooks of fork cannot be taken back."""
+    """A call of ``method`` for as long as its object lives; hooks of fork cannot be removed."""
 
     def call() -> None:
         if (alive := method()) is not None:

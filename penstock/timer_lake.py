@@ -1,4 +1,4 @@
-"""A lake with delayed messages, as their senders and operators see them: listed and called back; on the running event loop."""
+"""A lake with delayed messages, as their senders and operators see them: listed and recalled; on the running event loop."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class TimerLake(LogLake):
     """The part of a lake that is about delayed messages."""
 
     async def recall(self, recall_handle: str) -> WaitingMessage:
-        """Call a delayed message back, so that it is never delivered; gives the message.
+        """Recall a delayed message, so that it is never delivered. Returns the message.
 
-        Raises `NotRecallable` when it was delivered, is on its way or was recalled before, `MessageNotFound` for a handle of another lake, of a
-        topic that was deleted since, or of none at all, `InvalidArgument` for what is no handle, `ReadOnlyError`, and `UnknownOutcome`: then
-        recall it again.
+        Raises `NotRecallable` when it was delivered, is on its way or was recalled before. Raises `MessageNotFound` for a handle of another
+        lake, of a topic that was deleted since, or of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and
+        `UnknownOutcome`: then recall it again.
         """
         meant = RecallHandle.decode(recall_handle)
         await self._writable("recall")
@@ -61,9 +61,9 @@ class TimerLake(LogLake):
     async def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
         """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
 
-        ``until`` (exclusive) leaves out what is due later, ``limit`` takes the first so many: all of them are in memory at once. It is one
-        moment's truth; what is on its way into the topic waits no more. Raises `InvalidArgument` for a topic that is not of type DELAY, and
-        `TopicNotFound`.
+        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
+        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
+        topic that is not of type DELAY, and `TopicNotFound`.
         """
         until_us = None if until is None else _checked_us(until)
         if limit is not None and not is_positive(limit):
@@ -84,8 +84,8 @@ class TimerLake(LogLake):
         try:
             rows = await waiting(self, timer_cells(self), topic, until_us=until_us, limit=limit)
         except TopicNotFound:
-            await self.topic(topic)  # raises when the topic itself has gone
-            return []  # its timer log is made by the first message
+            await self.topic(topic)  # raises when the topic itself is gone
+            return []  # the first message makes its timer log
         return list(waiting_messages(topic, rows))
 
     async def _waiting_message(self, log: Topic, meant: RecallHandle) -> WaitingMessage:
@@ -120,7 +120,7 @@ class TimerLake(LogLake):
 
 
 async def _told_of_lives(work: Callable[[], Awaitable[T]]) -> T:
-    """Do something with a topic; once more where this process learns on the way that the topic was deleted, and perhaps made anew."""
+    """Do something with a topic, and once more when this process learns meanwhile that the topic was deleted, and perhaps made anew."""
     try:
         return await work()
     except TopicDeleted:

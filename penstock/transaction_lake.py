@@ -30,7 +30,7 @@ _ENDS_S = 5.0
 
 
 class Checking:
-    """A process's place among those who answer what became of a producer group's transactions. Close it, or use it in a ``with`` block."""
+    """A process's place among the checkers of a producer group's transactions. Close it, or use it in a ``with`` block."""
 
     def __init__(self, lake: TransactionLake, producer_group: str, asked: Asked) -> None:
         self._lake = lake
@@ -42,7 +42,7 @@ class Checking:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is asked of it any more."""
+        """Whether it is not asked any more."""
         return self._stop.is_set()
 
     def ask_instead(self, checker: Checker) -> None:
@@ -50,7 +50,7 @@ class Checking:
         self._asked.ask_instead(checker)
 
     async def close(self) -> None:
-        """Answer nothing any more; what is being asked is left to others."""
+        """Stop answering. Questions under way are left to others."""
         self._stop.set()
         self._lake.forget_checking(self)
         await asyncio.wait((self._task,), timeout=_ENDS_S)
@@ -80,7 +80,8 @@ class Checking:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # A process that ends without closing its lake takes the threads away that work is done in: no bug of ours, and a line is enough.
+        # A process that ends without closing its lake takes away the threads that do the work. That is no bug of ours, and a line is
+        # enough.
         bug = error if threading.main_thread().is_alive() else None
         log.error("this process answers for producer group %s no more: %r", self.producer_group, error, exc_info=bug)
 
@@ -105,12 +106,12 @@ class TransactionLake(GroupLake):
         return self._transactions
 
     def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
-        """Answer, for as long as this lake is open or until the result is closed, what became of a producer group's transactions.
+        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
 
-        Of a transaction that nobody decided one live member of the group is asked, first 60 s after its first message (or as its sender said),
-        then every 60 s, 15 times at most; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns a
-        `TransactionResolution`; it may be a coroutine function. One that raises, or takes more than 15 s, does not know. It may be asked while
-        the sender is still at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
+        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns a
+        `TransactionResolution`; it may be a coroutine function. A checker that raises, or takes more than 15 s, counts as not knowing. It
+        may be asked while the sender is still at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
         """
         check_producer_group(producer_group)
         self._check_open()
@@ -132,19 +133,19 @@ class TransactionLake(GroupLake):
         return Asked(checker, group=producer_group, on_question=self.transactions.counting.question)
 
     def transaction_statistics(self) -> TransactionStatistics:
-        """What this process has done about transactions, its own and others', and how those stand that it looks after; any thread may ask."""
+        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
         known = self._transactions
         return TransactionStatistics() if known is None else known.counting.read(self.runtime.clock.wall_ms())
 
     def checks(self, producer_group: str) -> bool:
-        """Whether this lake answers what became of a producer group's transactions."""
+        """Whether this lake answers for a producer group's transactions."""
         return self._checking(producer_group) is not None
 
     def _checking(self, producer_group: str) -> Checking | None:
         return next((one for one in self._checkings if one.producer_group == producer_group), None)
 
     def forget_checking(self, checking: Checking) -> None:
-        """It was closed."""
+        """Forget a checking that was closed."""
         self._checkings = tuple(one for one in self._checkings if one is not checking)
 
     def transaction(
@@ -157,21 +158,23 @@ class TransactionLake(GroupLake):
     ) -> Transaction:
         """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 
-        What ``tx.send`` takes is durable and invisible until ``tx.commit()`` makes all of it visible, in one entry of each topic, or
-        ``tx.rollback()`` gives it up. If neither happens, whatever becomes of this process, the group's checkers are asked, first after
-        ``first_check``, or up to 5 s later, as it is looked every 5 s; a transaction that is open for 4 hours is rolled back. ``checker`` is
-        `check_transactions` in the same call, for the first transaction of a group in this lake; later ones need none. All transactions of a
-        group in a lake go by one checker: the one that was given last.
+        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
+        or ``tx.rollback()`` gives them up. If neither happens, whatever becomes of this process, the group's checkers are asked. The first
+        question comes after ``first_check``, or up to 5 s later, as due checks are looked for every 5 s. A transaction that is open for 4
+        hours is rolled back.
 
-        An exception that leaves the block rolls back, also one that says that it is not known whether the local work was done. Catch that one
+        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
+        transactions of a group in a lake go by one checker: the one that was given last.
+
+        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that one
         inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
 
-        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits. Such a transaction has
-        no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits. Such a transaction
+        has no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
         consumer's by default.
 
-        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not
-        above zero, `LimitExceeded` for one of more than an hour, `ReadOnlyError`.
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not above zero.
+        Raises `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
         """
         self._check_open()
         if self.read_only:

@@ -1,4 +1,4 @@
-"""A clock that moves by hand."""
+"""A clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 class HandClock:
     """A `penstock.log.Clock` that a test moves ahead with `advance`: by days, so that messages of many days are there to read by time.
 
-    Nothing expires by that alone: what a topic need not keep is taken out by its maintenance (``penstock maintain``).
+    Nothing expires by that alone: a topic's maintenance (``penstock maintain``) removes messages that need not be kept.
 
     Between two calls it goes on as real time does, since lingering and time-outs wait for real events. Use it as
     ``Runtime(clock=clock)``, or with `penstock.testing.memory_lake`, whose store has the same time.
@@ -38,7 +38,7 @@ class HandClock:
         return _EPOCH + self.wall_ms() * _MILLISECOND
 
     def advance(self, duration: timedelta) -> None:
-        """Let so much time pass at once. Raises `InvalidArgument` for a negative duration."""
+        """Let ``duration`` pass at once. Raises `InvalidArgument` for a negative duration."""
         if duration < timedelta(0):
             raise InvalidArgument("time does not go back", operation="advance", observed=duration)
         with self._lock:

@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for lakes in memory, on local files and on an S3 server, and a clock.
 
-It is found by pytest when Penstock is installed, and loads nothing until a test asks for a fixture.
+pytest finds it when Penstock is installed. It loads nothing until a test asks for a fixture.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class S3Server:
 
 
 class _OneByOne:
-    """An application whose requests take turns: moto looks first and writes then, so that of two racing conditional writes both would win."""
+    """An application whose requests take turns. moto first looks and then writes, so that two racing conditional writes would both win."""
 
     def __init__(self, app: WSGIApplication) -> None:
         self._app = app
@@ -73,10 +73,10 @@ class _OneByOne:
 
 @contextlib.contextmanager
 def s3_server(*, port: int = 0) -> Iterator[S3Server]:
-    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block. Conditional writes hold, in races too.
+    """Run moto's S3 on a port of 127.0.0.1 (0: any free one) for as long as the block runs. Conditional writes hold, in races too.
 
-    Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. What moto holds belongs to the process,
-    so use one server at a time.
+    Raises `MissingDependency` when moto is not installed, `InvalidArgument` when the port is taken. moto's data belongs to the process, so
+    use one server at a time.
     """
     try:
         from moto.server import DomainDispatcherApplication, create_backend_app  # type: ignore[attr-defined]  # its command uses them
@@ -97,7 +97,7 @@ def s3_server(*, port: int = 0) -> Iterator[S3Server]:
             hint="Name another port",
         ) from error
     server = make_server("127.0.0.1", port, _OneByOne(DomainDispatcherApplication(create_backend_app)), threaded=True)
-    # A line for every request would bury what a failing test has to say.
+    # A line for every request would bury the messages of a failing test.
     log = logging.getLogger("werkzeug")
     level = log.level
     log.setLevel(logging.WARNING)
