@@ -1,1 +1,1 @@
-"""What runs Penstock: the command line, what operators see of it, what it may do and how it is deployed, and the demo."""
+"""The parts that run Penstock: the command line, operators' views, permissions and deployment, and the demo."""

@@ -1,4 +1,4 @@
-"""Files that users import from and export to: local ones, the standard streams, and whatever fsspec knows."""
+"""Files that users import from and export to: local ones, the standard streams, and all that fsspec knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..log.errors import InvalidArgument, PenstockError, PermissionDenied, Stora
 
 _OBJECT_STORES = {"s3", "gs", "az"}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-"""As lakes take them."""
+"""The environment variables that name an endpoint, as lakes take them."""
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -29,7 +29,7 @@ def is_packed(url: str) -> bool:
 
 
 def plain_name(url: str) -> str:
-    """The name of a file in small letters, without what a URL asks and without ``.gz``: its end tells the format."""
+    """The name of a file in small letters, without a URL's query and without ``.gz``: its end tells the format."""
     return _name(url).removesuffix(".gz")
 
 
@@ -39,15 +39,15 @@ def _name(url: str) -> str:
 
 @contextmanager
 def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
-    """The bytes of a file to read (``rb``) or write (``wb``), for as long as the ``with`` block.
+    """The bytes of a file to read (``rb``) or write (``wb``), for as long as the ``with`` block runs.
 
-    ``url`` is a path, ``-`` for standard input or output, or any URL that fsspec opens (``https://…``, ``s3://…``). A name that
-    ends with ``.gz`` is unpacked or packed on the way. What is written stands under its name only once the block has ended well:
-    after an error, or Ctrl-C, there is no file, or the one that was there before.
+    ``url`` is a path, ``-`` for standard input or output, or any URL that fsspec opens (``https://…``, ``s3://…``). A file whose name ends
+    with ``.gz`` is unpacked or packed on the way. A written file stands under its name only once the block has ended well: after an error,
+    or Ctrl-C, there is no file, or the one that was there before.
 
-    ``s3://``, ``gs://`` and ``az://`` go through obstore, with credentials from the environment; other schemes may need a package
-    that the error names. Raises `InvalidArgument` when there is no such file, scheme or package or it is no gzip file,
-    `PermissionDenied`, `StorageFull`, and `StoreUnavailable` when it cannot be reached. Other errors of the block pass through.
+    ``s3://``, ``gs://`` and ``az://`` go through obstore, with credentials from the environment; other schemes may need a package that the
+    error names. Raises `InvalidArgument` when there is no such file, scheme or package, or it is no gzip file. Raises `PermissionDenied`,
+    `StorageFull`, and `StoreUnavailable` when it cannot be reached. Other errors of the block pass through.
     """
     try:
         target = _open_source(url) if mode == "rb" else _open_target(url)
@@ -66,7 +66,7 @@ def open_file(url: str, mode: Literal["rb", "wb"] = "rb") -> Iterator[BinaryIO]:
         target.give_up()
         if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error) and is_packed(url):
             raise InvalidArgument("not a whole gzip file", operation="read", object=url, observed=str(error)) from error
-        # That the reader of our output has seen enough is the program's matter.
+        # An error that the reader of our output has seen enough is the program's matter.
         if isinstance(error, Exception) and _is_files(error) and not isinstance(error, BrokenPipeError):
             _raise_translated(error, url, mode)
         raise
@@ -79,11 +79,11 @@ class _Opened(Protocol):
     def file(self) -> BinaryIO: ...
 
     def finish(self) -> None:
-        """All went well: what was written counts from now on."""
+        """Finish the file: all went well, and the written bytes count from now on."""
         ...
 
     def give_up(self) -> None:
-        """Let go of it, also after a failed `finish`; what was written must not be taken for a whole file."""
+        """Release the file, also after a failed `finish`. The written bytes must not be taken for a whole file."""
         ...
 
 
@@ -102,7 +102,7 @@ class _Stream:
 
     def give_up(self) -> None:
         if self._ours:
-            with suppress(OSError):  # what could not be written is known already
+            with suppress(OSError):  # the bytes that could not be written are known already
                 self.file.close()
 
 
@@ -126,7 +126,7 @@ class _LocalTarget:
         os.replace(self._temporary, self._path)
 
     def give_up(self) -> None:
-        with suppress(OSError):  # what could not be written is known already
+        with suppress(OSError):  # the bytes that could not be written are known already
             self.file.close()
         if os.path.exists(self._temporary):
             os.unlink(self._temporary)
@@ -150,7 +150,7 @@ class _RemoteTarget:
         if file.closed:
             return
         if isinstance(file, AbstractBufferedFile):
-            file.closed = True  # else the garbage collector would close, and so complete it
+            file.closed = True  # otherwise the garbage collector would close, and so complete it
             file.discard()
         else:
             file.close()
@@ -164,8 +164,8 @@ def _open_source(url: str) -> _Opened:
         return _Stream(open(path, "rb"), ours=True)
     files, path = _file_system(url)
     if urlsplit(url).scheme in _OBJECT_STORES:
-        files.info(path)  # says cleanly what is missing; a file that failed to open complains again when it is collected
-    # Those of fsspec cannot read a line of limited length.
+        files.info(path)  # reports cleanly what is missing; a file that failed to open complains again when it is collected
+    # fsspec's files cannot read a line of limited length.
     return _Stream(cast("BinaryIO", io.BufferedReader(files.open(path, "rb"), _BUFFER_BYTES)), ours=True)
 
 
@@ -200,7 +200,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
         make: Any = adapter.FsspecStore
         endpoint = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), "")
-        # Not one of its cache, which has the endpoint of an earlier environment.
+        # This is not from fsspec's cache, whose instances have the endpoint of an earlier environment.
         return make(scheme, client_options={"allow_http": endpoint.startswith("http://")}, skip_instance_cache=True), url
     import fsspec
 
@@ -209,13 +209,13 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _refuse_empty(file: BinaryIO) -> None:
-    """To gzip a file without a byte is a whole one."""
+    """Raise `EOFError` for an empty file, which gzip takes for a whole one."""
     if not cast("io.BufferedReader", file).peek(1):
         raise EOFError("the file is empty")
 
 
 def _is_files(error: Exception) -> bool:
-    """Whether it is the file's error, and not one of whoever uses it."""
+    """Whether the error is the file's, and not its user's."""
     from obstore.exceptions import BaseError
 
     return isinstance(error, OSError | BaseError)
@@ -235,7 +235,7 @@ def _raise_translated(error: Exception, url: str, mode: str) -> NoReturn:
             raise error
         case FileNotFoundError() if mode == "rb":
             raise InvalidArgument("there is no such file", **facts) from error
-        case OSError() | BaseError() if urlsplit(url).scheme in _OBJECT_STORES:  # its writer makes an OSError of everything
+        case OSError() | BaseError() if urlsplit(url).scheme in _OBJECT_STORES:  # its writer makes every error an OSError
             raise translate(error, operation=operation, object=shown, bucket=shown, answered=False) from error
         case IsADirectoryError() | NotADirectoryError():
             raise InvalidArgument("not a file", **facts) from error

@@ -26,7 +26,7 @@ Skip: TypeAlias = Callable[[InvalidArgument], None]
 
 
 class Format(StrEnum):
-    """What an import file holds."""
+    """The format of an import file."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -35,23 +35,23 @@ class Format(StrEnum):
 
 
 DEBEZIUM_LABELS = Labels(message_group="{table}-{key}", tag="table", keys=("{table}-{key}",), properties={"op": "op"})
-"""A row is a message group: its changes stay in order."""
+"""The default labels of Debezium events. A row is a message group: its changes stay in order."""
 _NO_ROW = "tm"
-"""Operations that are of no row: a truncate is of its table, a message of its prefix."""
+"""Operations without a row: a truncate belongs to its table, a message to its prefix."""
 
 
 def read_records(
     file: BinaryIO, format: Format, *, name: str, labels: Labels | None = None, skip: Skip | None = None
 ) -> Iterator[Record]:
-    """The messages of a file, in its order.
+    """Read the messages of a file, in its order.
 
     - JSON lines: an object a line; the body is the line as it stands. Empty lines are passed over.
     - CSV: with a header; all values are text, the body is a JSON object.
     - Parquet: the body is a JSON object; bytes in it are base64. The file must be seekable.
     - Debezium: as JSON lines. Fields besides the row's columns: ``table``, ``schema``, ``op``, ``key`` (the values of the key
-      columns joined by ``-``) and ``position`` (see `position_of`); these five win over columns of the same name.
-      A truncate, and a message of the log, are of no row: by the default labels their group and key are the table, or the message's
-      prefix, so no order is kept between them and changes of rows.
+      columns joined by ``-``) and ``position`` (see `position_of`). These five win over columns of the same name.
+      A truncate, and a message of the log, have no row. By the default labels their group and key are the table, or the message's
+      prefix. So no order is kept between them and changes of rows.
 
     ``record_number``, from 1, is a field too, unless the record has one. ``labels`` default to none, for Debezium to
     `DEBEZIUM_LABELS`. A record that cannot be read raises `InvalidArgument` naming ``name`` and the line; with ``skip`` that
@@ -76,7 +76,7 @@ def read_records(
 
 
 _Row: TypeAlias = bytes | dict[str, Any] | ValueError
-"""A line of JSON, a record, or why there is none."""
+"""A line of JSON, a record, or the error in its place."""
 
 
 def _plain_record(row: _Row, number: int, labels: Labels) -> Record:
@@ -112,7 +112,7 @@ def _debezium_record(row: _Row, number: int, labels: Labels) -> Record | None:
 
 
 def _opened(row: _Row) -> tuple[Any, bytes]:
-    """The value of a row and its own form, which becomes the body."""
+    """The value of a row and its original form, which becomes the body."""
     if isinstance(row, ValueError):
         raise row
     if isinstance(row, bytes):
@@ -129,7 +129,7 @@ def _json_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
 
 
 def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
-    # The module's own limit is 128 KiB. It is the process's, so it is only ever raised.
+    # The module's own limit is 128 KiB. It belongs to the process, so it is only ever raised.
     csv.field_size_limit(max(csv.field_size_limit(), _LINE_BYTES_MAX))
     # Bytes that are no UTF-8 become lone surrogates, so that one bad record does not end the reading.
     reader = csv.reader((line.decode("utf-8", "surrogateescape") for line in _lines(file, name)), strict=True)
@@ -151,7 +151,7 @@ def _csv_rows(file: BinaryIO, name: str) -> Iterator[tuple[str, _Row]]:
 def _csv_header(values: list[str], name: str) -> list[str]:
     header = [values[0].removeprefix("\ufeff").removeprefix("\udcef\udcbb\udcbf"), *values[1:]] if values else []
     twice = sorted({column for column in header if header.count(column) > 1})
-    if twice:  # one of them would be lost
+    if twice:  # one of the columns would be lost
         raise _unreadable(name, "the header names a column twice", expected="a name for each column", observed=", ".join(twice))
     return header
 
@@ -195,7 +195,7 @@ def _unreadable(name: str, message: str, **facts: str) -> InvalidArgument:
 
 
 def _located(error: ValueError | RecursionError, name: str, place: str) -> InvalidArgument:
-    """The error of one record, with where it happened and what to do about it."""
+    """The error of one record, with its place and a remedy."""
     known = error if isinstance(error, InvalidArgument) else InvalidArgument(_described(error))
     known.operation, known.object = "read the file", f"{name}, {place}"
     known.hint = known.hint or "Correct it, or leave such records out with --on-error skip"

@@ -1,4 +1,4 @@
-"""How an imported record becomes a message: which of its fields give the message group, tag, keys, properties, body and sequence.
+"""The way an imported record becomes a message: which of its fields give the message group, tag, keys, properties, body and sequence.
 
 A *spec* is the name of a field (``customer_id``, ``customer.id`` inside a nested one) or a format string with fields in braces
 (``{table}-{id}``).
@@ -39,11 +39,11 @@ class Labels:
     keys: Sequence[str] = ()
     """One spec a key; a list in a field gives several. Empty ones are left out."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Name of a property to its spec; empty ones are left out."""
+    """Specs by property name; empty values are left out."""
     body: str | None = None
-    """Field whose text is the body; default the whole record, as JSON."""
+    """The field whose text is the body; default the whole record, as JSON."""
     sequence: str | None = None
-    """Field with an integer that increases along the input."""
+    """The field with an integer that increases along the input."""
     deliver_at: datetime | str | None = None
     """The delivery time of all messages, or the field with each one's: an ISO time with a zone."""
     delay: timedelta | None = None
@@ -56,7 +56,7 @@ class Labels:
                 _parts(spec)
 
     def record(self, fields: Mapping[str, Any], whole: bytes) -> Record:
-        """The message of a record with these fields, whose own form is ``whole``. Raises `InvalidArgument`."""
+        """The message of a record with these fields, whose original form is ``whole``. Raises `InvalidArgument`."""
         body = whole
         if self.body is not None:
             value = _value(self.body, fields)
@@ -99,7 +99,7 @@ class Labels:
 
 
 def text_of(value: object) -> str:
-    """A value as text: strings as they are, the rest as JSON spells it."""
+    """A value as text: strings as they are, the rest as JSON text."""
     if isinstance(value, str):
         return value
     return value.decode() if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, default=str)

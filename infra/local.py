@@ -1,4 +1,4 @@
-"""S3 and DynamoDB on this machine, by moto: to try Penstock without an account. What they hold is gone with the process."""
+"""S3 and DynamoDB on this machine, by moto, to try Penstock without an account. Their content is gone with the process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Metrics for monitoring systems: consumers' counts as Prometheus scrapes them, or as instruments of OpenTelemetry.
 
-Needs ``penstock[metrics]`` (prometheus-client) or ``penstock[opentelemetry]`` (its API; what exports them is the application's choice).
+Needs ``penstock[metrics]`` (prometheus-client) or ``penstock[opentelemetry]`` (its API; the application chooses the exporter).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class PrometheusCollector:
 
 
 def _family(metric: Metric) -> Family:
-    """A metric as prometheus-client has it, without series. It knows a counter by the name without its ending."""
+    """A metric as prometheus-client has it, without series. prometheus-client knows a counter by the name without its ending."""
     from prometheus_client.metrics_core import Metric as Family
 
     return Family(metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name, metric.help, str(metric.kind))
 
 
 def _histogram_rows(found: Distribution) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Prometheus counts cumulatively: each bucket holds those below it too."""
+    """The rows of a histogram. Prometheus counts cumulatively: each bucket holds those below it too."""
     labels = dict(zip(found.metric.labels, found.labels, strict=True))
     bounds = [*(str(float(bound)) for bound in found.metric.buckets), "+Inf"]
     totals = list(itertools.accumulate(found.counts))
@@ -93,7 +93,8 @@ class MetricsServer:
 def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK) -> MetricsServer:
     """Serve ``/metrics`` on ``port`` (0: any free one) from a thread, with the process's CPU, memory and open files where they are known.
 
-    Whoever reaches the port reads all of it: only this machine does, unless ``host`` names another of its addresses (0.0.0.0: all of them).
+    Everybody who reaches the port reads all metrics: only this machine does, unless ``host`` names another of its addresses (0.0.0.0: all
+    of them).
 
     Raises `MissingDependency` without prometheus-client, `InvalidArgument` when the port is taken or may not be used.
     """
@@ -120,7 +121,7 @@ def serve_prometheus(metrics: MemoryMetrics, *, port: int, host: str = LOOPBACK)
 
 @contextmanager
 def served(metrics: MemoryMetrics, port: int | None, host: str = LOOPBACK) -> Iterator[None]:
-    """A block during which ``/metrics`` is served at ``host`` on ``port``; None: it is not. Raises what `serve_prometheus` raises."""
+    """A block during which ``/metrics`` is served at ``host`` on ``port``; None: it is not. Raises the errors of `serve_prometheus`."""
     if port is None:
         yield
         return
@@ -192,7 +193,7 @@ class OpenTelemetryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class _Adding:
-    """A counter, its labels bound."""
+    """A counter with bound labels."""
 
     count: Callable[[float], None]
 
@@ -202,7 +203,7 @@ class _Adding:
 
 @dataclass(frozen=True, slots=True)
 class _Observing:
-    """A histogram, its labels bound."""
+    """A histogram with bound labels."""
 
     record: Callable[[float], None]
 

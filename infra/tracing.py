@@ -3,8 +3,9 @@
     producer.send(tracing.with_context(penstock.Message(b"paid", message_group="user-7")))
     lake.push_consumer("orders", group="billing", listener=tracing.traced(listen))
 
-The context travels as the properties ``traceparent`` and ``tracestate``, as W3C writes them, so any reader can use it, and it outlives retries,
-dead letters and redrive. Both calls change nothing where OpenTelemetry is not installed (``penstock[opentelemetry]``) or not set up.
+The context travels as the properties ``traceparent`` and ``tracestate``, as W3C writes them. So any reader can use it, and it outlives
+retries, dead letters and redrive. Both calls change nothing where OpenTelemetry is not installed (``penstock[opentelemetry]``) or not set
+up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SCOPE = "penstock"
 
 
 class _Delivered(Protocol):
-    """What is read of a message that a listener is given."""
+    """The parts that are read of a message given to a listener."""
 
     @property
     def topic(self) -> str: ...
@@ -48,7 +49,7 @@ class _Delivered(Protocol):
 
 
 def with_context(message: Message) -> Message:
-    """The message with the current trace context among its properties, in place of one that it had; as it is where there is no trace."""
+    """The message with the current trace context among its properties, in place of an earlier one. Unchanged where there is no trace."""
     try:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
@@ -65,8 +66,8 @@ def traced(listener: L, *, group: str | None = None, tracer: Tracer | None = Non
     """A listener that runs inside a span ``process <topic>`` of kind CONSUMER.
 
     A single message's context is the span's parent; those of a batch are links, as they may belong to many traces. The span fails when the
-    listener raises, or returns what a consumer takes for a failure; both are passed on. An asyncio listener stays one. ``tracer`` is
-    ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
+    listener raises, or returns a result that a consumer takes for a failure; both are passed on. An asyncio listener stays one. ``tracer``
+    is ``opentelemetry.trace.get_tracer("penstock")`` unless given; ``group`` is noted as the consumer group.
     """
     try:
         from opentelemetry import trace
@@ -116,7 +117,7 @@ def _span(tracer: Tracer, delivered: _Delivered | Sequence[_Delivered], group: s
 
 
 def _context(message: _Delivered) -> Context:
-    """Of whoever sent it, and of nobody else: what the worker's thread was doing before is no parent of this."""
+    """The context of the message's sender alone: what the worker's thread was doing before is no parent of this."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -124,7 +125,7 @@ def _context(message: _Delivered) -> Context:
 
 
 def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: bool) -> dict[str, str | int]:
-    """By OpenTelemetry's conventions for messaging, where they have the thing."""
+    """Attributes by OpenTelemetry's conventions for messaging, where it has them."""
     attributes: dict[str, str | int] = {"messaging.system": "penstock", "messaging.operation.type": "process"}
     if group is not None:
         attributes["messaging.consumer.group.name"] = group
@@ -143,7 +144,7 @@ def _attributes(messages: Sequence[_Delivered], group: str | None, *, batch: boo
 
 
 def _noted(span: Span, result: object, delivered: _Delivered | Sequence[_Delivered]) -> object:
-    """The result; the span has failed when the consumer will call it a failure."""
+    """The result. The span fails when the consumer will call it a failure."""
     from opentelemetry.trace import Status, StatusCode
 
     verdict = judge(result, 1 if hasattr(delivered, "properties") else len(delivered))

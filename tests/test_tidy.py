@@ -41,7 +41,7 @@ REGISTRIES = re.compile("|".join(map(re.escape, HOSTS)), re.IGNORECASE)
 LEFTOVERS = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3})\b")
 
 # Folders whose docstrings are checked: each opens with its subject or verb, and its sentences are short.
-PLAIN = ("cdc", "consumers", "coordinator", "log", "penstock", "spark")
+PLAIN = ("cdc", "consumers", "coordinator", "infra", "log", "penstock", "spark")
 SENTENCE_WORDS_MAX = 40
 BARE_WORDS = re.compile(
     r"(?:After|Again|And|As|At|Before|Behind|By|For|From|In|Not|Of|On|Since|So|Than|That|Those|These|To|Under|Until|Which|While|Who|"

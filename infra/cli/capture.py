@@ -65,8 +65,8 @@ def postgres(
 ) -> None:
     """Follow a PostgreSQL (13 or newer, wal_level = logical) into a topic by logical decoding, as Debezium envelopes, exactly once.
 
-    DSN is postgresql://user@host:5432/database, or 'host=… dbname=… user=…'. The rows that are there come first, then every change, in order by row.
-    Tables need a primary key or a replica identity index; the user needs REPLICATION and SELECT.
+    DSN is postgresql://user@host:5432/database, or 'host=… dbname=… user=…'. The rows that are there come first, then every change, in
+    order by row. Tables need a primary key or a replica identity index; the user needs REPLICATION and SELECT.
     """
     from ...cdc.postgres import CaptureOptions
 
@@ -79,7 +79,7 @@ def postgres(
 
 
 def _check_password(dsn: str) -> None:
-    """On the command line everybody on the machine can read it."""
+    """Refuse a password on the command line, where everybody on the machine can read it."""
     context = click.get_current_context()
     if context.get_parameter_source("dsn") is not click.core.ParameterSource.COMMANDLINE:
         return
@@ -128,7 +128,7 @@ def _opened(session: Session, dsn: str, topic: str, options: CaptureOptions) -> 
 
 
 class _Shown:
-    """What is printed on the way."""
+    """The lines printed during a capture."""
 
     def __init__(self, session: Session, topic: str) -> None:
         self._session, self._topic = session, topic
@@ -136,14 +136,14 @@ class _Shown:
         self._before = 0
 
     def tell(self, progress: Progress) -> None:
-        """A line now and then."""
+        """Print a line now and then."""
         now_s = time.monotonic()
         if now_s - self._line_s < _LINE_EVERY_S:
             return
         self._line(progress, now_s)
 
     def end(self, progress: Progress) -> None:
-        """The sum."""
+        """Print the total."""
         self._line_s, self._before = self._started_s, 0
         self._line(progress, time.monotonic())
 

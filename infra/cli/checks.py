@@ -27,7 +27,7 @@ _KEY = ".doctor/{}"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     status: Literal["ok", "problem", "note"]
@@ -36,11 +36,11 @@ class Check:
 
 
 Found: TypeAlias = Callable[[Check], None]
-"""Is called with each check as soon as it is done: one that waits for a network may take a minute."""
+"""Called with each check as soon as it is done: one that waits for a network may take a minute."""
 
 
 def check_store(url: str, found: Found) -> None:
-    """Of the store: reaching it, permissions, conditional writes, clock. Leaves no object behind."""
+    """Check the store: reaching it, permissions, conditional writes, clock. Leaves no object behind."""
     try:
         store = open_store(url)
     except PenstockError as error:
@@ -82,7 +82,7 @@ async def _check_store(store: ObjectStore, runtime: Runtime, found: Found) -> No
         found(await _checked("delete", deleting, "Allow deleting objects (s3:DeleteObject)"))
         found(await _checked("conditional writes", conditions, "Use a store that knows If-None-Match and If-Match"))
         found(await _clock(store, runtime))
-        with suppress(PenstockError):  # where deleting is not allowed, which was said
+        with suppress(PenstockError):  # where deleting is not allowed, a check has said so
             await store.delete(key)
     await store.close()
 
@@ -98,7 +98,7 @@ async def _checked(name: str, work: Callable[[], Awaitable[str]], fix: str) -> C
 
 def _problem(name: str, error: PenstockError, fix: str) -> Check:
     observed = f"{error.message} ({error.observed})" if error.observed else error.message
-    # The store's own hint knows more, unless it only says that something is not allowed: then it matters what.
+    # The store's own hint knows more, unless it only says that something is not allowed. Then it matters what is not.
     return Check(name, "problem", observed, fix if error.hint is None or (fix and error.hint == REFUSED_HINT) else error.hint)
 
 
@@ -117,7 +117,7 @@ async def _clock(store: ObjectStore, runtime: Runtime) -> Check:
 
 
 def machine_checks() -> Iterator[Check]:
-    """Of this machine: Python, libraries, Java, JARs."""
+    """The checks of this machine: Python, libraries, Java, JARs."""
     yield _python()
     yield from _libraries()
     yield from _spark()
@@ -131,7 +131,7 @@ def _python() -> Check:
 
 
 def _libraries() -> Iterator[Check]:
-    """Every requirement of this installation: the core's must be there, those of extras fit where they are there."""
+    """Every requirement of this installation. The core's must be there; those of extras must fit where they are there."""
     seen = {"penstock"}
     for requirement in map(Requirement.parse, importlib.metadata.requires("penstock") or []):
         name = requirement.name
@@ -155,22 +155,22 @@ def _libraries() -> Iterator[Check]:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A library that an installation asks for, of the plain kind that we write in pyproject.toml."""
+    """A library that an installation requires, in the plain form that we write in pyproject.toml."""
 
     name: str
     versions: str
-    """Such as ``>=1.6,<2``."""
+    """The versions, such as ``>=1.6,<2``."""
     extra: str | None
 
     @staticmethod
     def parse(text: str) -> Requirement:
-        """From the metadata of an installed package."""
+        """A requirement from the metadata of an installed package."""
         match = re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra == ['\"](\w+)['\"])?", text)
         assert match is not None, "installers write nothing else"
         return Requirement(match[1], match[2].strip(), match[3])
 
     def fits(self, version: str) -> bool:
-        """Whether a version is among those asked for."""
+        """Whether a version is among the required ones."""
         clauses = re.findall(r"([<>=!]=|[<>])\s*([\d.]+)", self.versions)
         return all(_COMPARE[relation](_numbers(version), _numbers(bound)) for relation, bound in clauses)
 
@@ -191,7 +191,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _spark() -> Iterator[Check]:
-    """Java and JARs matter where Spark is installed."""
+    """The checks of Java and the JARs, which matter where Spark is installed."""
     try:
         importlib.metadata.version("pyspark")
         wanted: Literal["problem", "note"] = "problem"

@@ -1,4 +1,4 @@
-"""Labels computed on whole Arrow columns, for imports of Parquet files: the same messages as record by record, without a loop."""
+"""Labels computed on whole Arrow columns, for imports of Parquet files. The messages are the same as record by record, without a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBER = "record_number"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How to make a table for ``send_batch`` from a batch of the file."""
+    """The way to make a table for ``send_batch`` from a batch of the file."""
 
     labels: Labels
     read: list[str]
@@ -43,7 +43,7 @@ class Columns:
         return pa.table(columns)
 
     def duplicates(self, table: pa.Table, last_sequence: int) -> int:
-        """How many rows an earlier run has sent."""
+        """The number of rows that an earlier run has sent."""
         if self.labels.sequence is None:
             return 0
         return int(pc.sum(pc.less_equal(table["sequence"], last_sequence)).as_py() or 0)
@@ -52,7 +52,7 @@ class Columns:
 def columns_of(schema: pa.Schema, labels: Labels) -> Columns | None:
     """The plan for a file with this schema; None where only a loop over records gives the same messages.
 
-    Columns give the same where the body is text or bytes, labels are text or whole numbers, there is at most one key, and no
+    Columns give the same where the body is text or bytes, and labels are text or whole numbers. There may be at most one key, no
     properties and no delivery time.
     """
     if labels.body is None or labels.properties or len(labels.keys) > 1:

@@ -34,7 +34,7 @@ _DEFAULTS = PushOptions()
 _NO_TIME = timedelta(0)
 _SHORT_S, _LOOK_S = 0.02, 0.25
 _QUEUES_COME_S = 20.0
-"""A consumer that owns no queue yet waits so long for those of one that died: the longest lease, and a quarter more."""
+"""How long a consumer that owns no queue yet waits for those of one that died: the longest lease, and a quarter more."""
 
 
 @click.command(
@@ -160,7 +160,7 @@ def command(
 
 
 class _Work:
-    """The listener, and what the main thread waits for meanwhile."""
+    """The listener, and the events that the main thread waits for meanwhile."""
 
     def __init__(self, handle: Callable[[Any], object], *, one_by_one: bool, most: int | None) -> None:
         self._handle = handle
@@ -168,7 +168,7 @@ class _Work:
         self.gate = Gate(most)
         self._error: BaseException | None = None
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """Something may have ended. Its ``put`` may be called by a signal handler."""
+        """One item whenever something may have ended. Its ``put`` may be called by a signal handler."""
         self._started_s = self._active_s = time.monotonic()
         self._ended = threading.Event()
         self.listener: Callable[..., object] = self._listen_async if is_coroutine_function(handle) else self._listen
@@ -219,7 +219,7 @@ class _Work:
     # --- In the main thread -------------------------------------------------------------------------------------------------------
 
     def wait(self, consumer: PushConsumer, stopped: Callable[[], bool], until_idle: timedelta | None) -> None:
-        """Until it is to end: stopped, finished, failed or idle."""
+        """Wait until the command is to end: stopped, finished, failed or idle."""
         threading.Thread(target=self._watch, args=(consumer,), name="penstock-consume", daemon=True).start()
         idle_s = None if until_idle is None else until_idle.total_seconds()
         while not (stopped() or self.gate.finished or self._error is not None):
@@ -231,7 +231,7 @@ class _Work:
                 continue
 
     def end(self, consumer: PushConsumer) -> None:
-        """Let what runs end. Raises what made it end."""
+        """Let running handlers end. Raises the error that ended the command."""
         if consumer.error is None and (self.gate.limited or self._error is not None):
             consumer.drain()
             self.give_back()
@@ -240,7 +240,7 @@ class _Work:
             raise self._error
 
     def give_back(self) -> None:
-        """Let go of messages that wait to be let in, or that could not be printed: the consumer gives them back."""
+        """Release messages that wait to be let in, or that could not be printed: the consumer gives them back."""
         self.gate.close()
         self._ended.set()
 
@@ -261,10 +261,10 @@ class _Work:
 
 
 def _has_work(one: QueueStatistics) -> bool:
-    """Whether anything is to be done now: what was fetched and is about to be granted is neither ready nor in flight."""
+    """Whether anything is to be done now. Messages that were fetched and are about to be granted are neither ready nor in flight."""
     return one.ready_messages > 0 or one.inflight_messages > 0 or one.lag_messages > one.waiting_messages + one.parked_groups
 
 
 def _threads(threads: int, most: int | None) -> int:
-    """More than there may be messages would wait in vain."""
+    """The number of threads: more threads than messages would wait in vain."""
     return threads if most is None else min(threads, most)

@@ -32,7 +32,7 @@ def command() -> None:
 
 
 def chosen(function: F) -> F:
-    """The options that say which dead letters."""
+    """The options that choose dead letters."""
     for option in reversed(
         (
             click.option("--topic", help="Of messages of this topic."),
@@ -88,7 +88,7 @@ def _standing(lake: Lake, topic: str) -> dict[str, Any]:
 @command_options
 @click.pass_obj
 def read(session: Session, /, group: str, file: str | None, topic: str | None, limit: int | None, **where: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Show the dead letters of a group, oldest first, with where they come from and why they failed the last time."""
+    """Show the dead letters of a group, oldest first, with their origins and the reasons of their last failures."""
     letters = dead_letter_topic(group)
     with session.connect(read_only=True) as lake:
         try:
@@ -115,10 +115,10 @@ def read(session: Session, /, group: str, file: str | None, topic: str | None, l
 @command_options
 @click.pass_obj
 def send_back(session: Session, /, group: str, limit: int | None, damaged: Literal["raise", "skip"], **where: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Send the dead letters of a group back to the topics they came from, oldest first; consumers may run meanwhile.
+    """Send the dead letters of a group back to the topics they came from, oldest first. Consumers may run meanwhile.
 
     Each goes back once, with its id, message group and properties, however often this is repeated; those left out by an option may go back
-    later. Every group that reads the topic gets what goes back.
+    later. Every group that reads the topic gets the messages that go back.
     """
     wanted = _condition(**where)
     report = run_async(session, lambda lake: redrive(lake, group, limit=limit, where=wanted, damaged=damaged))
@@ -133,7 +133,7 @@ def send_back(session: Session, /, group: str, limit: int | None, damaged: Liter
 def _condition(
     *, topic: str | None, message_group: str | None, key: str | None, tags: str | None, message_id: str | None
 ) -> Callable[[MessageView], bool] | None:
-    """All that is given holds; None for no condition."""
+    """The condition that all given options hold; None for no condition."""
     allowed = TagFilter.parse(tags).tags
     if all(one is None for one in (topic, message_group, key, message_id, allowed)):
         return None
@@ -180,7 +180,7 @@ def _at_most(limit: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _show(topic: str, batches: Iterator[pa.RecordBatch]) -> bool:
-    """One line a dead letter, under one heading; whether there was any."""
+    """Show one line a dead letter, under one heading. Returns whether there was any."""
     cells: dict[str, int] | None = None
     for batch in batches:
         rows = [_line(letter) for letter in views(topic, batch)]
@@ -205,7 +205,7 @@ def _line(letter: MessageView) -> dict[str, str]:
 
 
 def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
-    """Widths that the first batch needs."""
+    """The widths that the first batch needs."""
 
     def longest(name: str, least: int, most: int) -> int:
         return min(most, max(least, *(len(row[name]) for row in rows)))

@@ -18,10 +18,10 @@ _COLOURS = {"ok": "green", "problem": "red", "note": "yellow"}
 @command_options
 @click.pass_obj
 def command(session: Session, url: str | None) -> int:
-    """Check the store at URL (default: the lake) and this machine; for every problem, say what to do.
+    """Check the store at URL (default: the lake) and this machine, and say what to do about every problem.
 
-    Writes a few objects under .probe/ and .doctor/, and removes them. The exit code is 1 when there is a problem; notes are about
-    what only some uses need.
+    Writes a few objects under .probe/ and .doctor/, and removes them. The exit code is 1 when there is a problem. Notes are about parts
+    that only some uses need.
     """
     problems = 0
 

@@ -1,4 +1,4 @@
-"""How a command ends when it did not simply succeed: the exit code, and one message that says what to do."""
+"""The end of a command that did not simply succeed: the exit code, and one message that says what to do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STDOUT = 1
 
 
 def ending(error: BaseException, session: Session) -> int:
-    """Say on stderr what went wrong; the exit code."""
+    """Say on stderr what went wrong. Returns the exit code."""
     if session.debug and not isinstance(error, SystemExit | Stopped | click.exceptions.Exit):
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
@@ -60,7 +60,7 @@ def ending(error: BaseException, session: Session) -> int:
 
 
 def _abandon_output() -> None:
-    """So that the interpreter does not complain when it flushes at the end."""
+    """Discard standard output, so that the interpreter does not complain when it flushes at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
@@ -75,7 +75,7 @@ def _json(document: Mapping[str, object]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Text of others for a terminal: its lines after the first are indented, so that none looks like one of ours."""
+    """Foreign text for a terminal: its lines after the first are indented, so that none looks like one of ours."""
     from ...log.escapes import escaped
 
     return "\n  ".join(map(escaped, text.split("\n")))
@@ -95,7 +95,7 @@ def _library_error(error: BaseException, session: Session) -> int:
 
 
 def exit_code(errors: Sequence[PenstockError]) -> int:
-    """Of a command that met these: damage counts most, then what must be changed, then what may pass."""
+    """The exit code of a command with these errors: damage counts most, then errors that need a change, then errors that may pass."""
     from ...log.errors import CallError, DataDamaged, RetryError
 
     for kind, code in ((DataDamaged, DAMAGED), (CallError, WRONG_CALL), (RetryError, RETRY)):
@@ -105,7 +105,7 @@ def exit_code(errors: Sequence[PenstockError]) -> int:
 
 
 def show(error: PenstockError, *, as_json: bool) -> None:
-    """An error on stderr, in the words of the command line."""
+    """Show an error on stderr, in the words of the command line."""
     facts = {name: getattr(error, name) for name in ("operation", "object", "expected", "observed", "hint")}
     known = {name: _plain(value) for name, value in facts.items() if value is not None}
     if error.hint is not None:

@@ -1,4 +1,4 @@
-"""How many messages a command may still take, asked by threads and by tasks before each."""
+"""How many messages a command may still take. Threads and tasks ask before each message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 
 class Gate:
-    """Lets messages in one by one until ``most`` of them are done (None: without end); whoever failed makes room for another."""
+    """Lets messages in one by one until ``most`` of them are done (None: without end). A message that failed makes room for another."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -20,21 +20,21 @@ class Gate:
 
     @property
     def finished(self) -> bool:
-        """Whether as many are done as may be."""
+        """Whether as many messages are done as may be."""
         return self._most is not None and self._done >= self._most
 
     @property
     def limited(self) -> bool:
-        """Whether there may be somebody who waits."""
+        """Whether there may be threads or tasks that wait."""
         return self._most is not None
 
     @property
     def inside(self) -> int:
-        """How many have entered, and not left."""
+        """The number of messages that have entered, and not left."""
         return self._inside
 
     def enter(self) -> Future[bool]:
-        """Resolves to whether to go on, once that is known; False: it is closed."""
+        """Ask to enter. The answer says whether to go on, once that is known; False: the gate is closed."""
         answer: Future[bool] = Future()
         with self._lock:
             self._waiting.append(answer)
@@ -43,7 +43,7 @@ class Gate:
         return answer
 
     def leave(self, *, done: bool) -> None:
-        """Say that one who entered is done, or has failed."""
+        """Leave the gate with a message that is done, or has failed."""
         with self._lock:
             self._inside -= 1
             self._done += done
@@ -51,14 +51,14 @@ class Gate:
         _tell(told)
 
     def close(self) -> None:
-        """Turn away those who wait, and whoever comes."""
+        """Turn away all that wait, and all later ones."""
         with self._lock:
             self._closed = True
             told = self._next()
         _tell(told)
 
     def _next(self) -> list[tuple[Future[bool], bool]]:
-        """Those who wait no longer, and their answers; to be told without the lock."""
+        """The futures that wait no longer, and their answers, which are to be set without the lock."""
         told = []
         while self._waiting and (self._closed or self._has_room()):
             self._inside += not self._closed

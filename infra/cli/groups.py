@@ -66,7 +66,7 @@ for _one in (describe, lag, parked, release, skip):
 
 
 def changeable(function: F) -> F:
-    """The settings that can be changed later."""
+    """The options for settings that can be changed later."""
     schedules, policies = (click.Choice([one.value for one in kind]) for kind in (Schedule, DeadLetterPolicy))
     for option in reversed(
         (
@@ -107,7 +107,7 @@ def changeable(function: F) -> F:
 @group_options
 @click.pass_obj
 def create(session: Session, /, group: str, delivery_order: str, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Create a consumer group. Fine when it exists with the same settings; a consumer makes its group by itself, too.
+    """Create a consumer group. Fine when it exists with the same settings; a consumer creates its group by itself, too.
 
     A message that fails is retried after a wait (ORDERLY: 1s, and its message group waits with it; CONCURRENT: RocketMQ's table), and given
     up after 17 deliveries.
@@ -140,7 +140,7 @@ def list_groups(session: Session) -> None:
 @group_options
 @click.pass_obj
 def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Change what may be changed; consumers see it within seconds. A --filter changes that of its topic, 'orders=*' takes it away."""
+    """Change settings that may be changed; consumers see it within seconds. A --filter changes that of its topic, 'orders=*' removes it."""
     if not any(value not in (None, ()) for value in settings.values()):
         raise click.UsageError("Change what? See penstock group alter --help.")
     with session.connect(read_only=dry_run) as lake:
@@ -162,9 +162,9 @@ def alter(session: Session, /, group: str, dry_run: bool, **settings: Any) -> No
 @group_options
 @click.pass_obj
 def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) -> None:
-    """Delete a consumer group. A later one of its name begins anew: where it had been is forgotten.
+    """Delete a consumer group. A later group of its name begins anew: the former progress is forgotten.
 
-    Refused while members live. One that seems dead is watched for its lease and a quarter more: some seconds, or 75 when it was idle.
+    Refused while members live. A member that seems dead is watched for its lease and a quarter more: some seconds, or 75 when it was idle.
     """
     with session.connect(read_only=True) as lake:
         found = lake.describe_group(group)
@@ -195,7 +195,7 @@ def delete(session: Session, group: str, force: bool, yes: bool, dry_run: bool) 
 def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tuple[int, ...], yes: bool, dry_run: bool) -> None:
     """Let a group go on from another place on a topic, while its consumers run: backtrack, or skip.
 
-    What is in flight is fenced, nothing before the new place is handed out again, and nothing after it is lost.
+    Messages in flight are fenced, nothing before the new place is handed out again, and nothing after it is lost.
     """
     with session.connect(read_only=True) as lake:
         found = lake.describe_group(group)
@@ -217,12 +217,12 @@ def reset(session: Session, group: str, topic: str, to: LogPosition, queues: tup
 
 
 def _distance(rows: Sequence[tuple[int, int | None, int]], sign: int) -> int:
-    """How many messages lie between where queues were and will be: behind them (1), or ahead (-1)."""
+    """The number of messages between the former and the new places of queues: behind them (1), or ahead (-1)."""
     return sum(max(0, sign * (floor - offset)) for _, floor, offset in rows if floor is not None)
 
 
 def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that were given, as ``create_group`` and ``alter_group`` take them."""
+    """The given settings, as ``create_group`` and ``alter_group`` take them."""
     given = {name: value for name, value in given.items() if value not in (None, ())}
     changes: dict[str, Any] = {}
     if retry := {field: given[option] for option, field in _RETRY.items() if option in given}:
@@ -240,7 +240,7 @@ def _changes(before: GroupSettings, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_intervals(policy: RetryPolicy, given: Mapping[str, timedelta]) -> None:
-    """An interval that its schedule does not heed is a mistake."""
+    """Raise a usage error for an interval that its schedule does not heed."""
     if policy.schedule is Schedule.ROCKETMQ and given.keys() & {"interval", "interval_max"}:
         raise click.UsageError("RocketMQ's table has its own intervals; give --retry fixed or exponential too.")
     if policy.schedule is Schedule.FIXED and "interval_max" in given:

@@ -1,4 +1,4 @@
-"""What `penstock consume` does with a message: prints it, runs a command, or calls a function of the user's."""
+"""The handlers of `penstock consume`: printing a message, running a command, or calling a user's function."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .session import writing_output
 Handler: TypeAlias = Callable[[Sequence[MessageView]], object]
 
 EX_DATAERR = 65
-"""Of a command: the message can never be processed."""
+"""The exit code of a command whose message can never be processed."""
 
 
 class CommandFailed(Exception):
-    """A command ended with another exit code than 0, or took too long."""
+    """A command ended with an exit code other than 0, or took too long."""
 
 
 class Printing:
@@ -56,7 +56,7 @@ class Commands:
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def __call__(self, messages: Sequence[MessageView]) -> ConsumeResult:
-        # A session of its own: Ctrl-C in a terminal is for us, and what runs is let end.
+        # The command gets a session of its own: Ctrl-C in a terminal is for us, and running commands come to their end.
         process = subprocess.Popen(
             ["/bin/sh", "-c", self._command],
             stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Commands:
         return ConsumeResult.SUCCESS
 
     def kill(self) -> None:
-        """End all that run, at once."""
+        """End all running commands at once."""
         for process in list(self._running):
             _kill(process)
 
@@ -122,7 +122,7 @@ def imported(name: str) -> Callable[..., object]:
         found: object = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module + ".").startswith(error.name + "."):
-            raise  # it is there, and misses another
+            raise  # the module is there, and misses another
         raise click.UsageError(f"There is no module {error.name!r}, here or installed.") from None
     for part in path.split("."):
         found = getattr(found, part, None)

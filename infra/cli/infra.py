@@ -40,12 +40,12 @@ def policy(
     kms_key: str | None,
     principal: str | None,
 ) -> None:
-    """Print what IAM must allow a process that is ROLE, or several, on a lake on S3: reader, producer, transactions, consumer, capture, sync,
-    maintenance.
+    """Print what IAM must allow a process that is ROLE, or several, on a lake on S3. The roles are reader, producer, transactions,
+    consumer, capture, sync and maintenance.
 
-    It allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`; what
-    redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s, its source a `reader`'s, with `group` a `consumer`'s;
-    the folder of a sync's targets needs a policy of its own.
+    The policy allows what the code asks for, and nothing else. A consumer whose lake does upkeep in the background is also `maintenance`. A
+    process that redrives dead letters is also `producer`. Spark's ordered writes are a `producer`'s; its source is a `reader`'s, and with
+    `group` a `consumer`'s. The folder of a sync's targets needs a policy of its own.
     """
     from ..deploy.access import Role
     from ..deploy.policies import policy as made
@@ -93,7 +93,7 @@ def table() -> None:
 @group_options
 @click.pass_obj
 def create(session: Session) -> None:
-    """Make the table and wait until it can be used; fine when it is there. It is billed by request."""
+    """Create the table and wait until it can be used; fine when it is there. It is billed by request."""
     from ...coordinator.tables import create_table
 
     coordination = session.coordination
@@ -113,7 +113,7 @@ def create(session: Session) -> None:
 def local(session: Session, port: int) -> NoReturn:
     """Run S3 and DynamoDB on this machine, with a bucket and a table, until Ctrl-C.
 
-    It prints the environment that makes Penstock use them. What they hold is in memory, and gone at the end.
+    It prints the environment that makes Penstock use them. Their content is in memory, and gone at the end.
     """
     from ..local import serving
 

@@ -1,4 +1,4 @@
-"""``--log-format`` and ``--log-level`` of commands that run for long."""
+"""The options ``--log-format`` and ``--log-level`` of commands that run for long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 def log_options(command: C) -> C:
-    """Give a command the two options, and write what the library logs to stderr while it runs. Stands right above the function."""
+    """Give a command the two options, and write the library's log to stderr while it runs. Stands right above the function."""
 
     @functools.wraps(command)
     def run(*args: object, log_format: LogFormat, log_level: str, **options: object) -> object:

@@ -1,4 +1,4 @@
-"""The command `penstock` itself: which commands there are, and how every one of them ends."""
+"""The command `penstock` itself: its commands, and how every one of them ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .session import OutputFailed, Session, Signals, Stopped, writing_output
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """Where a command is, and what the list says of it; its module is loaded only when it is used."""
+    """The module of a command, and its line in the list. The module is loaded only when it is used."""
 
     module: str
     help: str
@@ -47,11 +47,11 @@ COMMANDS = {
     "demo": _Command("demo", "A shop's change stream, in order, through a topic into Delta tables."),
     "completion": _Command("completion", "Print the completion script of a shell."),
 }
-"""A command is one line here and a module with a function ``command``."""
+"""The commands by name. A command is one line here and a module with a function ``command``."""
 
 
 class _Commands(click.Group):
-    """Loads a command when it is used, and ends the process with the exit code that fits what happened."""
+    """Loads a command when it is used, and ends the process with the exit code that fits the outcome."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -74,13 +74,13 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # whoever read our output has seen enough; click would make a failure of it
+        except BrokenPipeError:  # the reader of our output has seen enough; click would make a failure of it
             raise Stopped(signal.SIGPIPE) from None
 
     def main(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - click's
         """Run, then exit: no traceback reaches the user unless ``--debug`` asks for it."""
         words = args[0] if args else options.get("args")
-        # Also an error of the call itself, found before its options are read, is told as it was asked for.
+        # Also an error of the call itself, found before its options are read, is shown in the requested form.
         session = Session(signals=Signals(), as_json="--json" in (sys.argv[1:] if words is None else words))
         with session.signals.handled():
             try:

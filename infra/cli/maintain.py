@@ -56,12 +56,12 @@ def command(
     metrics_host: str,
     verbose: bool,
 ) -> int:
-    """Keep topics (default: all, new ones too) in shape until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has
-    expired, trim the log, collect what nothing needs. Of all topics, also let delayed messages go, and finish transactions of senders
-    that died.
+    """Maintain topics (default: all, new ones too) until Ctrl-C or SIGTERM: publish to the Delta table, compact, drop what has expired,
+    trim the log, and collect what nothing needs. For all topics, also deliver delayed messages, and finish transactions of senders that
+    died.
 
-    The role is leased: with others that maintain the lake, in processes that have it open too, the topics are shared evenly, and those
-    of one that died are taken over. What consumer groups have blocked, parked or waiting is spared by retention for 14 days. The step under
+    The role is leased: it is shared evenly with others that maintain the lake, also in processes that have it open. Topics of a process
+    that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step under
     way is ended in order.
     """
     if once and metrics_port is not None:
@@ -84,7 +84,7 @@ def command(
 
 
 class _Stopper:
-    """Sets an event of another thread's loop, also when told before there is one."""
+    """Sets an event of another thread's loop, even if told before there is one."""
 
     def __init__(self) -> None:
         self._set: Callable[[], object] | None = None

@@ -17,13 +17,13 @@ from . import output
 
 _ROW_GROUP_BYTES = 64 * 2**20
 _CELLS = {"offset": (8, 20), "group": (12, 28), "tag": (8, 16), "keys": (10, 28)}
-"""At least and at most so wide; a later batch may need more than the first did."""
+"""The least and the greatest width of each column; a later batch may need more than the first did."""
 _BODY_CELLS_MIN = 20
 _BODY_START_BYTES = 60
 
 
 class Sink(Protocol):
-    """Where messages go."""
+    """The destination of messages."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch with all columns."""
@@ -31,12 +31,12 @@ class Sink(Protocol):
 
 
 def document(message: MessageView) -> dict[str, object]:
-    """A message as JSON says it."""
+    """A message as JSON values."""
     return {**message.stored(), "keys": list(message.keys), **body_fields(message.body)}
 
 
 def body_fields(body: bytes) -> dict[str, object]:
-    """A body as JSON says it; ``body_base64`` tells whether it is text or base64."""
+    """A body as JSON values; ``body_base64`` tells whether it is text or base64."""
     try:
         return {"body": body.decode(), "body_base64": False}
     except UnicodeDecodeError:
@@ -44,12 +44,12 @@ def body_fields(body: bytes) -> dict[str, object]:
 
 
 def body_start(body: bytes) -> str:
-    """The first of it, as a cell of a table shows it."""
+    """The beginning of a body, as a cell of a table shows it."""
     return output.printable(body[:_BODY_START_BYTES].decode(errors="replace"))
 
 
 def delivery(message: MessageView) -> dict[str, object]:
-    """A message that a consumer was handed, as JSON says it: with its delivery attempt, and the epoch of the ownership."""
+    """A message handed to a consumer, as JSON values: with its delivery attempt, and the epoch of the ownership."""
     return {**document(message), "delivery_attempt": message.delivery_attempt, "epoch": message.epoch}
 
 
@@ -70,7 +70,7 @@ class JsonLines:
 
 
 class Lines:
-    """One line a message, under one heading; what is too long is shortened. Widths are those that the first batch needs."""
+    """One line a message, under one heading; long values are shortened. The widths are those that the first batch needs."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -116,7 +116,7 @@ def _cells(rows: list[dict[str, str]]) -> dict[str, int]:
 
 @contextmanager
 def export(url: str, topic: str) -> Iterator[Sink]:
-    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output); complete when the block has ended."""
+    """A file of Parquet or JSON lines, by its name (``-``: JSON lines on standard output). It is complete when the block has ended."""
     name = plain_name(url)
     if url == "-":
         yield JsonLines(topic)
@@ -135,7 +135,7 @@ def export(url: str, topic: str) -> Iterator[Sink]:
 
 
 class _RowGroups:
-    """Gathers small batches, as a row group each would make a slow file."""
+    """Gathers small batches, as one row group for each would make a slow file."""
 
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
@@ -165,7 +165,7 @@ class _JsonFile:
 
 
 def written(batches: Iterable[pa.RecordBatch], sink: Sink) -> int:
-    """Write them all; how many messages there were."""
+    """Write all batches. Returns the number of messages."""
     count = 0
     for batch in batches:
         sink.write(batch)

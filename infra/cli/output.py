@@ -1,4 +1,4 @@
-"""What commands print: tables and sentences for people, JSON lines for programs, progress on stderr for whoever watches."""
+"""The output of commands: tables and sentences for people, JSON lines for programs, progress on stderr for people who watch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDTH_IN_PIPES = 200
 
 
 def say(text: str) -> None:
-    """Text, and the end of its line, on standard output."""
+    """Write text, and the end of its line, to standard output."""
     _write(text + "\n")
 
 
@@ -41,7 +41,7 @@ def _write(text: str) -> None:
 
 
 def program() -> str:
-    """How a shell finds this program again: by its name, or by the path that it was called by, if that is not on the PATH."""
+    """The way in which a shell finds this program again: by its name, or by the path of this call if that is not on the PATH."""
     called = sys.argv[0]
     if os.path.basename(called) != "penstock":  # a module, a test
         return "penstock"
@@ -50,12 +50,12 @@ def program() -> str:
 
 
 def note(text: str) -> None:
-    """A sentence beside the output, on stderr."""
+    """Write a sentence beside the output, to stderr."""
     click.echo(text, err=True)
 
 
 def emit(document: Mapping[str, object]) -> None:
-    """One JSON line on standard output."""
+    """Write one JSON line to standard output."""
     _write(json_line(document))
 
 
@@ -65,14 +65,14 @@ def json_line(document: Mapping[str, object]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table for people; numbers to the right. Colour only on a terminal, and never markup in what users wrote."""
+    """Write a table for people, with numbers to the right. Colour only on a terminal, and never markup in users' texts."""
     if title is not None:
         say(click.style(f"\n{title}", bold=True))
     draw(grid(columns, rows))
 
 
 def draw(part: Table | str) -> None:
-    """A table or a sentence on standard output."""
+    """Write a table or a sentence to standard output."""
     if isinstance(part, str):
         say(part)
         return
@@ -82,7 +82,7 @@ def draw(part: Table | str) -> None:
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """The same, to be drawn by who knows where."""
+    """A table, to be drawn elsewhere."""
     texts = [[shown(value) for value in row] for row in rows]
     built = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, name in enumerate(columns):
@@ -95,7 +95,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 @contextmanager
 def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
-    """Draw tables and sentences again and again: in place on a terminal, else one after the other; call what it yields with them."""
+    """Draw tables and sentences again and again: in place on a terminal, otherwise one after the other. Call the yielded function with them."""
     if not sys.stdout.isatty():
 
         def follow(parts: Sequence[Table | str]) -> None:
@@ -110,14 +110,14 @@ def refreshed() -> Iterator[Callable[[Sequence[Table | str]], None]]:
 
 
 def width() -> int:
-    """Of a line: the terminal's, and in a pipe ``COLUMNS`` or plenty."""
+    """The width of a line: the terminal's, or in a pipe ``COLUMNS`` or plenty."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return int(os.environ.get("COLUMNS") or _WIDTH_IN_PIPES)
 
 
 def fitted(text: str, cells: int) -> str:
-    """Text in exactly so many cells, with an ellipsis where it was cut."""
+    """Text in exactly ``cells`` cells, with an ellipsis where it was cut."""
     if cell_len(text) <= cells:
         return set_cell_size(text, cells)
     return set_cell_size(text, max(cells - 1, 0)) + "…"[:cells]
@@ -141,18 +141,18 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without what would steer a terminal."""
+    """Text without characters that would steer a terminal."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "·" for char in text)
 
 
 def time_text(time: datetime) -> str:
-    """In milliseconds and UTC, and saying so: pasted into a command it means the same."""
+    """A time in milliseconds and UTC, with its zone: pasted into a command it means the same."""
     time = time.astimezone(UTC)
     return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
 
 
 def duration_text(duration: timedelta) -> str:
-    """``3d``, ``1h 30m``, ``250ms``."""
+    """A duration as ``3d``, ``1h 30m``, ``250ms``."""
     left_ms = round(duration.total_seconds() * 1000)
     parts = []
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
@@ -163,7 +163,7 @@ def duration_text(duration: timedelta) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """``1.5 MiB``."""
+    """A size as ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < 1024:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -192,7 +192,7 @@ def _spelt(value: object) -> object:
 
 @contextmanager
 def progress(doing: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while the block runs, if a person watches; call what it yields with how far the work is."""
+    """A bar on stderr while the block runs, if a person watches. Call the yielded function with the progress."""
     if not stderr_is_terminal():
         yield lambda done: None
         return

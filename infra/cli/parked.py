@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def chosen(function: F) -> F:
-    """The options that say which."""
+    """The options that choose parked message groups."""
     for option in reversed(
         (
             click.option("--topic", help="Of this topic only."),
@@ -68,7 +68,7 @@ def release(session: Session, /, group: str, everything: bool, dry_run: bool, **
 @group_options
 @click.pass_obj
 def skip(session: Session, /, group: str, everything: bool, yes: bool, dry_run: bool, **which: Any) -> None:  # noqa: ANN401 - as the library takes them
-    """Give the messages up that parked message groups stand at: each becomes a dead letter, and its message group goes on behind it."""
+    """Give up the messages that parked message groups stand at: each becomes a dead letter, and its message group goes on behind it."""
     _check_chosen(everything, which)
     with session.connect(read_only=True) as lake:
         found = lake.parked(group, **which)

@@ -1,4 +1,4 @@
-"""Messages of a topic that are not in it yet: they wait for their delivery time, or for what becomes of their transaction."""
+"""Messages of a topic that are not in it yet: they wait for their delivery time, or for the outcome of their transaction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Pending: TypeAlias = WaitingCount | OpenTransactions | None
 
 
 async def pending_of(lake: Lake, topic: str, kind: MessageType) -> Pending:
-    """What is under way to a topic of this type; None: what is sent to it is in it at once."""
+    """The messages under way to a topic of this type; None: messages sent to it are in it at once."""
     if is_timer_log(topic):
-        return None  # what waits is in it
+        return None  # waiting messages are in it
     if kind is MessageType.DELAY:
         return await count_waiting(lake, timer_cells(lake), topic)
     if kind is not MessageType.TRANSACTION:
@@ -32,7 +32,7 @@ async def pending_of(lake: Lake, topic: str, kind: MessageType) -> Pending:
 
 
 def pending_facts(topic: str, pending: Pending) -> list[tuple[str, object]]:
-    """For people."""
+    """The pending messages as facts for people."""
     match pending:
         case WaitingCount():
             at_most = "" if pending.exact else "at most "
@@ -48,7 +48,7 @@ def pending_facts(topic: str, pending: Pending) -> list[tuple[str, object]]:
 
 
 def pending_document(topic: str, pending: Pending) -> dict[str, object]:
-    """For programs."""
+    """The pending messages as JSON values for programs."""
     match pending:
         case WaitingCount():
             return {"waiting": {"messages": pending.messages, "exact": pending.exact, "next_due": _due(pending)}}

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def conditions(function: F) -> F:
-    """The options that say which messages."""
+    """The options that choose messages."""
     for option in reversed(
         (
             click.option("--queue", type=int, help="Of this queue only."),
@@ -76,7 +76,7 @@ def command(session: Session, /, topic: str, file: str | None, **where: Any) -> 
 
 
 def _documents(reader: Reader) -> list[dict[str, int]]:
-    """What ``--damaged skip`` has passed over."""
+    """The messages that ``--damaged skip`` has passed over."""
     return [
         {"queue": one.queue, "first_offset": one.first_offset, "last_offset": one.limit_offset - 1, "messages": one.messages}
         for one in reader.left_out

@@ -20,10 +20,10 @@ from .stored import run_async, stored_topic
 @command_options
 @click.pass_obj
 def command(session: Session, topic: str, yes: bool, dry_run: bool) -> int:
-    """Let a topic's log go on that stops at a damaged entry, by an entry that carries the whole state and names what is lost.
+    """Repair a topic's log that stops at a damaged entry, by an entry that carries the whole state and names what is lost.
 
-    Run `penstock verify` first. Nothing is deleted; what can still be read stays readable. With --dry-run the exit code tells
-    whether there is damage.
+    Run `penstock verify` first. Nothing is deleted; whatever can still be read stays readable. With --dry-run the exit code tells whether
+    there is damage.
     """
     report = run_async(session, lambda lake: _repair(lake, topic, dry_run=True), read_only=True)
     if not report.needed:

@@ -1,4 +1,4 @@
-"""Which messages `penstock read` and `penstock tail` show, and reading them."""
+"""The selection of messages that `penstock read` and `penstock tail` show, and reading them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Position: TypeAlias = int | datetime | Literal["earliest", "latest"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """All conditions hold; None is no condition."""
+    """Conditions, all of which hold; None is no condition."""
 
     queue: int | None = None
     group: str | None = None
@@ -42,7 +42,7 @@ class Selection:
         return not self.group is self.key is self.message_id is None
 
     def batches(self, reader: Reader, *, follow: bool = False) -> Iterator[pa.RecordBatch]:
-        """The messages, as they come; within each queue in its order."""
+        """The messages as they come; those of each queue in its order."""
         left = self.limit
         if left == 0:
             return
@@ -84,9 +84,9 @@ class Selection:
 
 
 def checked(selection: Selection, reader: Reader) -> Selection:
-    """The selection; an offset means something in one queue only, so a topic with several needs to know which.
+    """The selection, checked: an offset has a meaning in one queue only, so a topic with several queues needs to know which.
 
-    A lookup takes no positions, so what a plain read would refuse is refused by one of an empty range, which reads nothing.
+    A lookup takes no positions. A read of an empty range, which reads nothing, refuses what a plain read would refuse.
     """
     offsets = [position for position in (selection.start, selection.end) if isinstance(position, int)]
     if offsets and selection.queue is None and reader.queues > 1:

@@ -1,4 +1,4 @@
-"""An import: records of files, through one producer, until the end, a bad record, or a signal; nothing sent is left unreported."""
+"""An import: records of files, through one producer, until the end, a bad record, or a signal. No sent message is left unreported."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of an import."""
+    """The outcome of an import."""
 
     sent: int
-    """Durable."""
+    """The number of durable messages."""
     duplicates: int
-    """Not sent, as an earlier run had."""
+    """The number of messages that were not sent, as an earlier run had sent them."""
     skipped: int
     unknown: int
-    """Sent, and neither confirmed nor proved absent."""
+    """The number of messages that were sent, and neither confirmed nor proved absent."""
     not_written: int
-    """Taken, and proved absent or never sent."""
+    """The number of messages that were taken, and proved absent or never sent."""
     seconds: float
     last_sequence: int | None
 
     @property
     def messages_per_s(self) -> float:
-        """Durable messages a second."""
+        """The number of durable messages a second."""
         return self.sent / self.seconds if self.seconds else 0.0
 
 
@@ -73,7 +73,8 @@ class Import:
         self._tell: Callable[[int], None] = lambda done: None
 
     def run(self, sources: Sequence[Source], *, report: Callable[[Summary], None]) -> Summary:
-        """Send everything. The first Ctrl-C or SIGTERM ends the reading and waits for what was sent, the second does not wait.
+        """Send everything. The first Ctrl-C or SIGTERM ends the reading and waits for sent messages; the second does not wait. ``report``
+        is called in every case, before any error is raised.
 
         ``report`` is called in every case, before any error is raised.
         """
@@ -88,7 +89,7 @@ class Import:
         except Stopped as stopped:
             report(self._summary())
             if self._producer.statistics().bytes_waiting:
-                # Told twice to stop: closing the lake would wait for the store again.
+                # The user has asked twice to stop: closing the lake would wait for the store again.
                 os._exit(stopped.exit_code)
             raise
         except Exception as error:
@@ -137,7 +138,7 @@ class Import:
                 self._send(record)
             except CallError as error:
                 error.object = f"{name}, record {read}"
-                if isinstance(error, SequenceError):  # leaving it out would lose it silently
+                if isinstance(error, SequenceError):  # leaving the record out would lose it silently
                     error.hint = "sort the input by its sequence"
                     raise
                 if not self._skip:
@@ -156,7 +157,7 @@ class Import:
             self._tell(self._taken)
 
     def _send_columns(self, file: BinaryIO, name: str, labels: Labels) -> bool:
-        """Send a Parquet file column by column, if its labels can be had so; else nothing is sent, and False returned."""
+        """Send a Parquet file column by column, if its labels can be computed so. Otherwise nothing is sent, and False is returned."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -201,15 +202,17 @@ class Import:
 
 
 def _proves_absence(error: BaseException | None) -> bool:
-    """Whether an import that ended with this knows that what it did not get confirmed is not in the log."""
-    while isinstance(error, ProducerFailedError):  # what was sent behind a failed batch
+    """Whether the error of an import proves that messages without confirmation are not in the log."""
+    while isinstance(error, ProducerFailedError):  # messages sent behind a failed batch
         error = error.__cause__
     return isinstance(error, FencedError | NotWritten)
 
 
 @contextmanager
 def _unpacked(file: BinaryIO, url: str) -> Iterator[BinaryIO]:
-    """Standard input tells by its first bytes whether it is packed; names tell for files, which `open_file` unpacks."""
+    """The bytes of a file, unpacked. Standard input shows by its first bytes whether it is packed. Files show it by their names, and
+    `open_file` unpacks them.
+    """
     if url != "-":
         yield file
         return

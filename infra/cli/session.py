@@ -1,4 +1,4 @@
-"""What all commands share: the lake they work on, the signals that end them, and options that several of them take."""
+"""The common part of all commands: their lake, the signals that end them, and options that several of them take."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Stopped(BaseException):
-    """Ctrl-C or SIGTERM; or the reader of our output has seen enough."""
+    """Ctrl-C or SIGTERM was received, or the reader of our output has seen enough."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -52,10 +52,10 @@ def writing_output() -> Iterator[None]:
 
 
 class Signals:
-    """Ctrl-C and SIGTERM while a command runs: each raises `Stopped`, but inside `held` only the second one does.
+    """Ctrl-C and SIGTERM while a command runs. Each raises `Stopped`; inside `held` only the second one does.
 
-    A command that must end in order holds them, looks at ``received`` between two steps, and says with `interruptible` where it waits
-    for something that may never come.
+    A command that must end in order holds the signals, and looks at ``received`` between two steps. It marks with `interruptible` where it
+    waits for something that may never come.
     """
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Take the signals over for as long as the block."""
-        if threading.current_thread() is not threading.main_thread():  # whoever started this one handles them
+        """Take the signals over for as long as the block runs."""
+        if threading.current_thread() is not threading.main_thread():  # the thread that started this one handles them
             yield
             return
         before = {number: signal.signal(number, self._on_signal) for number in _ENDING}
@@ -89,7 +89,7 @@ class Signals:
     def _nudge(self, heard: int) -> None:
         """Wake the main thread out of a blocking call until it has run the handler.
 
-        By itself it may sleep on: the kernel may give the signal to another thread, and a read that has half a line reads on.
+        The main thread may otherwise sleep on: the kernel may give the signal to another thread, and a read that has half a line reads on.
         """
         main = threading.main_thread().ident
         assert main is not None, "it runs"
@@ -115,7 +115,7 @@ class Signals:
             raise Stopped(self.received)
 
     def interruptible(self, wait: Callable[[], T]) -> T:
-        """``wait()``, which the first signal ends, also inside `held`."""
+        """The result of ``wait()``, which the first signal ends, also inside `held`."""
         held, self._held = self._held, False
         try:
             if self.received is not None:
@@ -140,7 +140,7 @@ class Session:
     signals: Signals
     url: str | None = None
     url_is_default: bool = False
-    """Whether the lake was named by the environment, not in the call."""
+    """Whether the environment named the lake, not the call."""
     coordination: str | None = None
     """The table of consumer groups; None: the lake's default."""
     debug: bool = False
@@ -148,7 +148,7 @@ class Session:
 
     @property
     def lake_url(self) -> str:
-        """Where the lake is. Raises a usage error when nobody said."""
+        """The lake's URL. Raises a usage error when none was given."""
         if not self.url:
             raise click.UsageError("Which lake? Give --lake URL, or set PENSTOCK_LAKE.")
         return self.url
@@ -174,7 +174,7 @@ def command_options(command: F) -> F:
 
 
 def group_options(command: F) -> F:
-    """``--coordination`` besides, for what is about consumer groups."""
+    """Add ``--coordination`` to the common options, for commands about consumer groups."""
     option = click.option(
         "--coordination", metavar="URL", expose_value=False, callback=_set_coordination, help="Their table, if not given before."
     )
@@ -182,13 +182,13 @@ def group_options(command: F) -> F:
 
 
 def confirm_options(command: F) -> F:
-    """``--yes`` and ``--dry-run`` of what destroys."""
+    """Add ``--yes`` and ``--dry-run`` to a command that destroys."""
     command = click.option("--dry-run", is_flag=True, help="Say what would happen, and do nothing.")(command)
     return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Return when the user agrees; else nothing is done and the command ends."""
+    """Return when the user agrees; otherwise nothing is done and the command ends."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 

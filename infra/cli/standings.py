@@ -1,4 +1,4 @@
-"""`penstock group describe` and `penstock group lag`: how far groups are, and what holds them up."""
+"""The commands `penstock group describe` and `penstock group lag`: how far groups are, and what holds them up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COLUMNS = (
     "dead letters",
 )
 _OWNER_SHOWN = 8
-"""Of a worker's id; enough to tell them apart."""
+"""The number of characters shown of a worker's id; enough to tell workers apart."""
 
 
 def settings_facts(settings: GroupSettings) -> list[tuple[str, str]]:
@@ -66,9 +66,9 @@ def settings_document(settings: GroupSettings) -> dict[str, object]:
 @group_options
 @click.pass_obj
 def describe(session: Session, group: str, watch: bool, interval: timedelta) -> None:
-    """Settings, and for every queue its owner, how far it is, and what is in flight, waits, is blocked or parked.
+    """Show settings, and for every queue its owner, its progress, and the messages in flight, waiting, blocked or parked.
 
-    The lag counts messages that are not settled, and of a blocked or parked message group the first; its age is that of the oldest.
+    The lag counts messages that are not settled; of a blocked or parked message group only the first. Its age is that of the oldest.
     """
     with session.connect(read_only=True) as lake:
         if watch:
@@ -85,7 +85,7 @@ def describe(session: Session, group: str, watch: bool, interval: timedelta) -> 
 @group_options
 @click.pass_obj
 def lag(session: Session, group: str | None) -> None:
-    """How far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
+    """Show how far a group, or each, is behind: in messages that are not settled, and by the age of the oldest of them."""
     with session.connect(read_only=True) as lake:
         found = [lake.describe_group(name) for name in (lake.groups() if group is None else [group])]
     rows = [
@@ -108,7 +108,7 @@ def lag(session: Session, group: str | None) -> None:
 
 
 def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> None:
-    """Until a signal. A fault that may pass is shown, and the next look may fare better."""
+    """Refresh until a signal. An error that may pass is shown, and the next look may succeed."""
     from ...log import RetryError
 
     if session.as_json:
@@ -133,7 +133,7 @@ def _watch(session: Session, lake: Lake, group: str, interval: timedelta) -> Non
 
 
 def _parts(found: GroupDescription) -> list[Table | str]:
-    """What people see."""
+    """The parts shown to people."""
     facts = [*settings_facts(found.settings), ("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time))]
     if found.lost_letters:
         facts.append(("lost letters", found.lost_letters))
@@ -141,7 +141,7 @@ def _parts(found: GroupDescription) -> list[Table | str]:
 
 
 def _brief(found: GroupDescription) -> list[Table | str]:
-    """The same, so that 16 queues fit on a terminal."""
+    """The parts in short form, so that 16 queues fit on a terminal."""
     facts = (("members", len(found.members)), ("lag", found.lag), ("age", _age(found.lag_time)))
     line = "   ".join(f"{name} {output.shown(value)}" for name, value in facts)
     return [f"{found.name}   {found.settings.delivery_order}   {line}", *_queues(found)]
@@ -155,7 +155,7 @@ def _queues(found: GroupDescription) -> list[Table | str]:
 
 
 def _age(age: timedelta) -> timedelta:
-    """To the second; nobody reads more of it."""
+    """An age to the second; nobody reads more of it."""
     return timedelta(seconds=age // timedelta(seconds=1)) if age >= timedelta(seconds=1) else age
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def run_async(session: Session, work: Callable[[Lake], Awaitable[T]], *, read_only: bool = False) -> T:
-    """``work`` with the lake on an event loop of its own; Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
+    """Run ``work`` with the lake on an event loop of its own. Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
     portal = Portal()
 
     async def call() -> T:
@@ -33,18 +33,18 @@ def run_async(session: Session, work: Callable[[Lake], Awaitable[T]], *, read_on
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What lies among the topics of a lake."""
+    """The content of a lake's folder of topics."""
 
     records: dict[str, TopicRecord]
-    """The settings, by topic."""
+    """The settings by topic."""
     unreadable: dict[str, PenstockError]
     """Topics whose settings cannot be read, and folders that are no topic's, each with the reason."""
 
 
 async def stored(store: ObjectStore, names: Sequence[str] = (), *, deleted: bool = False) -> Stored:
-    """These topics, or all. With ``deleted`` also deleted ones. Raises `TopicNotFound` for a name that is not there.
+    """The named topics, or all; with ``deleted`` also deleted ones. Raises `TopicNotFound` for a name that is not there.
 
-    One that cannot be read must not keep the others from being looked after.
+    A topic that cannot be read must not keep the others from being maintained.
     """
     found = Stored({}, {})
     for name in names or await store.list_folders(TOPICS):
@@ -62,7 +62,7 @@ async def stored(store: ObjectStore, names: Sequence[str] = (), *, deleted: bool
 
 
 async def stored_topic(store: ObjectStore, name: str) -> TopicRecord:
-    """The settings of one topic. Raises `TopicNotFound`, or why they cannot be read."""
+    """The settings of one topic. Raises `TopicNotFound`, or the reason why they cannot be read."""
     found = await read_record(store, TopicPaths.of(name))
     if found is None or found[0].deleted:
         raise _not_found(name)

@@ -102,8 +102,8 @@ _TAIL_BYTES = 4_000
 def command(session: Session, /, **given: Any) -> int:  # noqa: ANN401 - as click parsed it
     """Apply the change events of a topic to Delta tables, each exactly once, until Ctrl-C or SIGTERM.
 
-    Events are Debezium's envelopes as JSON. A table that does not exist is made, and gets columns that appear on the way. The batch under way is
-    ended in order; whatever ends it otherwise, the next start goes on from what the tables have.
+    Events are Debezium's envelopes as JSON. Missing tables are made, and get columns that appear on the way. The batch under way is ended
+    in order. If it ends otherwise, the next start goes on from the tables' progress.
     """
     topic, name = given["topic"], given["name"] or given["topic"].replace("%", "")
     if given["status"]:
@@ -145,12 +145,12 @@ class _Job:
         self._noise = noise
 
     def stop(self) -> None:
-        """Ask it to end after the batch under way. May be called by a signal handler."""
+        """Ask the process to end after the batch under way. May be called by a signal handler."""
         assert self.process.stdin is not None
         try:
             os.write(self.process.stdin.fileno(), b"stop\n")
         except OSError:
-            return  # it has ended
+            return  # the process has ended
 
     def reports(self) -> Iterator[dict[str, Any]]:
         assert self.process.stdout is not None
@@ -158,7 +158,7 @@ class _Job:
             yield json.loads(line)
 
     def tail(self) -> str:
-        """The last that Spark had to say."""
+        """The last lines that Spark wrote."""
         size = self._noise.seek(0, os.SEEK_END)
         self._noise.seek(max(0, size - _TAIL_BYTES))
         return self._noise.read().decode(errors="replace").strip()
@@ -167,7 +167,7 @@ class _Job:
 @contextmanager
 def _started(task: Mapping[str, Any], noise: IO[bytes]) -> Iterator[_Job]:
     program = sys.executable, "-P", "-m", f"{__package__}.sync_job"
-    # A session of its own, so that Ctrl-C in a terminal reaches this process only.
+    # The process gets a session of its own, so that Ctrl-C in a terminal reaches this process only.
     process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise, start_new_session=True)
     assert process.stdin is not None
     try:
@@ -202,7 +202,7 @@ def _follow(session: Session, job: _Job, interruptible: Any) -> int:  # noqa: AN
 
 
 def _show_batch(session: Session, batch: Mapping[str, Any], *, after: int | None) -> None:
-    """``after``: the epoch of the batch before it."""
+    """Show a batch. ``after`` is the epoch of the batch before it."""
     if session.as_json:
         output.emit({"kind": "batch", **batch})
         return
@@ -311,7 +311,7 @@ def _keys(given: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def _s3(into: str) -> dict[str, Any] | None:
-    """What Spark is told of S3, when the targets lie there."""
+    """Spark's S3 settings when the targets lie there."""
     parts = urlsplit(into)
     if parts.scheme not in ("s3", "s3a"):
         return None

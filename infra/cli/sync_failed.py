@@ -1,4 +1,4 @@
-"""What ended a sync's process, as an error of ours. In a module of its own, as the process that is told unpickles it by its name."""
+"""The error that ended a sync's process, as one of ours. It has a module of its own, as the parent process unpickles it by its name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _ORNAMENT = re.compile(r"\x1b\[\d*m|↳")
 
 
 class SyncFailed(RetryError):
-    """Spark, the engine or the file system ended the sync; what was committed stands."""
+    """Spark, the engine or the file system ended the sync; committed batches stand."""
 
     kind = "sync_failed"
 
 
 def as_ours(error: Exception, into: str) -> PenstockError:
-    """An error of a sync into this folder that can travel, with the traceback as a note for ``--debug``; ours stay what they are."""
+    """An error of a sync into this folder that can travel, with the traceback as a note for ``--debug``. Our errors stay as they are."""
     if isinstance(error, PenstockError):
         return error
     observed = f"{_name(error)}: {_said(error)}"
@@ -36,7 +36,7 @@ def as_ours(error: Exception, into: str) -> PenstockError:
 
 
 def _name(error: Exception) -> str:
-    """Spark names its errors by conditions."""
+    """The name of an error. Spark names its errors by conditions."""
     condition = None
     with suppress(AttributeError):
         condition = error.getCondition()  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def _name(error: Exception) -> str:
 
 
 def _said(error: Exception) -> str:
-    """Of a page of Spark's the last line that is no call; of others all, in a line and without colours."""
+    """The text of an error. For a page of Spark's it is the last line that is no call; for others it is all, in a line and without colours."""
     text = str(error)
     if type(error).__module__.startswith(("pyspark", "py4j")):
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith((" ", "\t", "at "))]

@@ -1,7 +1,8 @@
-"""The side of `penstock sync` that does the work, mostly by Spark: a process of its own, told its task and when to stop by lines on standard input.
+"""The side of `penstock sync` that does the work, mostly by Spark. It is a process of its own, which gets its task and the word to stop by
+lines on standard input.
 
-Of its own, because Spark takes over the signals of the process it runs in, and what it has to say at length. Its standard output is for
-reports, one JSON object a line; what Spark prints goes to standard error. It ends when its parent does.
+It is a process of its own because Spark takes over the signals of its process, and writes much. Its standard output is for reports, one
+JSON object a line; Spark's output goes to standard error. It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from ...spark import S3, SyncRun, session, sync
 from .sync_failed import as_ours
 
-# What is over soon is over sooner without the second compiler; what runs on needs it.
+# A short job ends sooner without the second compiler; a long one needs it.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -75,7 +76,7 @@ def main() -> int:
 
 
 class _Words:
-    """What the parent says: ``stop``, or nothing more, when it is gone."""
+    """The parent's words: ``stop``, or nothing more when it is gone."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()
@@ -88,7 +89,7 @@ class _Words:
             run.stop()
 
     def _listen(self) -> None:
-        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        # This does not read sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
         while os.read(0, 64):
             self._stopping.set()
             if self._run is not None:

@@ -28,7 +28,7 @@ def command() -> None:
 @command_options
 @click.pass_obj
 def list_waiting(session: Session, topic: str, until: datetime | None, limit: int) -> None:
-    """List what waits for a topic, by delivery time; --json gives the handles by which they are recalled."""
+    """List the messages that wait for a topic, by delivery time; --json gives the handles by which they are recalled."""
     with session.connect(read_only=True) as lake:
         found = lake.waiting(topic, until=until, limit=limit + 1)
     shown = found[:limit]
@@ -52,9 +52,9 @@ def list_waiting(session: Session, topic: str, until: datetime | None, limit: in
 @command_options
 @click.pass_obj
 def recall(session: Session, handles: tuple[str, ...], topic: str | None, ids: tuple[str, ...]) -> None:
-    """Call messages back, so that they are never delivered: by the recall handles of their senders, or by their ids.
+    """Recall messages, so that they are never delivered: by the recall handles of their senders, or by their ids.
 
-    Ends at the first that cannot be recalled.
+    Ends at the first message that cannot be recalled.
     """
     if bool(handles) == bool(ids) or bool(ids) != bool(topic):
         raise click.UsageError("Which? Give recall handles, or --topic and --id.")

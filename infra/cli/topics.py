@@ -30,7 +30,7 @@ def command() -> None:
 
 
 def changeable(function: F) -> F:
-    """The settings that can be changed later."""
+    """The options for settings that can be changed later."""
     for option in reversed(
         (
             click.option("--retention", type=Retention(), help="How long messages are kept, e.g. 3d; forever keeps them."),
@@ -64,8 +64,8 @@ def create(session: Session, /, topic: str, message_type: str, queues: int, **se
     """Create a topic. Fine when it exists with the same settings.
 
     FIFO topics keep the order within a message group, and every message needs one; NORMAL topics take messages without a group. Messages of
-    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take what programs send in
-    transactions, and nothing else: it is visible once its transaction is committed (see penstock tx).
+    DELAY topics have a delivery time, and wait for it in the topic's timer log, %TIMER%TOPIC. TRANSACTION topics take only messages that
+    programs send in transactions, which are visible once their transaction is committed (see penstock tx).
     """
     changes = _changes(TopicLimits(), settings)
     with session.connect() as lake:
@@ -102,8 +102,8 @@ def list_topics(session: Session) -> None:
 @group_options
 @click.pass_obj
 def describe(session: Session, topic: str, all_queues: bool) -> None:
-    """Settings, offsets of every queue, and the hottest queues and message groups of what was stored last; of topics of type DELAY what waits,
-    of type TRANSACTION what is not visible yet.
+    """Show settings, offsets of every queue, and the hottest queues and message groups of the messages stored last. A topic of type DELAY
+    also shows its waiting messages, one of type TRANSACTION its messages that are not visible yet.
     """
 
     async def look(lake: Lake) -> tuple[TopicDescription, Pending]:
@@ -126,7 +126,7 @@ def describe(session: Session, topic: str, all_queues: bool) -> None:
 @command_options
 @click.pass_obj
 def alter(session: Session, /, topic: str, yes: bool, dry_run: bool, **settings: Any) -> None:  # noqa: ANN401 - as click parsed them
-    """Change what may be changed. Keeping less asks first, as maintenance then drops what is older or more."""
+    """Change settings that may be changed. Keeping less asks first, as maintenance then drops older or further messages."""
     before = run_async(session, lambda lake: stored_topic(lake.store, topic), read_only=True).settings
     changes = _changes(before.limits, settings)
     if not changes:
@@ -177,7 +177,7 @@ def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
 
 
 def _changes(limits: TopicLimits, given: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given, as ``create_topic`` and ``alter_topic`` take them."""
+    """The given settings, as ``create_topic`` and ``alter_topic`` take them."""
     given = {name: value for name, value in given.items() if value is not None}
     changes: dict[str, Any] = {}
     if "retention" in given:

@@ -46,7 +46,7 @@ def command(session: Session, /, message_id: str, topic: str | None) -> None:
 
 
 def told(found: Trace) -> dict[str, object]:
-    """A trace as JSON says it, without bodies."""
+    """A trace as JSON values, without bodies."""
     return {
         "message_id": found.message_id,
         "places": [_place(one) for one in found.places],
@@ -90,7 +90,7 @@ def _transaction(one: TransactionTrace | None) -> dict[str, object] | None:
 
 
 def pictured(found: Trace) -> Iterator[Table | str]:
-    """What people see: each place, with its facts, then the groups."""
+    """The parts shown to people: each place, with its facts, then the groups."""
     if found.transaction is not None:
         yield click.style("\nIn a transaction", bold=True)
         yield from (f"  {name:<14} {output.printable(value)}" for name, value in _transacted(found.transaction))

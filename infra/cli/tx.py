@@ -66,7 +66,7 @@ def list_transactions(session: Session, groups: tuple[str, ...], everything: boo
 @group_options
 @click.pass_obj
 def describe(session: Session, transaction: str, shows_messages: bool) -> None:
-    """Tell what is known of a transaction: who decided it, what it sends where, how often its checker was asked."""
+    """Show a transaction: who decided it, what it sends where, how often its checker was asked."""
 
     async def look(lake: Lake) -> tuple[Found, frozenset[str], Sequence[MessageView]]:
         found = await lake.transactions.find(transaction)
@@ -110,10 +110,10 @@ def commit(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
 @group_options
 @click.pass_obj
 def rollback(session: Session, transaction: str, yes: bool, dry_run: bool) -> int:
-    """Roll an open transaction back, as its checker would: none of its messages becomes visible, ever.
+    """Roll an open transaction back, as its checker would: none of its messages ever becomes visible.
 
-    One whose commit has begun to settle messages of a consumer group is rolled back by ending their deliveries: they are handed out again.
-    Before its commit it is not known which these are, and they stay with their consumer.
+    If its commit has begun to settle messages of a consumer group, it is rolled back by ending their deliveries: they are handed out again.
+    Before its commit it is not known which messages these are, and they stay with their consumer.
     """
     return _decide(session, transaction, Decision.ROLLED_BACK, yes=yes, dry_run=dry_run)
 
@@ -153,20 +153,20 @@ def _decide(session: Session, transaction: str, decision: Decision, *, yes: bool
 
 
 def _sentence(done: str, group: str, row: TransactionRow, gone: frozenset[str]) -> str:
-    """What becomes of the messages whose topics are there."""
+    """A sentence about the messages whose topics are there."""
     there = [one for one in row.destinations if one.topic not in gone]
     topics = [one.topic if (entry := _entry(one)) is None else f"{one.topic} (entry {entry:,})" for one in there]
     return f"{done} {sum(one.messages for one in there):,} messages of producer group {group} to {', '.join(topics) or 'no topic'}."
 
 
 def _gone_sentence(row: TransactionRow, gone: frozenset[str]) -> str:
-    """What becomes of the others."""
+    """A sentence about the messages whose topics are gone."""
     lost = sum(one.messages for one in row.destinations if one.topic in gone)
     return f"Deleted, and {lost:,} messages with it: {', '.join(sorted(gone))}. " if gone else ""
 
 
 def _entry(destination: Destination) -> int | None:
-    """That made the messages visible, where it is known."""
+    """The entry that made the messages visible, where it is known."""
     return destination.linked.entry if destination.linked else None
 
 

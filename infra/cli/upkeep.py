@@ -1,4 +1,4 @@
-"""The maintenance of a lake's topics by the command line: once, or as one of those that share the role."""
+"""The maintenance of a lake's topics by the command line: once, or as one of the processes that share the role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...log.topics import read_record
 
 
 async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> None:
-    """Every step of every topic once."""
+    """Carry out every step of every topic once."""
     timers = Timers(lake)
     upkeep, chosen = await _prepared(lake, names, report, MaintenanceOptions(), timers)
     for name in chosen or await upkeep.topics():
@@ -38,7 +38,7 @@ async def maintain_once(lake: Lake, names: Sequence[str], report: OnStep) -> Non
 
 
 async def _finish_once(lake: Lake, report: OnStep) -> None:
-    """What is left of transactions, of all producer groups."""
+    """Finish the transactions left over in all producer groups."""
     finisher = finisher_of(lake.transactions, report=partial(_report_transactions, report))
     for group in sorted(await finisher.groups()):
         try:
@@ -50,7 +50,9 @@ async def _finish_once(lake: Lake, report: OnStep) -> None:
 async def maintain_forever(
     lake: Lake, names: Sequence[str], report: OnStep, stop: asyncio.Event, *, publish_interval: timedelta, metrics: Metrics
 ) -> None:
-    """Play the roles that keep a lake up until ``stop`` is set; steps under way are ended first. Faults of the store are reported and outlived."""
+    """Play the roles that maintain a lake until ``stop`` is set; steps under way are ended first. Faults of the store are reported and
+    outlived.
+    """
     timers = Timers(lake)
     metrics.watch(lambda: timer_samples(dict(timers.statistics)))
     metrics.watch(lambda: transaction_samples(lake.transaction_statistics()))
@@ -89,8 +91,8 @@ def _report_transactions(report: OnStep, what: str, error: PenstockError) -> Non
 async def _prepared(
     lake: Lake, names: Sequence[str], report: OnStep, options: MaintenanceOptions, timers: Timers
 ) -> tuple[Upkeep, Sequence[str]]:
-    """With the topics that are named, and their timer logs. Raises `TopicNotFound` for a name that is not there, and what makes the store
-    unfit for writing.
+    """The upkeep with the named topics and their timer logs. Raises `TopicNotFound` for a name that is not there, and the error of a store
+    that is unfit for writing.
     """
     await probe_conditional_writes(lake.store, lake.runtime)
     delayed = []

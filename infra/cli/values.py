@@ -1,4 +1,4 @@
-"""How values are written on the command line: positions, durations, sizes."""
+"""The forms of values on the command line: positions, durations, sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Retention(Duration):
 
 
 FOREVER = timedelta.max
-"""What `Retention` makes of ``forever``."""
+"""The value that `Retention` makes of ``forever``."""
 
 
 class Size(click.ParamType[int]):
@@ -97,7 +97,7 @@ class Instant(click.ParamType[datetime]):
 
 
 def parse_instant(text: str) -> datetime | None:
-    """The time that a text says, or None."""
+    """The time that a text gives, or None."""
     try:
         if text.startswith("+") and (ahead := parse_duration(text[1:])) is not None:
             return datetime.now(UTC) + ahead
@@ -107,7 +107,7 @@ def parse_instant(text: str) -> datetime | None:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """The duration that a text says, or None."""
+    """The duration that a text gives, or None."""
     if not re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", text):
         return None
     try:

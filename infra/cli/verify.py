@@ -18,7 +18,7 @@ from .stored import run_async, stored
 @command_options
 @click.pass_obj
 def command(session: Session, topics: tuple[str, ...]) -> int:
-    """Check everything that topics (default: all) have stored: every entry, checkpoint and table file, log against table.
+    """Check everything that topics (default: all) have stored: every entry, checkpoint and table file, and log against table.
 
     Reads all of it once and changes nothing. Ranges that an earlier repair names as lost are shown and are no damage.
     """
@@ -43,7 +43,7 @@ def command(session: Session, topics: tuple[str, ...]) -> int:
 
 
 async def _verified(lake: Lake, name: str, record: TopicRecord) -> VerifyReport:
-    """What was found; damage that ends the check of one topic is a finding, so that the others are checked all the same."""
+    """The findings. Damage that ends the check of one topic is a finding, so that the others are checked all the same."""
     try:
         return await verify(lake.store, TopicPaths.of(name), record, lake.runtime)
     except (DataDamaged, NewerFormatError) as error:

@@ -58,11 +58,11 @@ def command(
     null: str,
     empty_is_null: bool,
 ) -> int:
-    """Compare Delta tables with dumps of the tables they come from, or with a PostgreSQL.
+    """Compare Delta tables with dumps of their source tables, or with a PostgreSQL.
 
-    SOURCE is a dump, or a folder of them: CSV with a header, JSON lines or Parquet, packed or not, named after their tables; or
-    postgresql://user@host/database, whose tables are read as of one moment. TARGET is a Delta table, or the folder in which each
-    table's has its name. Numbers are compared by value, times by instant. Of several tables those that cannot be compared are named, and
+    SOURCE is a dump, or a folder of them: CSV with a header, JSON lines or Parquet, packed or not, named after their tables. It may also be
+    postgresql://user@host/database, whose tables are read as of one moment. TARGET is a Delta table, or a folder in which each table's
+    target has its name. Numbers are compared by value, times by instant. If some of several tables cannot be compared, they are named, and
     the exit code is 1.
     """
     of_all, by_table = keys_of(keys)
@@ -111,7 +111,7 @@ def _key_of(source: Rows, target: DeltaRows) -> Sequence[str]:
 
 
 def _show_not_compared(session: Session, table: str, error: InvalidArgument) -> None:
-    """Of one among several: the others are compared all the same."""
+    """Show a table that cannot be compared: the others are compared all the same."""
     if session.as_json:
         output.emit({"table": table, "equal": False, "error": error.kind, "message": str(error)})
     else:
@@ -145,6 +145,6 @@ def _lines(difference: Difference) -> list[tuple[str, ...]]:
 
 
 def _value(value: object) -> str:
-    """As people tell NULL, an empty text and a number's text apart."""
+    """A value as text in which people tell NULL, an empty text and a number's text apart."""
     text = "NULL" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
     return text if len(text) <= _VALUE_CELLS else text[: _VALUE_CELLS - 1] + "…"

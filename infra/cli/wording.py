@@ -29,7 +29,7 @@ SHELL = {
     "stop them first, or force it": "stop them first, or give --force",
     "reset all queues, or start a consumer first": "leave --queue out, or start a consumer first",
 }
-"""What the library says, and how the same is said here."""
+"""The library's words, and those that say the same here."""
 
 
 def in_shell(hint: str) -> str:

@@ -22,11 +22,11 @@ from .values import Duration
 @group_options
 @click.pass_obj
 def command(session: Session, patience: timedelta) -> None:
-    """The processes that consume, and whether each lives.
+    """Show the processes that consume, and whether each lives.
 
-    Each is watched until its heart beats, which takes up to a third of its lease, or until its lease has run out. lives: it beats; silent:
-    not while it was watched; expired: not for its lease and a quarter more; fenced: others have taken its queues. Who ended in order is not
-    listed.
+    Each is watched until its heart beats, which takes up to a third of its lease, or until its lease has run out. The states are lives: it
+    beats; silent: not while it was watched; expired: not for its lease and a quarter more; fenced: others have taken its queues. Processes
+    that ended in order are not listed.
     """
     with session.connect(read_only=True) as lake:
         found = lake.workers(watch=patience)

@@ -1,4 +1,4 @@
-"""Reading a capture and what became of it, for the checks. Shares no code with what produces and applies the events."""
+"""Reading a capture and its results, for the checks. Shares no code with the producer and the applier of the events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = dict[str, Any]
 Position: TypeAlias = tuple[str, int, int]
-"""Where the source has an event: its log sequence, its transaction, its number in it. Unique."""
+"""The place of an event in the source: its log sequence, its transaction, its number in it. Unique."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Dump:
 
     table: str
     rows: list[Row]
-    """An empty field is None: NULL, as a dump cannot say otherwise."""
+    """The rows. An empty field is None: NULL, as a dump cannot say otherwise."""
 
 
 def event_of(body: bytes) -> Event:
-    """Read one event. Raises `InvalidArgument` when it is none of this form."""
+    """Read one event. Raises `InvalidArgument` when it is not of this form."""
     try:
         event = json.loads(body)
         source = event["value"]["source"]
@@ -63,7 +63,7 @@ def read_events(file: Path) -> Iterator[Event]:
 
 
 def count_events(file: Path) -> int:
-    """How many events a JSON lines file has."""
+    """The number of events in a JSON lines file."""
     with _opened(file) as lines:
         return sum(1 for line in lines if line.strip())
 
@@ -84,10 +84,10 @@ def read_dumps(folder: Path) -> list[Dump]:
 
 
 def query_table(url: str, query: str, storage_options: Mapping[str, str] | None = None) -> pa.Table | None:
-    """What a query finds in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table.
+    """The result of a query in the Delta table at ``url``, which it calls ``t``; read without Spark. None where there is no table.
 
-    deltalake's own engine is asked: its Arrow datasets read through Python from Arrow's threads, which may not end before the
-    interpreter does, and then take the process down with them.
+    deltalake's own engine is used. Its Arrow datasets read through Python from Arrow's threads, which may not end before the interpreter
+    does, and then crash the process.
     """
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder

@@ -1,4 +1,4 @@
-"""Does the topic hold every event of the capture exactly once, with the events of every row in order?
+"""Checks whether the topic holds every event of the capture exactly once, with the events of every row in order.
 
 The comparison of the tables alone would not tell: only a row's last event shows there.
 """
@@ -16,25 +16,25 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class StreamDifference:
-    """What a check found. All is well when `equal`."""
+    """The result of a check. All is well when `equal`."""
 
     expected: int
-    """Events of the capture."""
+    """The number of events of the capture."""
     found: int
-    """Messages of the topic."""
+    """The number of messages of the topic."""
     missing: int
     doubled: int
-    """Messages beyond the first of an event."""
+    """The number of messages beyond the first of an event."""
     foreign: int
-    """Messages that are no event of the capture, byte for byte."""
+    """The number of messages that are no event of the capture, byte for byte."""
     out_of_order: int
-    """Messages that come after a later event of their row, or in another queue than the one before."""
+    """The number of messages that come after a later event of their row, or in another queue than the one before."""
     examples: tuple[str, ...]
-    """A few of them, in words."""
+    """A few of these messages, in words."""
 
     @property
     def equal(self) -> bool:
-        """No event is missing, doubled, foreign or out of order."""
+        """Whether no event is missing, doubled, foreign or out of order."""
         return not (self.missing or self.doubled or self.foreign or self.out_of_order)
 
 

@@ -1,7 +1,7 @@
-"""The demo's processes, from both sides: a parent that starts, hears and ends them, and what runs in them.
+"""The demo's processes from both sides: a parent that starts, hears and ends them, and their own part.
 
-They speak in lines: a task and words to the child, reports to the parent. A child has a process group of its own, so that Ctrl-C
-reaches only the parent, which ends the group; and it ends when its standard input does, that is when the parent does.
+They speak in lines: a task and words to the child, reports to the parent. A child has a process group of its own, so that Ctrl-C reaches
+only the parent, which ends the group. A child ends when its standard input does, that is when the parent does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Child:
         self._to.write(line.encode() + b"\n")
 
     async def hear(self) -> Report:
-        """Its next report. Raises `DemoFailed` when it failed, or ended without one."""
+        """The child's next report. Raises `DemoFailed` when it failed, or ended without one."""
         line = await self._from.readline()
         if not line:
             code = await self._process.wait()
@@ -55,11 +55,11 @@ class Child:
         return report
 
     async def ended(self) -> None:
-        """Return when it has ended by itself."""
+        """Return when the child has ended by itself."""
         await self._process.wait()
 
     async def end(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to it and all that it started, if it still runs; returns when it does no more."""
+        """Send a signal to the child and all that it started, if it still runs. Returns when it no longer does."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, how)
@@ -68,7 +68,7 @@ class Child:
 
 
 class Parent:
-    """The other side, in the child. Whatever else prints there is sent to standard error."""
+    """The parent, as its child sees it. All other output of the child goes to standard error."""
 
     def __init__(self) -> None:
         self._reports = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
@@ -77,12 +77,12 @@ class Parent:
         self._heard = b""
 
     def task(self) -> dict[str, Any]:
-        """What to do."""
+        """The child's task."""
         return dict(json.loads(self.word()))
 
     def word(self) -> str:
         """The next line."""
-        # Not by sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
+        # This does not read sys.stdin, whose lock a daemon thread would still hold while the interpreter ends.
         while b"\n" not in self._heard:
             more = os.read(0, 65_536)
             if not more:
@@ -92,7 +92,7 @@ class Parent:
         return line.decode().strip()
 
     def tell(self, report: Report) -> None:
-        """From any thread."""
+        """Send a report to the parent. Callable from any thread."""
         with self._lock:
             try:
                 self._reports.write(encode_report(report) + "\n")
@@ -101,7 +101,7 @@ class Parent:
                 os._exit(1)  # the parent is gone
 
     def hear(self, word: Callable[[str], None] = lambda word: None) -> None:
-        """From now on words are heard in a thread, and the end of standard input ends this process, whatever it does."""
+        """Hear words in a thread from now on. The end of standard input ends this process, whatever it does."""
 
         def listen() -> None:
             while True:

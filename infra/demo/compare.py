@@ -1,4 +1,4 @@
-"""Do the target tables equal the source's dumps, row for row? Shares no code with the job that filled them."""
+"""Checks whether the target tables equal the source's dumps, row for row. Shares no code with the job that filled them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class TableDifference:
-    """What a comparison found. All is well when `equal`."""
+    """The result of a comparison. All is well when `equal`."""
 
     table: str
     expected: int
-    """Rows of the dump."""
+    """The number of rows of the dump."""
     found: int
-    """Rows of the target table."""
+    """The number of rows of the target table."""
     missing: int
     extra: int
-    """Keys the dump does not have, and rows beyond the first of a key."""
+    """The number of keys that the dump does not have, and of rows beyond the first of a key."""
     different: int
-    """Rows with the right key and another value."""
+    """The number of rows with the right key and another value."""
     examples: tuple[str, ...]
-    """A few of them, in words."""
+    """A few of these rows, in words."""
 
     @property
     def equal(self) -> bool:
-        """No row is missing, extra or different."""
+        """Whether no row is missing, extra or different."""
         return not (self.missing or self.extra or self.different)
 
 
@@ -77,7 +77,7 @@ def compare_tables(
 
 
 def read_target(url: str, storage_options: Mapping[str, str] | None = None) -> list[Row]:
-    """All rows of a Delta table, read without Spark, without the columns that the sync keeps there for itself. An absent table has none."""
+    """All rows of a Delta table, read without Spark, without the sync's own columns. An absent table has none."""
     found = query_table(url, "select * from t", storage_options)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""How a producer comes to die at the worst moment: its batch is in the log, and it has not heard of it."""
+"""The death of a producer at the worst moment: its batch is in the log, and it does not know so yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Unheard:
 
     entry: int
     own_entry: bool
-    """Whether its own producer appended the entry; else it had been handed over."""
+    """Whether its own producer appended the entry; otherwise the batch had been handed over."""
     events: int
     previous: int
     """The producer's last sequence before the batch."""
@@ -25,10 +25,10 @@ class Unheard:
 
 
 class Deafened(StoreWrapper):
-    """A store whose caller never hears that one of its batches is durable.
+    """A store whose caller never learns that one of its batches is durable.
 
-    The first answer that would acknowledge a batch of ``producer`` reaching ``sequence`` is held back for ever: that of the PUT of
-    the entry, or, where the batch was handed over and another appended it, of the GET of that entry. So the moment is always
+    The first answer that would acknowledge a batch of ``producer`` reaching ``sequence`` is held back for ever. It is the answer to the PUT
+    of the entry, or, where the batch was handed over and another producer appended it, to the GET of that entry. So the moment is always
     reached, whatever the other producers do. ``heard`` is called instead.
     """
 

@@ -1,6 +1,6 @@
-"""The demo's Spark driver as a process of its own: ``python -m penstock.infra.demo.driver``, told by its parent what to sync.
+"""The demo's Spark driver as a process of its own: ``python -m penstock.infra.demo.driver``. Its parent tells it what to sync.
 
-Of its own, because Spark takes over the signals of the process it runs in, and what it has to say at length; and because one is killed.
+It is a process of its own because Spark takes over the signals of its process, and writes much; and because one driver is killed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from ...spark.sync.options import Batch
     from ...spark.sync.run import SyncRun
 
-# So short a job is over before the second compiler would pay off: this halves its time.
+# Such a short job is over before the second compiler would pay off: this halves its time.
 _QUICK_START = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _WARM_EVENTS, _WARM_BATCH = 12, 6
 
 
 class Halt:
-    """Stops for good right behind the first commit of a batch, where the other targets still lack theirs, once so many events are applied."""
+    """Stops for good right behind the first commit of a batch once ``events`` events are applied. The other targets still lack their
+    commits then.
+    """
 
     def __init__(self, parent: Parent, events: int) -> None:
         self._parent = parent
@@ -41,7 +43,7 @@ class Halt:
         self._applied = self._batches = 0
 
     def note(self, batch: Batch) -> None:
-        """A batch was applied as a whole."""
+        """Note that a batch was applied as a whole."""
         self._applied += batch.events
         self._batches += 1
 
@@ -59,7 +61,7 @@ def _no_steps() -> object:
 
 
 def main() -> int:
-    """Sync until the word ``finish``, then what is left, and tell the parent."""
+    """Sync until the word ``finish``, then apply what is left, and tell the parent."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -107,7 +109,7 @@ def _sync(parent: Parent, task: DriverTask, scratch: str) -> None:
 
 
 def _warm_up(spark: SparkSession, scratch: Path) -> None:
-    """Have what the shop's events will need loaded and compiled, by a few of a lake of its own: a sync that has run for a while is warm."""
+    """Load and compile what the shop's events will need, by a few events in a lake of its own: a sync that has run for a while is warm."""
     lake, topic = scratch / "lake", "warm-up"
     with penstock.connect(str(lake), maintenance=False) as opened:
         opened.create_topic(topic, message_type="FIFO", queues=1)

@@ -1,4 +1,4 @@
-"""How fresh the targets were, event by event: read off the topic's table and the commits of the targets, by deltalake."""
+"""How fresh the targets were, event by event: from the topic's table and the commits of the targets, by deltalake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY = 'select queue, "offset", tag, store_timestamp from t'
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of every event of the topic: when it was appended, and when its target showed it (-1: not yet)."""
+    """The times of every event of the topic: when it was appended, and when its target showed it (-1: not yet)."""
 
     stored_ms: np.ndarray
     visible_ms: np.ndarray
@@ -28,7 +28,7 @@ class Times:
 def read_times(
     topic_table: str, target_folder: str, tables: Sequence[str], storage_options: Mapping[str, str] | None = None
 ) -> Times:
-    """Of the events of these tables, which the demo's messages name by their tags."""
+    """The times of the events of these tables, which the demo's messages name by their tags."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

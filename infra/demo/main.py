@@ -41,15 +41,15 @@ def command(
     """Send the change stream of a small shop through a topic into Delta tables, and compare them with the shop's own.
 
     Spark's driver follows the topic and keeps the tables in step, while several processes produce side by side. One producer is killed
-    between a write and its acknowledgement, and the driver between two of its commits; both come back. The lake is the folder
-    penstock-demo here, unless --lake names another, on local files or S3; every run takes a topic of its own and leaves it there. Exits
-    with 1 if a single event or row differs.
+    between a write and its acknowledgement, and the driver between two of its commits; both come back. The lake is the folder penstock-demo
+    here, unless --lake names another, on local files or S3. Every run takes a topic of its own and leaves it there. Exits with 1 if a
+    single event or row differs.
     """
     if (events is None) != (expect is None):
         raise click.UsageError("--events and --expect go together.")
     from .run import Plan, run_check, run_demo
 
-    # A run makes a topic and tables: not in the lake that the environment names for daily use.
+    # A run makes a topic and tables, so it does not use the lake that the environment names for daily use.
     lake = DEFAULT_LAKE if session.url is None or session.url_is_default else session.url
     plan = Plan.of(lake, events, expect, producers, rate, crashes=crashes)
     equal = run_check(plan, check, as_json=session.as_json) if check else run_demo(plan, as_json=session.as_json)

@@ -1,4 +1,4 @@
-"""What a run of the demo did and found."""
+"""The actions and results of a run of the demo."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Crash:
     entry: int
     """The entry that made its last batch durable."""
     own_entry: bool
-    """Whether it appended that entry itself; else another producer did, with the batch it had handed over."""
+    """Whether it appended that entry itself; otherwise another producer did, with the batch it had handed over."""
     events: int
-    """Of that batch."""
+    """The number of events of that batch."""
     first: int
     last: int
-    """Sequences of that batch."""
+    """The last sequence of that batch; above, the first."""
     acknowledged: int
-    """Events whose acknowledgement it had when it was killed."""
+    """The number of events whose acknowledgement it had when it was killed."""
     killed_ms: int
-    """By the wall clock."""
+    """The time of the kill by the wall clock."""
     durable: int = 0
-    """Events that it found in the topic when it came back."""
+    """The number of its events that it found in the topic when it came back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +45,28 @@ class DriverCrash:
     """The Spark driver's end between two of its commits, and its return."""
 
     target: str
-    """The table that had its commit; those that were next did not."""
+    """The table that had its commit; the next ones did not."""
     batches: int
-    """Batches that had been applied as a whole."""
+    """The number of batches that had been applied as a whole."""
     killed_ms: int
-    """By the wall clock."""
+    """The time of the kill by the wall clock."""
     returned_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """What the producers did."""
+    """The work of the producers."""
 
     events: int
     seconds: float
-    """From the first send to the last acknowledgement, the crash and the return included."""
+    """The time from the first send to the last acknowledgement, the crash and the return included."""
     crash: Crash | None
     requests: StoreStatistics
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What the comparisons found; every run makes both."""
+    """The results of the comparisons; every run makes both."""
 
     tables: Sequence[TableDifference]
     stream: StreamDifference
@@ -89,17 +89,17 @@ class Outcome:
     produced: Produced
     driver_crash: DriverCrash | None
     freshness: Freshness
-    """From an event's append to the commit that shows it in its target table."""
+    """The freshness: from an event's append to the commit that shows it in its target table."""
     freshness_undisturbed: Freshness
-    """The same of those events that did not wait while there was no driver."""
+    """The freshness of those events that did not wait while there was no driver."""
     picture: Sequence[str]
-    """Lines for a terminal."""
+    """The picture's lines for a terminal."""
     lag_ms: int
     """The longest time from an event's append to the Delta commit that shows it."""
     requests: StoreStatistics
-    """Of the producers and the publisher; Spark's are not among them."""
+    """The requests of the producers and the publisher; Spark's are not among them."""
     seconds: dict[str, float]
-    """Of every step."""
+    """The seconds of every step."""
     findings: Findings
 
 

@@ -1,4 +1,4 @@
-"""A small picture of a run for the terminal: what was sent, what became visible and what waited, over time."""
+"""A small picture of a run for the terminal: events sent, visible and waiting, over time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LABEL = 9
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened to a process."""
+    """An event in the life of a process."""
 
     time_ms: float
     sign: str
-    """One character."""
+    """The sign, one character."""
 
 
 def picture(stored_ms: np.ndarray, visible_ms: np.ndarray, marks: Sequence[Mark] = (), *, width: int = WIDTH) -> list[str]:

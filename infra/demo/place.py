@@ -1,4 +1,4 @@
-"""The demo's lake, in the words of each who opens it: Penstock, Spark and deltalake."""
+"""The demo's lake, as Penstock, Spark and deltalake name it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Place:
     """A lake on local files or on S3."""
 
     url: str
-    """As Penstock takes it."""
+    """The URL as Penstock takes it."""
     root: str
-    """As Spark and deltalake take it, without a slash at its end."""
+    """The URL as Spark and deltalake take it, without a slash at its end."""
     s3: S3 | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
-    """deltalake's."""
+    """deltalake's storage options."""
 
     @classmethod
     def of(cls, url: str) -> Place:
-        """Raises `NotSupported` for a lake that Spark, as the demo sets it up, cannot read."""
+        """The place of a lake. Raises `NotSupported` for one that Spark, as the demo sets it up, cannot read."""
         if "://" not in url:
             path = str(Path(url).expanduser().resolve())
             return cls(path, path)

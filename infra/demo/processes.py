@@ -15,14 +15,14 @@ from .reports import Done, Ready, Sent, Share, Stuck
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who hears how it goes."""
+    """The callbacks that are told of a run's progress."""
 
     following: Callable[[], None] = field(default=lambda: None)
-    """The driver is there."""
+    """The driver follows the topic."""
     started: Callable[[int], None] = field(default=lambda events: None)
-    """All have read their shares, so many events together, and begin to send."""
+    """All producers have read their shares, ``events`` events together, and begin to send."""
     durable: Callable[[int], None] = field(default=lambda events: None)
-    """So many events are durable now."""
+    """This many events are durable now."""
     killed: Callable[[Crash], None] = field(default=lambda crash: None)
     driver_killed: Callable[[DriverCrash], None] = field(default=lambda crash: None)
     driver_returned: Callable[[DriverCrash], None] = field(default=lambda crash: None)
@@ -42,12 +42,12 @@ async def run_producers(
     crashes: bool = True,
     listener: Listener | None = None,
 ) -> Produced:
-    """Send a capture by so many processes at once. The one with the largest share is killed half-way and started again, if there are to be
-    ``crashes``.
+    """Send a capture by ``producers`` processes at once. With ``crashes``, the one with the largest share is killed half-way and started
+    again.
 
     Together they send ``events_per_s``, or as fast as they can, once ``syncing`` is set.
 
-    Raises `DemoFailed` when one of them fails; the others are ended then, as they are when this call is cancelled.
+    Raises `DemoFailed` when one of them fails. The others are ended then, as they are when this call is cancelled.
     """
     of_one = events_per_s / producers
     shares = [
@@ -130,7 +130,7 @@ class _Run:
         self._listener.started(events)
 
     async def _follow(self, child: Child, share: Share) -> Done | Stuck:
-        """Its reports, up to the one after which it does nothing more."""
+        """The child's last report, after which it does nothing more."""
         while True:
             match report := await child.hear():
                 case Sent(durable):

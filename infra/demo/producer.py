@@ -1,7 +1,8 @@
-"""One producer process of the demo: ``python -m penstock.infra.demo.producer``, told by its parent what to do.
+"""One producer process of the demo: ``python -m penstock.infra.demo.producer``. Its parent tells it what to do.
 
-It reads its share of the capture, waits for the word, and sends what the topic does not have yet. A second line on standard input is
-the word: ``send``, or ``stick`` to stop half-way where a batch is durable and not acknowledged, waiting to be killed.
+It reads its share of the capture, waits for the word, and sends the events that the topic does not have yet. A second line on standard
+input is the word: ``send``, or ``stick``. With ``stick`` it stops half-way where a batch is durable and not acknowledged, and waits to be
+killed.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from .crash import Deafened, Unheard
 from .reports import Done, Failed, Ready, Sent, Share, Stuck
 
 _BATCHES_MIN = 8
-"""Even a small share is sent in some batches, so that half-way lies between them."""
+"""The least number of batches: even a small share is sent in some, so that half-way lies between them."""
 _BATCH_BYTES = (4 * KIB, 1 * MIB)
 _LINGER = timedelta(milliseconds=200)
-"""Longer than the default: four producers at the demo's rate would make an entry of 50 events each, and pay for each."""
+"""The linger, longer than the default: four producers at the demo's rate would make an entry of 50 events each, and pay for each."""
 _PROGRESS_S = 0.2
 _PACED_EVENTS = 50
-"""Between two looks at the clock."""
+"""The number of events between two looks at the clock."""
 
 
 def main() -> int:

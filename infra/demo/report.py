@@ -1,4 +1,4 @@
-"""What the demo shows: what is going on while it runs, tables at its end, and the same for programs."""
+"""The demo's output: progress while it runs, tables at its end, and the same for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KILLED, RETURNED = "✗", "↑"
 
 
 class Screen:
-    """Tells what is going on, line by line, with a bar below on a terminal; and takes the time of every step."""
+    """Tells the progress line by line, with a bar below on a terminal, and measures the time of every step."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -48,17 +48,17 @@ class Screen:
         self.seconds[name] = self._clock.monotonic_s() - begun_s
 
     def done(self, line: str) -> None:
-        """Something is finished, and well."""
+        """Say that something is finished, and well."""
         self.say(line, mark="[green]✓[/] ")
 
     def say(self, line: str, *, mark: str = "") -> None:
-        """``mark`` may hold rich's markup, the line is plain."""
+        """Print a line. ``mark`` may hold rich's markup; the line is plain."""
         self._console.print(mark, end="")
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def killed_line(crash: Crash) -> str:
-    """Where a producer was killed."""
+    """A line about where a producer was killed."""
     events = f"{crash.events:,} of its events (sequences {crash.first} to {crash.last})"
     if crash.own_entry:
         done = f"it had written {events} to the log, as entry {crash.entry},"
@@ -68,7 +68,7 @@ def killed_line(crash: Crash) -> str:
 
 
 def returned_line(crash: Crash) -> str:
-    """What it found when it came back."""
+    """A line about the producer's return."""
     return (
         f"{crash.producer} came back and went on from its last sequence: {crash.durable:,} of its events were durable already, "
         f"{crash.durable - crash.acknowledged:,} of them never acknowledged; those were passed over, not sent twice"
@@ -76,7 +76,7 @@ def returned_line(crash: Crash) -> str:
 
 
 def driver_killed_line(crash: DriverCrash) -> str:
-    """Where Spark's driver was killed."""
+    """A line about where Spark's driver was killed."""
     return (
         f"Spark's driver is killed (SIGKILL): table {crash.target} had the commit of batch {crash.batches + 1}, "
         f"and no other table, nor the sync's own record"
@@ -84,7 +84,7 @@ def driver_killed_line(crash: DriverCrash) -> str:
 
 
 def driver_returned_line(crash: DriverCrash) -> str:
-    """How it goes on."""
+    """A line about the driver's return."""
     seconds = (crash.returned_ms - crash.killed_ms) / 1000
     return (
         f"another driver follows the topic {seconds:.1f} s later, and goes on where each table's last commit says; what that had is "
@@ -93,7 +93,7 @@ def driver_returned_line(crash: DriverCrash) -> str:
 
 
 def produced_line(produced: Produced, producers: int) -> str:
-    """How fast."""
+    """A line about the producers' speed."""
     return (
         f"{produced.events:,} events are durable after {produced.seconds:.1f} s, {rate(produced):,.0f} a second by {producers} "
         f"processes{' (crash and return included)' if produced.crash else ''}, and published to the topic's Delta table"
@@ -101,12 +101,12 @@ def produced_line(produced: Produced, producers: int) -> str:
 
 
 def rate(produced: Produced) -> float:
-    """Events a second."""
+    """The number of events a second."""
     return produced.events / max(produced.seconds, 1e-9)
 
 
 def show_findings(findings: Findings) -> None:
-    """The comparison."""
+    """Show the comparison."""
     stream = findings.stream
     rows = [(f"table {t.table}", t.expected, t.found, t.missing, t.extra, t.different) for t in findings.tables]
     counts = stream.expected, stream.found, stream.missing, stream.doubled + stream.foreign, stream.out_of_order
@@ -123,7 +123,7 @@ def show_findings(findings: Findings) -> None:
 
 
 def show_picture(outcome: Outcome) -> None:
-    """What was sent, visible and waiting over time."""
+    """Show the events sent, visible and waiting over time."""
     output.say("")
     for line in outcome.picture:
         output.say(line)
@@ -131,7 +131,7 @@ def show_picture(outcome: Outcome) -> None:
 
 
 def show_figures(outcome: Outcome) -> None:
-    """Requests, what they cost, freshness and times."""
+    """Show requests, their costs, freshness and times."""
     requests, events = outcome.requests, outcome.produced.events
     output.say("")
     output.table(("requests", *_verbs(requests)), _request_rows(requests))
@@ -156,7 +156,7 @@ def show_figures(outcome: Outcome) -> None:
 
 
 def show_next_steps(outcome: Outcome, capture: Capture) -> None:
-    """Commands to try on what the demo left."""
+    """Show commands to try on the demo's lake."""
     lake, topic = shlex.quote(outcome.lake), outcome.topic
     output.say(click.style("\nTry next", bold=True))
     for what, command in (
@@ -212,7 +212,7 @@ def _request_rows(requests: StoreStatistics) -> Sequence[Sequence[object]]:
 
 
 def _options(capture: Capture) -> str:
-    """What names this capture again."""
+    """The options that name this capture again."""
     if capture == Capture():
         return ""
     return f" --events {shlex.quote(str(capture.events))} --expect {shlex.quote(str(capture.dumps))}"

@@ -1,4 +1,4 @@
-"""What the demo's processes are told and report: one JSON object a line."""
+"""The tasks and reports of the demo's processes: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .crash import Unheard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one producer process is to do."""
+    """The task of one producer process."""
 
     lake: str
     topic: str
@@ -21,9 +21,9 @@ class Share:
     """Path of the capture."""
     producers: int
     producer: int
-    """Which of them it is, from 0."""
+    """The producer's number, from 0."""
     events_per_s: float = 0.0
-    """As fast as that, at most; 0: as it can."""
+    """The most events a second; 0: as fast as it can."""
 
     @property
     def name(self) -> str:
@@ -33,21 +33,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """It has read its share of the capture."""
+    """The producer has read its share of the capture."""
 
     events: int
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far it is."""
+    """The producer's progress."""
 
     durable: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """It was told to stop where a batch is durable and not acknowledged, and has."""
+    """The producer stopped, as it was told, where a batch is durable and not acknowledged."""
 
     unheard: Unheard
     first: int
@@ -58,16 +58,16 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All of its share is durable."""
+    """All of the producer's share is durable."""
 
     already: int
-    """Events that were when it was opened."""
+    """The number of events that were durable when it was opened."""
     requests: StoreStatistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverTask:
-    """What the Spark driver is to do."""
+    """The task of the Spark driver."""
 
     lake: str
     topic: str
@@ -76,13 +76,13 @@ class DriverTask:
     columns: Mapping[str, Mapping[str, str]]
     """Types of columns by table."""
     events_per_batch: int
-    """At most."""
+    """The most events of a batch."""
     s3: Mapping[str, Any] | None = None
     """The fields of `S3`."""
     halt_at: int | None = None
-    """Stop between two commits once so many events are applied, and wait to be killed."""
+    """The number of applied events after which to stop between two commits, and wait to be killed."""
     warm_up: bool = False
-    """Before it says that it has begun."""
+    """Whether to warm up before it reports that it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +92,23 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """It stopped, as it was told, right behind a commit."""
+    """The driver stopped, as it was told, right behind a commit."""
 
     target: str
     batches: int
-    """Applied as a whole before."""
+    """The number of batches applied as a whole before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """All of the topic is in the targets, but for these tables."""
+    """All of the topic is in the targets, except for these tables."""
 
     stopped: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It gave up."""
+    """The process gave up."""
 
     message: str
 

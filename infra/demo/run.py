@@ -1,4 +1,4 @@
-"""A run of the demo, from a fresh topic to what differs."""
+"""A run of the demo, from a fresh topic to the differences."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run, and where."""
+    """The parts of a run, and its place."""
 
     lake: str
-    """As it was written."""
+    """The lake as the user named it."""
     place: Place
     capture: Capture
     producers: int
     events_per_s: float
-    """Of all producers together; 0: as fast as they can."""
+    """The rate of all producers together; 0: as fast as they can."""
     crashes: bool
     """Whether to kill one producer, and Spark's driver."""
 
@@ -53,13 +53,13 @@ class Plan:
     def of(
         cls, lake: str, events: Path | None, expect: Path | None, producers: int, events_per_s: float, *, crashes: bool = True
     ) -> Plan:
-        """Without ``events`` and ``expect`` the shipped capture. Raises `NotSupported` for a lake that the demo cannot use."""
+        """The plan; without ``events`` and ``expect``, for the shipped capture. Raises `NotSupported` for a lake that the demo cannot use."""
         capture = Capture(events.resolve(), expect.resolve()) if events and expect else Capture()
         return cls(lake, Place.of(lake), capture, producers, events_per_s, crashes)
 
 
 def run_demo(plan: Plan, *, as_json: bool) -> bool:
-    """Run all steps and show what they did; whether nothing differs."""
+    """Run all steps and show their results. Returns whether nothing differs."""
     steps.check_installed()
     place, capture, clock = plan.place, plan.capture, SystemClock()
     screen = Screen(Console(stderr=as_json), clock)
@@ -110,7 +110,9 @@ def run_demo(plan: Plan, *, as_json: bool) -> bool:
 
 
 def _undisturbed(times: Times, crash: DriverCrash | None) -> Freshness:
-    """Of the events that did not wait while there was no driver: visible before it was killed, or appended after another was there."""
+    """The freshness of events that did not wait while there was no driver: visible before it was killed, or appended after another was
+    there.
+    """
     if crash is None:
         return freshness(times.stored_ms, times.visible_ms)
     waited = (times.stored_ms < crash.returned_ms) & ((times.visible_ms < 0) | (times.visible_ms >= crash.killed_ms))
@@ -125,7 +127,7 @@ def _picture(streamed: Streamed, times: Times) -> list[str]:
 
 
 def run_check(plan: Plan, topic: str, *, as_json: bool) -> bool:
-    """Compare what an earlier run left; whether nothing differs."""
+    """Compare the tables of an earlier run. Returns whether nothing differs."""
     steps.check_installed(spark=False)
     with Screen(Console(stderr=as_json), SystemClock()).step("compare"):
         record = _finished(lambda: steps.find_topic(plan.place, topic))
@@ -138,7 +140,7 @@ def run_check(plan: Plan, topic: str, *, as_json: bool) -> bool:
 
 
 def _finished(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of asynchronous work; Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
+    """The result of asynchronous work. Ctrl-C and SIGTERM cancel it, and are raised once it has ended."""
     portal = Portal()
     try:
         return portal.run(work)

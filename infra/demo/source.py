@@ -17,15 +17,15 @@ DATA = Path(__file__).parent / "data"
 
 
 def producer_of(message_group: str, producers: int) -> int:
-    """Which of ``producers`` sends the events of a row."""
+    """The number of the producer, among ``producers``, that sends the events of a row."""
     return zlib.crc32(message_group.encode()) % producers
 
 
 def events(file: BinaryIO, *, name: str, producers: int = 1, producer: int = 0) -> Iterator[Record]:
     """One producer's share of a capture, in the order of its lines, with strictly increasing sequences.
 
-    A sequence is the source's position (`position_of`). The line order is the commit order, and so is that of positions, which
-    is checked as they are read. Raises `InvalidArgument` for a line that is no change event, has no position or is out of order.
+    A sequence is the source's position (`position_of`). The line order is the commit order, and so is that of positions, which is checked
+    as they are read. Raises `InvalidArgument` for a line that is no change event, has no position or is out of order.
     """
     last = -1
     for record in read_records(file, Format.DEBEZIUM, name=name, labels=replace(DEBEZIUM_LABELS, sequence="position")):

@@ -35,13 +35,13 @@ _QUEUES = 16
 _PUBLISH_S = 3.0
 _EVENTS_PER_BATCH = 100_000
 _WARM_UP_S = 10.0
-"""A run that sends for a shorter time than that does not wait for a warm driver."""
+"""The shortest time of sending for which a run waits for a warm driver."""
 _FAULTS_MAX, _RETRY_S = 10, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What is produced, and what must come of it."""
+    """The events to produce, and the expected result."""
 
     events: Path = source.DATA / "events.jsonl.gz"
     dumps: Path = source.DATA
@@ -70,7 +70,7 @@ class Streamed:
     driver_crash: DriverCrash | None
     lag_ms: int
     requests: StoreStatistics
-    """Of creating the topic and publishing."""
+    """The requests of creating the topic and publishing."""
 
 
 def check_installed(*, spark: bool = True) -> None:
@@ -92,10 +92,10 @@ def check_installed(*, spark: bool = True) -> None:
 async def stream(
     place: Place, capture: Capture, *, producers: int, events_per_s: float, crashes: bool, listener: Listener
 ) -> Streamed:
-    """Create a topic of a name that is free, produce the capture into it, and publish and sync it meanwhile."""
+    """Create a topic with a free name, produce the capture into it, and publish and sync it meanwhile."""
     store = CountingStore(open_store(place.url))
     async with aio.connect(store=store, maintenance=False) as lake:
-        # Tables that an earlier run left would hide what this one does not do.
+        # Tables that an earlier run left would hide what this one fails to do.
         taken = {*await lake.topics(), *await store.list_folders(f"{TARGETS}/")}
         topic = next(name for n in count(1) if (name := TOPIC if n == 1 else f"{TOPIC}-{n}") not in taken)
         settings = TopicSettings(message_type=MessageType.FIFO, queues=_QUEUES, retention=None)
@@ -143,7 +143,7 @@ def _driver_task(place: Place, topic: str, capture: Capture, *, events_per_s: fl
         topic=topic,
         into=place.targets(topic),
         columns={target.table: target.columns for target in capture.targets()},
-        # If it is to be killed once half of the events are applied, there have to be some left.
+        # If the driver is to be killed once half of the events are applied, some have to be left.
         events_per_batch=max(1, events // 2) if crashes else _EVENTS_PER_BATCH,
         s3=asdict(place.s3) if place.s3 else None,
         halt_at=events - events // 2 if crashes else None,
@@ -152,7 +152,7 @@ def _driver_task(place: Place, topic: str, capture: Capture, *, events_per_s: fl
 
 
 async def _publish(publisher: Publisher, all_sent: asyncio.Event) -> int:
-    """Publish as maintenance does until the log's end is reached after all was sent; the longest lag."""
+    """Publish as maintenance does until the log's end is reached after all events were sent. Returns the longest lag."""
     lag_ms = faults = 0
     while True:
         last = all_sent.is_set()
@@ -186,7 +186,7 @@ async def find_topic(place: Place, topic: str) -> TopicRecord:
 
 
 def compare(place: Place, topic: str, record: TopicRecord, capture: Capture) -> Findings:
-    """Compare what stands in the lake with the capture: the tables with the dumps, and the topic with the events."""
+    """Compare the content of the lake with the capture: the tables with the dumps, and the topic with the events."""
     from deltalake.exceptions import DeltaError
 
     events = list(read_events(capture.events))

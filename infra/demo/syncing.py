@@ -18,10 +18,10 @@ _SAID_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What the driver and the producers wait for."""
+    """The events that the driver and the producers wait for."""
 
     syncing: asyncio.Event
-    """The driver follows the topic."""
+    """Set when the driver follows the topic."""
     all_sent: asyncio.Event
 
 
@@ -34,8 +34,8 @@ async def run_driver(
     killed: Callable[[DriverCrash], None],
     returned: Callable[[DriverCrash], None],
 ) -> DriverCrash | None:
-    """Sync until all is sent and applied, killed by SIGKILL where the task halts. Raises `DemoFailed` with what
-    Spark says.
+    """Sync until all events are sent and applied; the driver is killed by SIGKILL where the task halts. Raises `DemoFailed` with Spark's
+    message.
     """
     crash: DriverCrash | None = None
     with TemporaryFile() as said:
@@ -56,7 +56,7 @@ async def run_driver(
             if not isinstance(end, Synced) or end.stopped:
                 raise DemoFailed("the sync did not apply everything", observed=end)
         except DemoFailed as error:
-            if error.observed:  # it did not come to say itself what happened
+            if error.observed:  # the driver did not come to say itself what happened
                 said.seek(0)
                 error.observed = f"{error.observed}; {said.read()[-_SAID_BYTES:].decode(errors='replace').strip()}"
             raise
@@ -66,21 +66,21 @@ async def run_driver(
 
 
 class _Driver:
-    """One process after another."""
+    """The driver's processes, one after another."""
 
     def __init__(self, said: IO[bytes]) -> None:
         self._said = said
         self._child: Child | None = None
 
     async def start(self, task: DriverTask) -> None:
-        """Return once it syncs."""
+        """Return once the driver syncs."""
         self._child = await Child.start("driver", asdict(task), name="the Spark driver", stderr=self._said)
         report = await self._child.hear()
         if not isinstance(report, Syncing):
             raise DemoFailed("the Spark driver spoke out of turn", observed=report)
 
     async def followed(self, all_sent: asyncio.Event) -> Report:
-        """What it reports at its end, which it is told to come to when all is sent."""
+        """The driver's report at its end. It is told to end when all events are sent."""
         assert self._child is not None
         hearing, sent = asyncio.ensure_future(self._child.hear()), asyncio.ensure_future(all_sent.wait())
         try:

@@ -1,4 +1,4 @@
-"""What the target tables look like: a small declaration, written out for the shop and read off the events for other captures."""
+"""The target tables' form: a small declaration, written out for the shop and derived from the events for other captures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Target:
     table: str
     key: tuple[str, ...]
     columns: Mapping[str, str]
-    """Column to Spark SQL type, in order."""
+    """Spark SQL type by column, in order."""
 
 
 SHOP = (
@@ -56,8 +56,8 @@ SHOP = (
 def infer_targets(changes: Iterable[Change]) -> tuple[Target, ...]:
     """The declaration that fits every value of a capture.
 
-    Numbers and booleans by their JSON types; text that always looks like a number with one and the same count of decimals is a
-    decimal, text that always looks like a time with a zone a timestamp. A column that is always null is text.
+    Numbers and booleans get their JSON types. Text that always looks like a number with the same count of decimals is a decimal; text that
+    always looks like a time with a zone is a timestamp. A column that is always null is text.
     """
     keys: dict[str, tuple[str, ...]] = {}
     types: dict[str, dict[str, str]] = {}

@@ -1,1 +1,1 @@
-"""What it takes to run Penstock for real: who may do what in the bucket, Terraform, a container image, Kubernetes and alerts."""
+"""The parts for running Penstock for real: who may do what in the bucket, Terraform, a container image, Kubernetes and alerts."""

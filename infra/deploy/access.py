@@ -1,4 +1,4 @@
-"""Which objects of a lake each kind of process reads, writes and deletes: the one source of all policies. Pure.
+"""The objects of a lake that each kind of process reads, writes and deletes: the one source of all policies. Pure.
 
 Keys are relative to the lake, and ``*`` stands for any text, as in the policies of S3.
 """
@@ -41,24 +41,28 @@ _PROBE, _CLOCK, _DOCTOR = ".probe/", ".clock/", ".doctor/"
 
 
 class Role(StrEnum):
-    """A kind of process, by what it may do at most. A process that is two of them gets both."""
+    """A kind of process, by the most that it may do. A process of two kinds gets both."""
 
     READER = "reader"
     """Reads topics and tables, and looks at groups."""
     PRODUCER = "producer"
     """Sends to topics that are there."""
     TRANSACTIONS = "transactions"
-    """Sends in transactions to topics that are there, and answers what became of those of its producer groups. Who settles messages in them is
-    a consumer too."""
+    """Sends in transactions to topics that are there, and answers for those of its producer groups. A process that settles messages in them
+    is a consumer too.
+    """
     CONSUMER = "consumer"
     """Reads topics, keeps a group's place, and writes its dead letters."""
     CAPTURE = "capture"
-    """Follows a database into topics, which it makes where there are none, and keeps how far it has come."""
+    """Follows a database into topics, which it creates where there are none, and keeps its progress."""
     SYNC = "sync"
-    """Reads topics for Delta tables, which a policy of their own is for; keeps its lease, how far it is, and shows that as a group's."""
+    """Reads topics for Delta tables, which need a policy of their own. Keeps its lease and its progress, and shows the progress as a
+    group's.
+    """
     MAINTENANCE = "maintenance"
-    """Publishes, compacts, expires, trims, collects, and finishes transactions; also the operators': makes, changes, repairs and deletes topics
-    and groups."""
+    """Publishes, compacts, expires, trims, collects, and finishes transactions. It is also the operators' role: creates, changes, repairs
+    and deletes topics and groups.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +71,34 @@ class Access:
 
     get: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
-    """What may be put where there is nothing: never replaced, and never in parts."""
+    """Keys that may be put where there is nothing: never replaced, and never in parts."""
     put: tuple[str, ...] = ()
     delete: tuple[str, ...] = ()
     list: tuple[str, ...] = ()
-    """What may be listed, and what may be looked for: S3 answers 404 only to those who may list that key, and 403 to others, which nobody
-    can tell from a lost permission. So whatever may be got is here too."""
+    """Keys that may be listed, and keys that may be looked for. S3 answers 404 only to a process that may list that key, and 403 to others,
+    which nobody can tell from a lost permission. So every key that may be read is here too.
+    """
 
     def __or__(self, other: Access) -> Access:
-        """What one of both allows."""
+        """The access that either of both allows."""
         return Access(*(_joined((*getattr(self, f.name), *getattr(other, f.name))) for f in fields(self)))
 
 
 def _joined(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Each once, and none that another one includes."""
+    """Each pattern once, and none that another one includes."""
     distinct = tuple(dict.fromkeys(patterns))
     return tuple(one for one in distinct if not any(other != one and fnmatchcase(one, other) for other in distinct))
 
 
 def topic_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
-    """What a role does below ``topics/``, and with the small objects by which a writer tries the store out.
+    """The access of a role below ``topics/``, and to the small objects by which a writer tries the store out.
 
     ``topics`` are those it works on, ``groups`` the consumer groups whose dead letters it writes; empty: all. Raises `InvalidArgument` for
     a bad name.
     """
     worked_on = [_paths(topic_folder(name)) for name in topics] or [_paths(ANY)]
     found = _of_topics(role, worked_on, groups) | _of_timers(role, topics) | _of_spills(role, topics, groups)
-    # Only who works on all topics asks which there are.
+    # Only a process that works on all topics lists them.
     return found if topics else found | Access(list=(TOPICS,))
 
 
@@ -102,16 +107,16 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
         case Role.READER:
             return _united(_read(paths) for paths in worked_on)
         case Role.PRODUCER:
-            # A job that turns out to have no rows is taken back.
+            # The record of a job that turns out to have no rows is deleted again.
             taken_back = Access(delete=tuple(paths.job_record(ANY) for paths in worked_on))
             return _united(_append(paths) for paths in worked_on) | taken_back | _TRIALS
         case Role.TRANSACTIONS:
             return _united(_link_transactions(paths) for paths in worked_on) | _TRIALS
         case Role.CONSUMER:
             dead = [_paths(_dlq_folder(group)) for group in groups] or [_paths(_ALL_DLQ_FOLDERS)]
-            # The first dead letter makes the topic; those of an owner that died are looked up before they are written.
+            # The first dead letter creates the topic. Dead letters of an owner that died are looked up before they are written.
             letters = (_read(paths) | _append(paths) | Access(put=(paths.settings,)) for paths in dead)
-            # What was redriven is remembered in the lake, wherever the other cells are.
+            # The record of redriven letters is in the lake, wherever the other cells are.
             redrives = tuple(f"{CELLS}{REDRIVES}{group}/{ANY}" for group in groups or (ANY,))
             remembered = _looked_up(*redrives) | Access(put=redrives)
             return _united(_read(paths) for paths in worked_on) | _united(letters) | remembered | _TRIALS
@@ -126,22 +131,22 @@ def _of_topics(role: Role, worked_on: Sequence[TopicPaths], groups: Sequence[str
 
 
 def _of_timers(role: Role, topics: Sequence[str]) -> Access:
-    """What waits for these topics, or all; which of them have messages that wait their names do not tell."""
+    """The access to messages that wait for these topics, or all. The names do not tell which of them have waiting messages."""
     timed = [name for name in topics if not name.startswith(DLQ_PREFIX)]
     if topics and not timed:
         return Access()
     logs = [_paths(topic_folder(timer_log_name(name))) for name in timed] or [_paths(_ALL_TIMER_FOLDERS)]
     folders = [f"{TIMERS}{topic_folder(name)}/{ANY}" for name in timed] or [TIMERS + ANY]
-    # How far they are is kept in the lake, wherever the other cells are.
+    # The timers' progress is kept in the lake, wherever the other cells are.
     cells = tuple(CELLS + folder for folder in folders)
     listed = _united(_read(paths) for paths in logs) | _looked_up(*folders, *cells)
     match role:
         case Role.READER:
             return listed
-        case Role.PRODUCER:  # who sends may call back
+        case Role.PRODUCER:  # a sender may recall
             return _united(_append(paths) for paths in logs) | listed | Access(put=cells)
         case Role.MAINTENANCE:
-            # What is due is appended to the topic itself, staged if it is much.
+            # Due messages are appended to the topic itself, staged if there are many.
             let_go = _united(_append(_paths(topic_folder(name))) for name in timed) if timed else _append(_paths(ANY))
             kept = _united(_keep_up(paths) for paths in logs)
             return kept | let_go | listed | Access(put=(*cells, *folders), delete=tuple(folders))
@@ -149,7 +154,7 @@ def _of_timers(role: Role, topics: Sequence[str]) -> Access:
 
 
 def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Access:
-    """Of what waits to be retried, the part that is too much for a cell."""
+    """The access to messages waiting for a retry that are too many for a cell."""
     folders = [topic_folder(name) for name in topics] or [ANY]
     of_groups = tuple(f"{WAITING}{folder}/{group}/{ANY}" for folder in folders for group in groups or (ANY,))
     # Maintenance looks below every topic, timer logs too.
@@ -166,7 +171,9 @@ def _of_spills(role: Role, topics: Sequence[str], groups: Sequence[str]) -> Acce
 
 
 def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> Access:
-    """What a role does to cells, by their keys in the coordination table; only syncs are narrowed to ``topics``, and consumers to ``groups``."""
+    """The access of a role to cells, by their keys in the coordination table. Only syncs are narrowed to ``topics``, and consumers to
+    ``groups``.
+    """
     match role:
         case Role.READER:
             return _looked_up(*_WORKER_CELLS, *_group_cells(ANY), ROLES + ANY, SYNCS + ANY, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
@@ -179,7 +186,7 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             written = (*_WORKER_CELLS, *leases, *records, group_key(sync_group(ANY)))
             return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
         case Role.TRANSACTIONS:
-            # Members are names of chance, so nothing tells those of one producer group from another's.
+            # Members have random names, so nothing tells those of one producer group from another's.
             checks = (f"{ROLES}{ANY}/{CHECKS}", players_key(CHECKS))
             written = (*_WORKER_CELLS, *checks, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             return _looked_up(*written) | Access(put=written, delete=_WORKER_CELLS)
@@ -187,8 +194,8 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
             own = [pattern for group in groups or (ANY,) for pattern in _group_cells(group)]
             return _looked_up(*_WORKER_CELLS, *own) | Access(put=(*_WORKER_CELLS, *own), delete=_WORKER_CELLS)
         case Role.MAINTENANCE:
-            # Operators write nothing but a group's record; what it orders is carried out by the owners of the queues. Where a transaction
-            # settles messages of a queue that nobody owns any more, who finishes it ends the deliveries in the queue's cell.
+            # Operators write only a group's record; the owners of the queues carry its orders out. Where a transaction settles messages of
+            # a queue that nobody owns any more, the process that finishes it ends the deliveries in the queue's cell.
             roles = (ROLES + ANY, PLAYERS + ANY)
             written = (*_WORKER_CELLS, group_key(ANY), f"{QUEUES}{ANY}/{ANY}", *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
             read = _looked_up(*_WORKER_CELLS, *_group_cells(ANY), *roles, PRODUCER_GROUPS, *_TRANSACTION_CELLS)
@@ -196,17 +203,17 @@ def cell_access(role: Role, topics: Sequence[str] = (), groups: Sequence[str] = 
 
 
 def as_objects(cells: Access) -> Access:
-    """The same of cells that lie in the lake, where one is deleted by writing it empty."""
+    """The same access to cells that lie in the lake, where a cell is deleted by writing it empty."""
     inside = Access(*(tuple(CELLS + pattern for pattern in getattr(cells, f.name)) for f in fields(cells)))
     return Access(get=inside.get, list=inside.list) | Access(put=(*inside.put, *inside.delete))
 
 
 _WORKER_CELLS = (WORKERS + ANY,)
-"""Heartbeats; who leaves in order takes its own along."""
+"""Heartbeats; a worker that leaves in order deletes its own."""
 
 
 _TRANSACTION_CELLS = (PRODUCERS + ANY, TRANSACTIONS + ANY)
-"""The members of producer groups, and what each has open."""
+"""The members of producer groups, and the open transactions of each."""
 
 
 def _group_cells(group: str) -> tuple[str, ...]:
@@ -219,7 +226,7 @@ def _paths(folder: str) -> TopicPaths:
 
 
 def _tables(paths: TopicPaths) -> str:
-    """Those of all lives of the topic: ``table``, ``table-<entry>``."""
+    """The tables of all lives of the topic: ``table``, ``table-<entry>``."""
     return paths.table("table" + ANY) + ANY
 
 
@@ -228,12 +235,12 @@ def _looked_up(*patterns: str) -> Access:
 
 
 def _grown(paths: TopicPaths) -> tuple[str, ...]:
-    """What a log has more and more of."""
+    """The objects of a log that become more and more."""
     return paths.log + ANY + ".parquet", paths.checkpoints + ANY
 
 
 def _fold(paths: TopicPaths) -> Access:
-    """The log, and what others hand over, which whoever appends links."""
+    """The log, and batches that others hand over, which any appender links."""
     return _looked_up(paths.settings, paths.log + ANY, paths.handed + ANY)
 
 
@@ -242,12 +249,16 @@ def _read(paths: TopicPaths) -> Access:
 
 
 def _append(paths: TopicPaths) -> Access:
-    """Entries and checkpoints, never the floor; what is handed over, or staged as a job. Appending reads no rows, and deletes nothing."""
+    """Entries and checkpoints, never the floor; batches that are handed over, or staged as a job. Appending reads no rows, and deletes
+    nothing.
+    """
     return _fold(paths) | Access(create=_grown(paths), put=(paths.handed + ANY, paths.jobs + ANY))
 
 
 def _link_transactions(paths: TopicPaths) -> Access:
-    """What appending needs, with half messages in place of other uploads: read when they are asked about, removed when they are given up."""
+    """The access for appending, with half messages in place of other uploads. These are read when they are asked about, and deleted when
+    they are given up.
+    """
     half = (paths.jobs + TRANSACTION_JOBS + ANY,)
     return _fold(paths) | _looked_up(*half) | Access(create=_grown(paths), put=(paths.handed + ANY, *half), delete=half)
 

@@ -1,4 +1,4 @@
-"""The policies as Terraform, rendered from the same statements as the JSON that `penstock infra policy` prints. Pure but for `files`."""
+"""The policies as Terraform, rendered from the same statements as the JSON that `penstock infra policy` prints. Pure, except for `files`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _CONDITIONS = {
 
 
 def files() -> dict[str, str]:
-    """All Terraform files by name: those written by hand, as they lie in the package, and the generated one."""
+    """All Terraform files by name: those written by hand, from the package, and the generated one."""
     folder = resources.files(__package__) / "terraform"
     written = {one.name: one.read_text() for one in folder.iterdir() if one.name.endswith(".tf") and one.name != GENERATED}
     return {**written, GENERATED: policies()}
 
 
 def policies() -> str:
-    """`GENERATED`: a document and a policy for each role, as `terraform fmt` would have it."""
+    """The file `GENERATED`: a document and a policy for each role, in the form of `terraform fmt`."""
     return "\n".join([_HEADER, *("\n".join(_policy(role)) + "\n" for role in Role)])
 
 
@@ -82,7 +82,7 @@ def _content(one: Statement) -> Iterator[str]:
 
 
 def _attributes(values: dict[str, list[str]]) -> Iterator[str]:
-    """Names and values; as `terraform fmt` has it, equals signs of neighbouring lines stand below each other, but for values of many lines."""
+    """Names and values. As in `terraform fmt`, equals signs of neighbouring lines are aligned, except for values of many lines."""
     for many, run in itertools.groupby(values.items(), key=lambda pair: len(pair[1]) > 1):
         some = list(run)
         width = 0 if many else max(len(name) for name, _ in some)
@@ -97,7 +97,7 @@ def _list(items: Sequence[str]) -> list[str]:
 
 
 def _expression(text: str) -> str:
-    """A string; one that is nothing but a reference is written as that."""
+    """A string; one that is only a reference is written as such."""
     reference = re.fullmatch(r"\$\{([a-z_.]+)\}", text)
     return f'"{text}"' if reference is None else reference[1]
 

@@ -1,4 +1,6 @@
-"""Least-privilege policies, as statements that become JSON for AWS or Terraform. Pure: `access` says what, this says it in AWS's words."""
+"""Least-privilege policies, as statements that become JSON for AWS or Terraform. Pure: `access` says what, this module says it in AWS's
+words.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ CELL_DESCRIBE, CELL_SCAN = "dynamodb:DescribeTable", "dynamodb:Scan"
 
 
 class When(StrEnum):
-    """What a statement is needed for."""
+    """The condition under which a statement is needed."""
 
     ALWAYS = "always"
     STORE = "store"
-    """Cells lie in the lake."""
+    """Needed where cells lie in the lake."""
     DYNAMODB = "dynamodb"
-    """Cells lie in DynamoDB."""
+    """Needed where cells lie in DynamoDB."""
     KMS = "kms"
-    """The bucket's objects are encrypted by a key of KMS."""
+    """Needed where the bucket's objects are encrypted by a key of KMS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,12 @@ class Condition:
 
 
 _IF_ABSENT = Condition(test="Null", variable="s3:if-none-match", values=("false",))
-"""The request says ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header: they are not allowed by this."""
+"""The request has ``If-None-Match: *``, so it replaces nothing. Parts of a large upload carry no such header: they are not allowed by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """Something that is allowed."""
+    """A permission."""
 
     sid: str
     actions: tuple[str, ...]
@@ -57,21 +59,21 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """How the places are called: by ARN, or by whatever stands for one in Terraform."""
+    """The names of the places: ARNs, or Terraform references in their stead."""
 
     bucket: str
     objects: str
-    """What keys of the lake follow: the bucket's name, a slash and the prefix."""
+    """The prefix of the lake's keys: the bucket's name, a slash and the prefix."""
     prefix: str = ""
-    """Of the lake inside the bucket: empty, or ending with ``/``."""
+    """The prefix of the lake inside the bucket: empty, or ending with ``/``."""
     table: str = ""
     cells: str = ""
-    """Of the cells inside the table: empty, or ending with ``/``."""
+    """The prefix of the cells inside the table: empty, or ending with ``/``."""
     key: str = ""
 
 
 def statements(role: Role, names: Names, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> list[Statement]:
-    """All that a role may, each statement saying when it is needed."""
+    """All permissions of a role; each statement says when it is needed."""
     found = _objects("", topic_access(role, topics, groups), names, When.ALWAYS)
     cells = cell_access(role, topics, groups)
     found += _objects("Cells", as_objects(cells), names, When.STORE)
@@ -104,7 +106,7 @@ def _objects(what: str, access: Access, names: Names, when: When) -> list[Statem
 
 
 def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
-    """The same of items. The cell that says whose the table is is there only where several lakes could have the same one."""
+    """The statements for items in DynamoDB. The cell that says whose the table is exists only where several lakes could have the same table."""
 
     def items(sid: str, action: str, patterns: tuple[str, ...]) -> Statement:
         keys = tuple(names.cells + pattern for pattern in patterns)
@@ -113,7 +115,7 @@ def _items(role: Role, cells: Access, names: Names) -> list[Statement]:
 
     found = []
     if cells.get:
-        # A scan has no leading keys: who lists groups and workers reads the keys of all lakes in the table.
+        # A scan has no leading keys: a process that lists groups and workers reads the keys of all lakes in the table.
         looks = (CELL_DESCRIBE,) if role in {Role.TRANSACTIONS, Role.CONSUMER, Role.SYNC} else (CELL_DESCRIBE, CELL_SCAN)
         found += [
             items("GetItems", CELL_GET, (LAKE_CELL, *cells.get)),
@@ -139,9 +141,9 @@ def policy(
 ) -> dict[str, object]:
     """The policy of a process that has all these roles, for a lake on S3, as IAM takes it.
 
-    ``coordination`` is as in ``connect``; ``account`` is that of the DynamoDB table (default: any). With a ``principal`` (an ARN) it is one
-    for the bucket itself, which cannot speak of other services: those statements are left out. Raises `InvalidArgument` for a lake that is not
-    on S3, and for bad names.
+    ``coordination`` is as in ``connect``; ``account`` is that of the DynamoDB table (default: any). With a ``principal`` (an ARN) it is a
+    policy for the bucket itself. Such a policy cannot speak of other services, so those statements are left out. Raises `InvalidArgument`
+    for a lake that is not on S3, and for bad names.
     """
     lake = urlsplit(lake_url)
     if lake.scheme != "s3":
