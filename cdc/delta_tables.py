@@ -53,7 +53,7 @@ class DeltaTables:
         return DeltaTable.is_deltatable(self.path(name), storage_options=self._options)
 
     def find(self, name: str) -> Found | None:
-        """What is there of a target."""
+        """The Delta table that is there for a target; None where there is none."""
         table = self._open(name)
         if table is None:
             return None

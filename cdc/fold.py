@@ -88,7 +88,7 @@ class Folded:
     """Net changes by table; a row has one for each queue that had events of it."""
     versions: dict[Source, list[Version]] = field(default_factory=dict)
     partial: set[Source] = field(default_factory=set)
-    """Tables of which some rows have only some columns."""
+    """Tables in which some rows have only some columns."""
     moved: dict[Source, set[Key]] = field(default_factory=dict)
     """Keys by table, of rows from which columns are to be taken that no event had."""
     truncates: dict[Source, Truncate] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Folded:
     ignored: int = 0
     """The number of events that change no row of a target: tombstones, heartbeats, messages, tables that were not asked for."""
     told: dict[Source, dict[int, Told]] = field(default_factory=dict)
-    """How far the source's positions are, by table and by those queues of which something new is known."""
+    """How far the source's positions are, by table and by queue, where something new is known."""
     passed: int = 0
     """The number of events that are applied already."""
 

@@ -25,7 +25,7 @@ BatchListener: TypeAlias = Callable[[list[MessageView]], object]
 _REPORT_S = 0.05
 """A run that takes longer than this reports its progress."""
 _LOOK_AGAIN_S = 0.02
-"""How long after a move idle threads are looked for once more. A run that had just begun by then may be at a slow message."""
+"""The time after a move until idle threads are looked for again. A run that had just begun by then may be at a slow message."""
 
 
 class Owner(Protocol):

@@ -155,7 +155,7 @@ class Feed:
         picked = pa.concat_batches(found).sort_by("offset") if found else pa.RecordBatch.from_pylist([], MESSAGE_SCHEMA)
         for missing in np.setdiff1d(wanted, picked.column("offset").to_numpy()).tolist():
             async with aclosing(self.scan(queue, missing, missing + 1)) as source:
-                await anext(source, None)  # raises what is the matter with it
+                await anext(source, None)  # raises the reason
             there_is = f"the next one to be written is {self.next_offset(queue)}"
             raise out_of_range(self._topic.paths.topic, queue, missing, there_is)
         return picked

@@ -85,11 +85,11 @@ class Limits:
     more, those due last go into objects beside it. None: all are in the cell.
     """
     letters: int = LETTERS_MAX
-    """The most dead letters that are to be written. Beyond that nothing more is given up: messages due for it stay as if their handlers
-    still ran.
+    """The most dead letters that are to be written. When there are this many, nothing more is given up: messages due for it stay as if
+    their handlers still ran.
     """
     tracked: int = 2_000
-    """The most blocked groups and messages tracked by themselves. Beyond that, fetching pauses."""
+    """The most blocked groups and messages tracked by themselves. When there are this many, fetching pauses."""
 
     @property
     def objects(self) -> int:
@@ -98,7 +98,7 @@ class Limits:
 
     @property
     def full(self) -> int:
-        """The number of entries that the cell has room for, whatever their numbers. Beyond that, failed messages stay in the window until
-        others are done.
+        """The number of entries that the cell has room for, whatever their numbers. When there are this many, failed messages stay in the
+        window until others are done.
         """
         return self.tracked * 9 // 8

@@ -41,7 +41,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a round brought."""
+    """The result of a round."""
 
     record: GroupRecord
     taken: Mapping[Queue, QueueKeeper] = field(default_factory=dict)

@@ -97,7 +97,7 @@ class PullConsumer(GroupMember):
         self._assigned = queues
         self._owned: dict[Queue, _Owned] = {}
         self._taken_away: set[Queue] = set()
-        """Queues that went to others before their handed-out messages were committed, and of which the caller was not told yet."""
+        """Queues that went to others before their handed-out messages were committed. The caller was not told so yet."""
         self._ahead: dict[Queue, GroupRecord] = {}
         """Queues whose cells were of a later generation than the record that was read before them."""
         self._turn: deque[Queue] = deque()

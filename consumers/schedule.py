@@ -47,7 +47,7 @@ class Schedule:
         self._waves = 0
         """The number of runs of suspects under way."""
         self._hopeless = False
-        """Whether a message that runs no more was to be given up, and there was no room for its dead letter."""
+        """Whether a message that no longer runs was to be given up, and there was no room for its dead letter."""
         self._held = False
         """Whether lanes with granted messages may stand still, because all was quiet."""
         self.next_fresh = max(cell.settled.limit, cell.granted.limit)

@@ -60,9 +60,9 @@ def command(
     trim the log, and collect what nothing needs. For all topics, also deliver delayed messages, and finish transactions of senders that
     died.
 
-    The role is leased: it is shared evenly with others that maintain the lake, also in processes that have it open. Topics of a process
-    that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step under
-    way is ended in order.
+    The role is leased: topics are shared evenly with others that maintain the lake, also with processes that have it open. Topics of a
+    process that died are taken over. For 14 days, retention spares messages that consumer groups have blocked, parked or waiting. The step
+    under way is ended in order.
     """
     if once and metrics_port is not None:
         raise click.UsageError("--metrics-port is for who keeps running: leave --once out.")

@@ -168,9 +168,9 @@ class SimpleConsumer(SimpleConsumerFace[AsyncSimpleConsumer]):
 
 
 class BroadcastConsumer(ConsumerFace[AsyncBroadcastConsumer]):
-    """A named member of a broadcasting group, whose listener gets every message. Made by ``lake.broadcast_consumer``.
+    """A named member of a broadcasting group, whose listener gets every message. ``lake.broadcast_consumer`` makes it.
 
-    Use it in a ``with`` block, or close it: that lets running handlers end, and saves how far it is.
+    Use it in a ``with`` block, or close it: that lets running handlers end, and saves its progress.
 
     It gets all messages of its topics: those of one queue one after the other, and different queues side by side. When a listener fails,
     raises or runs longer than ``consume_timeout``, that is logged and the message counts as done. Progress is saved every second and on

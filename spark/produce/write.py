@@ -80,10 +80,10 @@ def write_ordered(
     So rows of a group have one queue, where they lie in the order of ``order_by``. Rows that are equal by it lie in any order, so name
     columns that tell rows of a group apart.
 
-    ``body`` is taken as it is if it is binary or text, otherwise as JSON. By default it is a JSON object of all columns that are not named
-    for anything else but ``order_by``. Times in JSON have microseconds, in the session's zone. ``tag`` is text, ``keys`` an array of text,
-    ``properties`` a map of text to text. ``queue`` names the queue where it is not null. A topic of NORMAL messages takes
-    ``message_group=None``.
+    ``body`` is taken as it is if it is binary or text, otherwise as JSON. By default it is a JSON object of all columns, except those named
+    for another part of the message; a column named only by ``order_by`` is included. Times in JSON have microseconds, in the session's
+    zone. ``tag`` is text, ``keys`` an array of text, ``properties`` a map of text to text. ``queue`` names the queue where it is not null.
+    A topic of NORMAL messages takes ``message_group=None``.
 
     ``name`` and ``batch_id`` (a whole number that rises from batch to batch) together make the write idempotent. A batch whose number is
     not above that of the last one under this name is not written again (`WriteResult.duplicate`). Without them a write that is tried again

@@ -237,12 +237,12 @@ class Engine:
         return max(1, self._options.max_bytes_per_batch >> self.halved)
 
     def _halve(self, times: int) -> None:
-        """Halve the largest size of batches so many times, also for a driver that comes after this one."""
+        """Halve the largest size of batches ``times`` times, also for a driver that comes after this one."""
         self.halved, lease = min(times, _HALVED_MAX), self._held
         lakes.open(self._options.place).run(lambda: lease.save_halved(self.halved))
 
     def _failed(self, events: int) -> None:
-        """Note that a batch of so many events could not be applied, maybe for want of memory."""
+        """Note that a batch of ``events`` events could not be applied, maybe for want of memory."""
         self.can_be_smaller = events > 1
         times = range(self.halved + 1, _HALVED_MAX)
         smaller = next((n for n in times if self._options.max_events_per_batch >> n <= events // 2), _HALVED_MAX)

@@ -75,7 +75,7 @@ class Tables:
         return DeltaTable.isDeltaTable(self.session, self.path(name))
 
     def find(self, name: str) -> Found | None:
-        """What is there of a target."""
+        """The Delta table that is there for a target; None where there is none."""
         from delta.tables import DeltaTable
 
         path = self.path(name)

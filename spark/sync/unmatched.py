@@ -10,7 +10,7 @@ from .options import Options
 
 
 def unmatched(options: Options, known: Mapping[Source, Target | None]) -> tuple[str, ...]:
-    """Names of tables of which nothing is known, and of columns (``table.column``) that a known table lacks; sorted."""
+    """Names of unknown tables, and of columns (``table.column``) that a known table lacks; sorted."""
     return tuple(sorted({*_tables(options, known), *_columns(options, known)}))
 
 
