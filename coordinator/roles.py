@@ -100,8 +100,9 @@ async def run_roles(
 
     ``ready`` is awaited before anything is written. Nothing is written in the first ``patience_s``, so that a process that opens a lake
     for a moment takes no part. At most one process plays a role for a topic, except that paused ones may go on: so two at once must be
-    harmless. A player that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed. || Faults of the
-    table, and plays that end or raise, are reported, and tried again. When it is cancelled the plays are cancelled too.
+    harmless. A player that dies is replaced when its lease has run out, which takes 75 s where nothing is consumed.
+
+    Faults of the table, and plays that end or raise, are reported, and tried again. When it is cancelled the plays are cancelled too.
     """
     await pause(stop, patience_s)
     while not stop.is_set():

@@ -34,9 +34,10 @@ class Message(NamedTuple):
     """A message to send. Limits are the topic's (`TopicLimits`) and are checked by ``send``.
 
     Order is kept within a ``message_group``, which is required on FIFO topics. ``tag`` and ``properties`` can be filtered on, ``keys``
-    looked up. || Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``. A
-    message whose time has passed is delivered at once. A message group is optional there; it keeps the order of its messages once they
-    are due.
+    looked up.
+
+    Messages for a topic of type DELAY have a ``delivery_timestamp`` with a zone, or a ``delay`` counted from ``send``. A message whose
+    time has passed is delivered at once. A message group is optional there; it keeps the order of its messages once they are due.
     """
 
     body: bytes

@@ -167,8 +167,9 @@ class Producer:
 
         Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
         ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
-        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`. || Raises what `send` raises, before
-        anything is taken over.
+        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`.
+
+        Raises what `send` raises, before anything is taken over.
         """
         if isinstance(data, pa.Table | pa.RecordBatch):
             table = check_arrow(data, self._settings.message_type, self._settings.limits, self._settings.queues)

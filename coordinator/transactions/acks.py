@@ -2,9 +2,10 @@
 
 One write of the cell settles all of them and adds the transaction's id, or does nothing. So the cell tells the outcome of a
 transaction. If the id is there, the transaction is committed. If it is not, and one of the messages can never again be settled by its
-handle, it never will be. Otherwise it may still be committed until the deliveries end. || Ids leave the cell once the transaction's own
-row says that it is committed. So the row is asked first, and the cell's verdict is written into the row only if the row is still
-undecided.
+handle, it never will be. Otherwise it may still be committed until the deliveries end.
+
+Ids leave the cell once the transaction's own row says that it is committed. So the row is asked first, and the cell's verdict is
+written into the row only if the row is still undecided.
 """
 
 from __future__ import annotations

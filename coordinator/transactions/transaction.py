@@ -42,9 +42,10 @@ class Transaction:
     """Messages that become visible together, or never. ``lake.transaction`` makes it, on the running event loop.
 
     A ``with`` block that is left by an error rolls it back. If the block is left without a decision, by Ctrl-C or because its task is
-    cancelled, it stays open for the checker to decide, with a warning. By then nobody knows whether the local work was done. || With a
-    ``settler`` it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end never will
-    be, and a block left in any way rolls it back.
+    cancelled, it stays open for the checker to decide, with a warning. By then nobody knows whether the local work was done.
+
+    With a ``settler`` it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end
+    never will be, and a block left in any way rolls it back.
     """
 
     def __init__(
