@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from tests.processes.consuming.check import Found
-from tests.processes.consuming.places import Disturbed
+from tests.processes.consuming.disturbed import Disturbed
 from tests.processes.consuming.records import Handled, What
 
 SAVED_S = 10.0

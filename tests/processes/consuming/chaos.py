@@ -28,12 +28,14 @@ from penstock.coordinator.tables import create_table
 from tests.processes.consuming.disk import small_disk
 from tests.processes.consuming.judge import Outcome, judge
 from tests.processes.consuming.nemesis import ATTEMPTS, BROADCAST_DECK, DECK, MORE, SHORT, Chaos, Ground, Plan
+from tests.processes.consuming.orders import read_orders
 from tests.processes.consuming.progress import Progress
 from tests.processes.consuming.throttle import throttled
 from tests.processes.consuming.worker import BATCHES, BROADCAST, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS
 from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.servers import dynoxide_server, versitygw_server
 
+KEPT = ("local", "versitygw")
 STORES = ("local", "small-disk", "versitygw", "dynoxide", "throttled")
 
 
@@ -67,10 +69,18 @@ def run(
             chaos.destroy()
         if say is not None:
             say("  all is judged now")
-        outcome = judge(lake, chaos, broken=broken)
-        if broken:
-            outcome.found.problems.insert(0, f"the run did not come to its end, so nothing was looked for that was lost: {broken}")
-        return outcome
+        return judged(lake, folder, broken=broken, say=say)
+
+
+def judged(lake: penstock.Lake, folder: Path, *, broken: str = "", say: Callable[[str], None] | None = None) -> Outcome:
+    """What the run showed of which the files lie in the folder, also where its driver was ended."""
+    course = read_orders(folder)
+    if not (broken or course.drained):
+        broken = "its driver was ended"
+    outcome = judge(lake, course, broken=broken, say=say or (lambda line: None))
+    if broken:
+        outcome.found.problems.insert(0, f"the run did not come to its end, so nothing was looked for that was lost: {broken}")
+    return outcome
 
 
 # --- Where and how ----------------------------------------------------------------------------------------------------------------
@@ -120,6 +130,15 @@ def report(outcome: Outcome, say: Callable[[str], None]) -> None:
         say(f"  and {len(outcome.found.problems) - 20} more")
 
 
+def _judge_again(kind: str, folder: Path) -> int:
+    """How many problems are found in what lies in the folder."""
+    with place(kind, folder) as ground, penstock.connect(ground.url, options=ground.options, read_only=True) as lake:
+        outcome = judged(lake, folder, say=say_at_once)
+    print(f"{kind}:")
+    report(outcome, print)
+    return len(outcome.found.problems)
+
+
 def ended_by_hand() -> Callable[[], bool]:
     """Whether there was a Ctrl-C. The first lets the run drain and be judged, the second is judged as it stands."""
     told = threading.Event()
@@ -152,9 +171,12 @@ def main() -> int:
     parser.add_argument("--pause", type=float, help="seconds from one deed to the next, at least")
     parser.add_argument("--short", action="store_true", help="as small as in make test")
     parser.add_argument("--keep", type=Path, help="an empty folder for journals, lake and server")
+    parser.add_argument("--judge", action="store_true", help="judge what an earlier run left in --keep, to its end or not")
     chosen = parser.parse_args()
+    if chosen.judge and (chosen.keep is None or set(chosen.store or ["local"]) - set(KEPT)):
+        parser.error(f"--judge takes --keep, and a store that outlives a run: {' or '.join(KEPT)}")
     seed = random.SystemRandom().randrange(10**6) if chosen.seed is None else chosen.seed
-    places = chosen.store or ["local", "versitygw"]
+    places = chosen.store or [kind for kind in KEPT if not chosen.judge or (chosen.keep / kind).exists()]
     minutes = (2 if chosen.messages is None else math.inf) if chosen.minutes is None else chosen.minutes
     plan = SHORT if chosen.short else replace(Plan(), seconds=60 * minutes / len(places))
     if chosen.messages:
@@ -176,6 +198,8 @@ def main() -> int:
         plan = replace(plan, deck={**plan.deck, **dict.fromkeys(chosen.also, 3)})
     if chosen.only:
         plan = replace(plan, deck=dict.fromkeys(chosen.only, 4), killers=False)
+    if chosen.judge:
+        return int(sum([_judge_again(kind, chosen.keep / kind) for kind in places]) > 0)
     failed = False
     told_to_end = ended_by_hand()
     for kind in places:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from tests.processes.check import Row
+from tests.processes.consuming.disturbed import Disturbed
 from tests.processes.consuming.fates import Fate, Fates
-from tests.processes.consuming.places import Disturbed
 from tests.processes.consuming.records import Handled, What
 
 ACKNOWLEDGED_S = 10.0
@@ -41,11 +41,11 @@ class Reset(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """An operator's order to give a parked message up."""
+    """An operator's order to give a parked message up. None: all that was parked, and nobody knows what that was."""
 
     group: str
-    queue: int
-    offset: int
+    queue: int | None
+    offset: int | None
     at_s: float
 
 
@@ -132,6 +132,9 @@ class _Group:
             if reset.group == group:
                 self._resets[reset.queue].append(reset)
         self._skipped = {(one.queue, one.offset): one.at_s for one in reversed(history.skips) if one.group == group}
+        self._all_skipped_s = min(
+            (one.at_s for one in history.skips if one.group == group and one.queue is None), default=float("inf")
+        )
 
     def check(self) -> None:
         for problem in (
@@ -263,7 +266,7 @@ class _Group:
         if not self._history.fates.of(self._bodies[place]).is_poison:
             return False
         if self._rules.parks:
-            return self._skipped.get(place, float("inf")) < at_s
+            return min(self._skipped.get(place, float("inf")), self._all_skipped_s) < at_s
         return rejected or starts >= self._rules.max_attempts
 
     def _alone(self, events: list[Handled]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from tests.processes.consuming.places import KILL, Disturbed
+from tests.processes.consuming.disturbed import KILL, Disturbed
 from tests.processes.consuming.records import Handled, What
 
 BUSY_S = 0.5

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from tests.processes.check import Row, Verdict, Whole
 from tests.processes.check import check_part as check_log
 from tests.processes.consuming.broadcast import SAVED_S, Member
 from tests.processes.consuming.check import Found, History, Rules, check_part, finish
+from tests.processes.consuming.disturbed import DIED, FENCED, FULL, LEASE, STOP, Disturbed
+from tests.processes.consuming.fates import Fates
 from tests.processes.consuming.figures import Pauses, Tenures, pauses
-from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, REPEATS_MAX, Chaos
+from tests.processes.consuming.nemesis import ATTEMPTS, BOTH, REPEATS_MAX
+from tests.processes.consuming.orders import Course
 from tests.processes.consuming.parts import Parts
-from tests.processes.consuming.places import DIED, FENCED, LEASE, STOP, Disturbed
+from tests.processes.consuming.progress import Step, Steps
 from tests.processes.consuming.records import Handled, Noted, What, read_records
 from tests.processes.consuming.worker import MIRRORED, ORDERED, TOLD, TRY_AGAIN
 from tests.processes.worker import TOPIC, read_journal
@@ -57,57 +61,77 @@ class Records:
     handled: int = 0
 
 
-def judge(lake: penstock.Lake, chaos: Chaos, *, broken: str = "") -> Outcome:
+def judge(lake: penstock.Lake, course: Course, *, broken: str = "", say: Callable[[str], None] = lambda line: None) -> Outcome:
     """Read everything, and check it. A run that is ``broken`` did not come to its end: nothing in it is late."""
+    run, steps = course.run, Steps(say, time.monotonic)
     messages = sum(end for _, end in lake.reader(TOPIC).offsets().values())
-    parts = Parts(chaos.folder / "parts", messages)
-    records = spread_records(chaos.journals(), parts)
-    whole = Whole({one.name for one in chaos.producers})
-    ends, stored = spread_rows(lake, parts, whole, records.tenures.firsts())
-    for one in chaos.producers:
-        for line in read_journal(chaos.folder / f"{one.name}.journal"):
+    parts = Parts(course.folder / "parts", messages)
+    records = spread_records(course.journals(), parts, steps)
+    whole = Whole(set(run.producers))
+    ends, stored = spread_rows(lake, parts, whole, records.tenures.firsts(), steps.of(messages, "messages of the topic are read"))
+    for name in run.producers:
+        for line in read_journal(course.folder / f"{name}.journal"):
             parts.add("journal", line[1], tuple(line))
     for group in BOTH:
         for letter in dead_letters(lake, group):
             parts.add(f"{group} letters", letter[2], letter)
-    troubles = chaos.troubles(records.noted, records.last_s)
-    rules = {ORDERED: Rules(True, chaos.parks, ATTEMPTS), MIRRORED: Rules(False, False, ATTEMPTS)}
+    troubles = troubles_of(course, records)
+    rules = {ORDERED: Rules(True, run.parks, ATTEMPTS), MIRRORED: Rules(False, False, ATTEMPTS)}
     found, verdict = Found(), Verdict()
-    if TOLD in chaos.groups:
-        check_members(chaos, troubles, ends if not broken else {}, found)
+    if TOLD in run.groups:
+        check_members(course, troubles, ends if not broken else {}, found)
         found.problems += went_on(troubles, records)
+    checked = steps.of(parts.count, "parts are checked")
     for part in range(parts.count):
         rows = [Row(*values) for values in parts.take("rows", part)]
         rows.sort(key=lambda row: (row.queue, row.offset))
-        check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, chaos.plan.queues, verdict)
+        check_log(rows, (list(line) for line in parts.take("journal", part)), whole.names, run.queues, verdict)
         found.problems += misled(rows, parts.take(TOLD, part))
-        for group in (one for one in BOTH if one in chaos.groups):
+        for group in (one for one in BOTH if one in run.groups):
             history = History(
                 rows=rows,
                 handled=handled_of(parts, group, part),
                 groups={group: rules[group]},
-                fates=chaos.fates,
+                fates=Fates(killers=run.killers),
                 disturbed=troubles,
-                resets=chaos.resets,
-                skips=chaos.skips,
+                resets=course.resets,
+                skips=course.skips,
                 letters={group: [(queue, offset, body) for queue, offset, body in parts.take(f"{group} letters", part)]},
                 drained=not broken,
             )
             check_part(history, found)
+        checked(1, f"{len(found.problems) + len(verdict.problems)} problems")
     finish(REPEATS_MAX, found)
-    found.problems += [*whole.problems(), *verdict.problems, *unforeseen(chaos, records.noted, troubles)]
+    parts.remove()
+    found.problems += [*whole.problems(), *verdict.problems, *unforeseen(course, records.noted, troubles)]
     if not broken:
         found.problems += standings(lake, ends, quiet=not troubles)
     said = Counter(one.text.partition(":")[0][:60] for one in records.noted if one.what in (What.SAID, What.ENDED))
-    return Outcome(found, verdict.acknowledged, records.handled, pauses(records.tenures, stored, troubles), chaos.done, said)
+    return Outcome(found, verdict.acknowledged, records.handled, pauses(records.tenures, stored, troubles), course.done, said)
 
 
-def check_members(chaos: Chaos, troubles: Iterable[Disturbed], ends: Mapping[int, int], found: Found) -> None:
+def troubles_of(course: Course, records: Records) -> list[Disturbed]:
+    """What was done to workers, and what they did themselves: processes that ended, and leases that were lost."""
+    known = list(course.disturbed)
+    processes = {path.stem for path in course.journals()}
+    left = {one.process for one in records.noted if one.what is What.DOWN} | {one.process for one in known if one.is_end}
+    for process in sorted(processes - left):
+        at_s = records.last_s.get(process, 0.0)
+        known.append(Disturbed(DIED, process, at_s, at_s))
+    known += [Disturbed(FULL, one, from_s, until_s) for one in sorted(processes) for from_s, until_s in course.full]
+    return known + [
+        Disturbed(LEASE, one.process, one.at_s - 3 * course.run.lease_s, one.at_s)
+        for one in records.noted
+        if one.what is What.SAID and "the lease was lost" in one.text
+    ]
+
+
+def check_members(course: Course, troubles: Iterable[Disturbed], ends: Mapping[int, int], found: Found) -> None:
     """What each member of the broadcasting group was given, process by process."""
-    for place in chaos.workers:
-        member = Member(place.name, found)
-        for start in range(place.starts):
-            path = chaos.folder / f"{place.name}.{start}.jsonl"
+    for place in course.run.workers:
+        member = Member(place, found)
+        for start in range(course.starts[place]):
+            path = course.folder / f"{place}.{start}.jsonl"
             records = read_records(path) if path.exists() else iter(())
             handled = (one for one in records if isinstance(one, Handled))
             member.process(handled, [one for one in troubles if one.process == path.stem and one.kind != STOP])
@@ -133,9 +157,10 @@ def misled(rows: Iterable[Row], handled: Iterable[tuple[Any, ...]]) -> Iterator[
             yield f"{one.process} was given {one.body} of {one.message_group} at {one.queue, one.offset}, where {row} is"
 
 
-def spread_records(journals: Iterable[Path], parts: Parts) -> Records:
+def spread_records(journals: Sequence[Path], parts: Parts, steps: Steps) -> Records:
     """What workers wrote."""
     records = Records()
+    read = steps.of(len(journals), "records of workers are read")
     for path in journals:
         for one in read_records(path):
             if isinstance(one, Noted):
@@ -145,6 +170,7 @@ def spread_records(journals: Iterable[Path], parts: Parts) -> Records:
             records.last_s[one.process] = max(one.at_s, records.last_s.get(one.process, 0.0))
             records.tenures.add(one)
             parts.add(one.group, one.body, tuple(one))
+        read(1, f"{records.handled:,} lines")
     records.noted.sort(key=lambda one: one.at_s)
     return records
 
@@ -157,7 +183,7 @@ def handled_of(parts: Parts, group: str, part: int) -> list[Handled]:
 
 
 def spread_rows(
-    lake: penstock.Lake, parts: Parts, whole: Whole, wanted: set[tuple[int, int]]
+    lake: penstock.Lake, parts: Parts, whole: Whole, wanted: set[tuple[int, int]], read: Step
 ) -> tuple[dict[int, int], dict[tuple[int, int], float]]:
     """The topic. Returns how many messages are in each queue, and when those that are wanted were stored."""
     reader = lake.reader(TOPIC)
@@ -165,13 +191,16 @@ def spread_rows(
     stored: dict[tuple[int, int], float] = {}
     for queue in range(reader.queues):
         for batch in reader.read(queue=queue, columns=COLUMNS):
-            for at, offset, body, message_group, time in zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True):
+            for at, offset, body, message_group, stored_at in zip(
+                *(batch.column(name).to_pylist() for name in COLUMNS), strict=True
+            ):
                 row = Row(at, offset, body.decode(), message_group)
                 whole.add(row)
                 parts.add("rows", row.body, (row.queue, row.offset, row.body, row.group))
                 ends[at] += 1
                 if (at, offset) in wanted:
-                    stored[at, offset] = time.timestamp()
+                    stored[at, offset] = stored_at.timestamp()
+            read(batch.num_rows)
     return ends, stored
 
 
@@ -201,20 +230,20 @@ def standings(lake: penstock.Lake, ends: Mapping[int, int], *, quiet: bool) -> I
                 yield f"in the end {group} stands so, with {ends.get(one.queue, 0)} messages in the queue: {one}"
 
 
-def unforeseen(chaos: Chaos, noted: list[Noted], troubles: list[Disturbed]) -> Iterator[str]:
+def unforeseen(course: Course, noted: list[Noted], troubles: list[Disturbed]) -> Iterator[str]:
     """Processes that ended as nothing explains."""
-    if complaints := chaos.complaints():
+    if complaints := course.complaints():
         yield f"processes complained:\n{complaints[-3000:]}"
     disturbed = {one.process for one in troubles if one.kind not in (DIED, LEASE)}
-    stops = [one for one in troubles if one.kind == STOP and chaos.ground.in_sqlite]
+    stops = [one for one in troubles if one.kind == STOP and course.run.in_sqlite]
     for one in noted:
-        throttled = chaos.ground.throttled and any(said in one.text for said in NO_ANSWER)
-        if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, chaos.plan.lease_s)):
+        throttled = course.run.throttled and any(said in one.text for said in NO_ANSWER)
+        if one.what is What.ENDED and not (throttled or one.process in disturbed or is_held_up(one, stops, course.run.lease_s)):
             yield f"{one.process} ended by itself: {one.text}"
-    for place in chaos.places:
-        killed = {-signal.SIGKILL} if chaos.plan.killers else set()
-        if wrong := set(place.ended) - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
-            yield f"processes of {place.name} ended with {wrong}"
+    killed = {-signal.SIGKILL} if course.run.killers else set()
+    for place, codes in course.ended.items():
+        if wrong := codes - {0, TRY_AGAIN, -signal.SIGTERM} - killed:  # told to end before it could listen
+            yield f"processes of {place} ended with {wrong}"
 
 
 def is_held_up(one: Noted, stops: Iterable[Disturbed], lease_s: float) -> bool:

@@ -7,19 +7,20 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import penstock
 from tests.processes.consuming.broadcast import Standing
-from tests.processes.consuming.check import Reset, Skip
 from tests.processes.consuming.disk import Filler
+from tests.processes.consuming.disturbed import FULL, Disturbed
 from tests.processes.consuming.fates import Fates
-from tests.processes.consuming.places import DIED, FULL, LEASE, Disturbed, Place
+from tests.processes.consuming.orders import Order, Orders, Run
+from tests.processes.consuming.places import Place
 from tests.processes.consuming.progress import Progress
-from tests.processes.consuming.records import Handled, Noted, What, records_of
+from tests.processes.consuming.records import Handled, records_of
 from tests.processes.consuming.worker import BATCHES, BROADCAST, MIRRORED, ORDERED, SIMPLE, TASKS, THREADS, TOLD, Job
 from tests.processes.worker import BATCH_MAX, TOPIC
 from tests.processes.worker import Job as ProducerJob
@@ -118,8 +119,7 @@ class Chaos:
         self.parks = seed % 2 == 0
         """Whether the ORDERLY group parks message groups; else it goes on behind a dead letter."""
         self.done: Counter[str] = Counter()
-        self.resets: list[Reset] = []
-        self.skips: list[Skip] = []
+        self.orders = Orders(folder)
         self.fates = Fates(killers=("loader-0/500",) if plan.killers else ())
         self.workers = [self._worker(number) for number in range(plan.workers)]
         self.producers = [self._producer(number) for number in range(plan.producers)]
@@ -132,8 +132,19 @@ class Chaos:
         self._looked_s = 0.0
         self._backlog = 0
         """Messages that the slower group was behind when that was looked at last."""
-        self._full: list[tuple[float, float]] = []
-        """From when until when the disk was."""
+        self.orders.run(
+            Run(
+                workers=tuple(one.name for one in self.workers),
+                producers=tuple(one.name for one in self.producers),
+                groups=BOTH if self._broadcast is None else (TOLD,),
+                queues=plan.queues,
+                lease_s=plan.lease_s,
+                parks=self.parks,
+                killers=self.fates.killers,
+                in_sqlite=ground.in_sqlite,
+                throttled=ground.throttled,
+            )
+        )
 
     # --- Places -----------------------------------------------------------------------------------------------------------------
 
@@ -158,7 +169,7 @@ class Chaos:
             )
             return [sys.executable, "-m", "tests.processes.consuming.worker", job.argument()]
 
-        return Place(name, command, self.folder / f"{name}.err")
+        return Place(name, command, self.folder / f"{name}.err", self.orders)
 
     def _producer(self, number: int) -> Place:
         plan = self.plan
@@ -175,7 +186,7 @@ class Chaos:
             at_once=plan.at_once,
             hold=str(self._hold),
         )
-        return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err")
+        return Place(job.name, lambda _: start_producer(job), self.folder / f"loader-{number}.err", self.orders)
 
     @property
     def _patience_s(self) -> float:
@@ -192,10 +203,6 @@ class Chaos:
     def journals(self) -> list[Path]:
         return sorted(self.folder.glob("worker-*.jsonl"))
 
-    def complaints(self) -> str:
-        """What processes wrote that went wrong in a way nobody foresaw."""
-        return "".join(one.errors.read_text() for one in self.places if one.errors.exists())
-
     # --- What is done -----------------------------------------------------------------------------------------------------------
 
     def run(self, lake: penstock.Lake) -> None:
@@ -211,6 +218,12 @@ class Chaos:
             dealt += 1
         self._wait_for_progress(lake)
         self._heal(lake)
+        self.orders.write(Order.DRAINED)
+
+    def _count(self, deed: str, times: int = 1) -> None:
+        if times:
+            self.done[deed] += times
+            self.orders.write(Order.DONE, deed, int(times))
 
     def _is_over(self, passed_s: float, dealt: int) -> bool:
         if self.told_to_end() or passed_s > self.plan.limit_s:
@@ -283,12 +296,12 @@ class Chaos:
 
     def _revive(self) -> None:
         for one in self.workers:
-            self.done["died and was started again"] += one.revive()
+            self._count("died and was started again", one.revive())
         for one in self.producers:
             one.revive(unless=(0,))
 
     def _do(self, lake: penstock.Lake, deed: str) -> None:
-        self.done[deed] += 1
+        self._count(deed)
         one = self.chance.choice([worker for worker in self.workers if worker.stopped_s is None])
         match deed:
             case "kill":
@@ -329,6 +342,7 @@ class Chaos:
         """For longer than a lease: nobody can write, and whoever lives loses it."""
         assert self.ground.disk is not None, "there is a disk to fill"
         filler, from_s = Filler(self.ground.disk), time.monotonic()
+        self.orders.begun(FULL, "", from_s)
         for one in self.workers:
             one.go_on()
         filler.fill()
@@ -342,7 +356,7 @@ class Chaos:
             wait_until(over, "the disk was full for long", timeout_s=self._patience_s)
         finally:
             filler.free()
-        self._full.append((from_s, time.monotonic()))
+        self.orders.over(Disturbed(FULL, "", from_s, time.monotonic()))
 
     def _restart(self, one: Place) -> None:
         # What it waits for may be a process that was stopped in the middle of a commit.
@@ -354,16 +368,17 @@ class Chaos:
         group = self.chance.choice(BOTH)
         standing = self.chance.choice(lake.describe_group(group).queues)
         offset = max(0, standing.floor - self.chance.randrange(1, 100))
-        self.resets.append(Reset(group, standing.queue, offset, time.monotonic()))
+        self.orders.write(Order.RESET, group, standing.queue, offset, time.monotonic())
         lake.reset_offsets(TOPIC, group, offset, queues=[standing.queue])
 
     def _order(self, lake: penstock.Lake, deed: str) -> bool:
         """Release or skip what is parked. Whether anything was."""
         at_s = time.monotonic()
+        self.orders.write(Order.RELEASING if deed == "release" else Order.SKIPPING, ORDERED, at_s)
         ordered = lake.release(ORDERED) if deed == "release" else lake.skip(ORDERED)
         if deed == "skip":
-            self.skips += [Skip(ORDERED, one.queue, one.offset, at_s) for one in ordered]
-        self.done["parked groups ordered on"] += len(ordered)
+            self.orders.write(Order.SKIPPED, ORDERED, at_s, [(one.queue, one.offset) for one in ordered])
+        self._count("parked groups ordered on", len(ordered))
         return bool(ordered)
 
     # --- The end ----------------------------------------------------------------------------------------------------------------
@@ -399,33 +414,12 @@ class Chaos:
 
     def _revive_workers(self) -> None:
         for one in self.workers:
-            self.done["died and was started again"] += one.revive()
+            self._count("died and was started again", one.revive())
 
     def destroy(self) -> None:
         for one in self.places:
             one.destroy()
-
-    # --- What is known ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """That consume."""
-        return BOTH if self._broadcast is None else (TOLD,)
-
-    def troubles(self, noted: list[Noted], last_s: Mapping[str, float]) -> list[Disturbed]:
-        """What was done to workers, and what they did themselves: processes that ended (``last_s``: when each wrote last), leases that were lost."""
-        known = [trouble for one in self.workers for trouble in one.disturbed]
-        left = {one.process for one in noted if one.what is What.DOWN} | {one.process for one in known if one.is_end}
-        for process in {path.stem for path in self.journals()} - left:
-            at_s = last_s.get(process, 0.0)
-            known.append(Disturbed(DIED, process, at_s, at_s))
-        processes = {path.stem for path in self.journals()}
-        known += [Disturbed(FULL, one, from_s, until_s) for one in processes for from_s, until_s in self._full]
-        return known + [
-            Disturbed(LEASE, one.process, one.at_s - 3 * self.plan.lease_s, one.at_s)
-            for one in noted
-            if one.what is What.SAID and "the lease was lost" in one.text
-        ]
+        self.orders.close()
 
 
 class Tail:

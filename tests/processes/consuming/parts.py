@@ -7,6 +7,7 @@ written of a message meets in one part, also where it is wrong.
 from __future__ import annotations
 
 import pickle
+import shutil
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ class Parts:
         self.count = max(1, min(PARTS_MAX, messages // MESSAGES_MAX))
         self._folder = folder
         self._buffers: dict[tuple[str, int], list[Any]] = defaultdict(list)
+        if folder.exists():  # of a judge that was ended
+            shutil.rmtree(folder)
         folder.mkdir()
 
     def add(self, kind: str, body: str, value: tuple[Any, ...]) -> None:
@@ -46,6 +49,10 @@ class Parts:
             while file.peek(1):
                 yield from pickle.load(file)
         path.unlink()
+
+    def remove(self) -> None:
+        """What nobody took, too."""
+        shutil.rmtree(self._folder)
 
     def _write(self, kind: str, part: int, buffer: list[Any]) -> None:
         with self._path(kind, part).open("ab") as file:

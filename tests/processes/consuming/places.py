@@ -1,4 +1,4 @@
-"""Processes that are started, killed, paused and started again, and what was done to each."""
+"""Processes that are started, killed, paused and started again; what is done to each is written down."""
 
 from __future__ import annotations
 
@@ -9,30 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
+from tests.processes.consuming.disturbed import FENCED, KILL, STOP, Disturbed
+from tests.processes.consuming.orders import Order, Orders
 from tests.servers import die_with_parent
 from tests.tree import ROOT
 from tests.waiting import wait_until
-
-KILL, STOP, FULL, FENCED = "kill", "stop", "full", "fenced"
-DIED, LEASE = "died", "lease"
-"""What nobody did to it: it ended, or lost its lease."""
-
-
-class Disturbed(NamedTuple):
-    """Something that keeps a process from what it promised its group."""
-
-    kind: str
-    """KILL, STOP, FULL (the disk was), FENCED (another took its name), DIED or LEASE."""
-    process: str
-    from_s: float
-    until_s: float
-
-    @property
-    def is_end(self) -> bool:
-        """Whether the process did nothing more."""
-        return self.kind in (KILL, DIED)
 
 
 @dataclass
@@ -42,14 +24,12 @@ class Place:
     name: str
     command: Callable[[int], list[str]]
     errors: Path
+    orders: Orders
     starts: int = 0
     running: subprocess.Popen[bytes] | None = None
     stopped_s: float | None = None
-    disturbed: list[Disturbed] = field(default_factory=list)
     former: list[tuple[str, subprocess.Popen[bytes], float]] = field(default_factory=list)
     """Processes whose name another took, and since when."""
-    ended: list[int] = field(default_factory=list)
-    """How processes ended that nobody killed."""
 
     @property
     def process(self) -> str:
@@ -61,6 +41,7 @@ class Place:
         return self.running is not None and self.running.poll() is None
 
     def start(self) -> None:
+        self.orders.write(Order.START, self.name)
         command = [*die_with_parent(), *self.command(self.starts)]
         self.starts += 1
         with self.errors.open("ab") as errors:
@@ -74,21 +55,21 @@ class Place:
         if self.running is not None and (self.running.poll() is None or self.running.returncode in unless):
             return False
         if self.running is not None:
-            self.ended.append(self.running.returncode)
+            self._note_end(self.running.returncode)
         self.start()
         return True
 
     def kill(self) -> None:
         assert self.running is not None, "it was started"
-        from_s = time.monotonic()
+        from_s = self._begin(KILL)
         self.running.kill()
         self.running.wait()
-        self.disturbed.append(Disturbed(KILL, self.process, from_s, time.monotonic()))
+        self.orders.over(Disturbed(KILL, self.process, from_s, time.monotonic()))
 
     def take_name(self) -> None:
         """Start another process beside it that goes by the same name; the former one ends by itself when it finds that out."""
         assert self.running is not None, "it was started"
-        self.former.append((self.process, self.running, time.monotonic()))
+        self.former.append((self.process, self.running, self._begin(FENCED)))
         self.start()
 
     def end_former(self, patience_s: float) -> None:
@@ -96,8 +77,8 @@ class Place:
         for process, running, from_s in self.former:
             running.send_signal(signal.SIGTERM)
             wait_until(partial(_has_ended, running), f"{process} ends", timeout_s=patience_s)
-            self.ended.append(running.returncode)
-            self.disturbed.append(Disturbed(FENCED, process, from_s, time.monotonic()))
+            self._note_end(running.returncode)
+            self.orders.over(Disturbed(FENCED, process, from_s, time.monotonic()))
         self.former.clear()
 
     def step_clock(self) -> None:
@@ -107,14 +88,14 @@ class Place:
 
     def stop(self) -> None:
         assert self.running is not None, "it was started"
-        self.stopped_s = time.monotonic()
+        self.stopped_s = self._begin(STOP)
         self.running.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """After a stop; else nothing."""
         if self.stopped_s is not None and self.running is not None:
             self.running.send_signal(signal.SIGCONT)
-            self.disturbed.append(Disturbed(STOP, self.process, self.stopped_s, time.monotonic()))
+            self.orders.over(Disturbed(STOP, self.process, self.stopped_s, time.monotonic()))
         self.stopped_s = None
 
     def end(self, patience_s: float, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -129,7 +110,15 @@ class Place:
             return running.poll() is not None
 
         wait_until(has_ended, f"{self.process} ends", timeout_s=patience_s)
-        self.ended.append(running.returncode)
+        self._note_end(running.returncode)
+
+    def _begin(self, kind: str) -> float:
+        from_s = time.monotonic()
+        self.orders.begun(kind, self.process, from_s)
+        return from_s
+
+    def _note_end(self, code: int) -> None:
+        self.orders.write(Order.ENDED, self.name, code)
 
     def destroy(self) -> None:
         """Whatever state it is in."""

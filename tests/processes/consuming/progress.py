@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 EVERY_S = 15.0
 WINDOW_S = 120.0
@@ -44,6 +45,39 @@ class Progress:
             f"  {clock(now_s - self.began_s)}: {through:,}{of} messages through, {stored:,} stored, {rate:,.0f}/s; {deeds['kill']} kills, "
             f"{deeds['stop']} stops, {deeds.total()} deeds; {'no end in sight' if left_s == math.inf else f'about {clock(left_s)} left'}"
         )
+
+
+Step: TypeAlias = Callable[..., None]
+"""Told how many more are done, and what else is to be said."""
+
+
+@dataclass
+class Steps:
+    """What the judge says while it works, which takes minutes after a long run: a line now and then, of whatever it is at."""
+
+    say: Callable[[str], None]
+    now_s: Callable[[], float]
+    _said_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._said_s = self.now_s()
+
+    def of(self, whole: int, what: str) -> Step:
+        """A new step with so many."""
+        began_s, done = self.now_s(), 0
+
+        def told(more: int, beside: str = "") -> None:
+            nonlocal done
+            done += more
+            now_s = self.now_s()
+            if now_s < self._said_s + EVERY_S:
+                return
+            self._said_s = now_s
+            left_s = (now_s - began_s) * (whole - done) / done if 0 < done < whole else math.inf
+            left = "" if left_s == math.inf else f"; about {clock(left_s)} left of this"
+            self.say(f"  {done:,} of {whole:,} {what}{beside and ', ' + beside}{left}")
+
+        return told
 
 
 def clock(seconds: float) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 from tests.processes.consuming.broadcast import Member
 from tests.processes.consuming.check import Found
+from tests.processes.consuming.disturbed import FENCED, KILL, Disturbed
 from tests.processes.consuming.nemesis import Tail
-from tests.processes.consuming.places import FENCED, KILL, Disturbed, Place
+from tests.processes.consuming.orders import Orders
+from tests.processes.consuming.places import Place
 from tests.processes.consuming.records import Handled, What
 
 NAME = "worker-0"
@@ -82,7 +84,7 @@ def test_the_check_notices(processes: list[tuple[list[Handled], list[Disturbed]]
 
 def test_what_is_followed_is_read_once_and_only_whole_lines(tmp_path: Path) -> None:
     journal = tmp_path / f"{NAME}.0.jsonl"
-    place = Place(NAME, lambda _: [], tmp_path / "errors")
+    place = Place(NAME, lambda _: [], tmp_path / "errors", Orders(tmp_path))
     texts = [json.dumps([one.what, *one[1:-1]]) + "\n" for one in [*FIRST, *SECOND]]
     tail = Tail(tmp_path)
     journal.write_text('["up",0.5,""]\n' + "".join(texts[:3]) + texts[3][:20])

@@ -12,11 +12,11 @@ from tests.processes.check import Row
 from tests.processes.consuming.chaos import place, report, run
 from tests.processes.consuming.check import History, Reset, Rules, Skip, check
 from tests.processes.consuming.disk import CannotMount
+from tests.processes.consuming.disturbed import KILL, STOP, Disturbed
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.figures import Tenures, pauses
 from tests.processes.consuming.judge import is_held_up
 from tests.processes.consuming.nemesis import SHORT
-from tests.processes.consuming.places import KILL, STOP, Disturbed
 from tests.processes.consuming.records import Handled, Noted, What
 
 PLACES = ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])]
@@ -144,6 +144,11 @@ GOOD: dict[str, History] = {
         letters={"ordered": [(0, 0, POISON)]},
         skips=[Skip("ordered", 0, 0, 2.5)],
     ),
+    "parked, and skipped as its driver ended": replace(
+        history(*POISONED, bodies=[POISON, FINE[0]], parks=True),
+        letters={"ordered": [(0, 0, POISON)]},
+        skips=[Skip("ordered", None, None, 2.5)],
+    ),
     "reset": replace(history(*STRAIGHT, "6 a start 1 1.1", "7 a ok 1 1.1"), resets=[Reset("ordered", 0, 1, 5)]),
     "passed over": replace(history(*STRAIGHT[2:]), resets=[Reset("ordered", 0, 1, 0)]),
     "acknowledged too late": history(
@@ -182,6 +187,7 @@ def test_the_check_passes_what_is_right(name: str) -> None:
         (replace(GOOD["straight"], letters={"ordered": [(0, 0, FINE[0])]}), "dead letter 1 times"),
         (replace(GOOD["poison"], letters={"ordered": [(0, 0, FINE[1])]}), "says it was"),
         (replace(GOOD["parked and skipped"], skips=[]), "was done"),
+        (replace(GOOD["parked and skipped"], skips=[Skip("ordered", None, None, 9)]), "was done"),
         (replace(GOOD["reset"], resets=[]), "was delivered after"),
         (replace(GOOD["straight"], resets=[Reset("ordered", 0, 1, 5)]), "not run again after a reset"),
         (replace(GOOD["straight"], rows=[Row(0, 0, FINE[1], "g"), Row(0, 1, FINE[0], "g")]), "was given"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.processes.consuming.check import Found, History, Rules, check_part, f
 from tests.processes.consuming.fates import Fate, Fates
 from tests.processes.consuming.judge import handled_of, spread_records
 from tests.processes.consuming.parts import Parts
-from tests.processes.consuming.progress import Progress, clock
+from tests.processes.consuming.progress import Progress, Steps, clock
 from tests.processes.consuming.records import Handled, Noted, What, read_records
 from tests.processes.worker import message_group_of
 
@@ -38,7 +39,7 @@ def problems_of(folder: Path, records: list[Handled], rows: list[Row] = ROWS, *,
         with (folder / f"{one.process}.jsonl").open("a") as file:
             file.write(json.dumps([one.what, *one[1:-1]]) + "\n")
     parts = Parts(folder / "parts", len(rows))
-    spread = spread_records(sorted(folder.glob("*.jsonl")), parts)
+    spread = spread_records(sorted(folder.glob("*.jsonl")), parts, Steps(lambda line: None, time.monotonic))
     assert spread.handled == len(records)
     for row in rows:
         parts.add("rows", row.body, (row.queue, row.offset, row.body, row.group))
@@ -167,6 +168,25 @@ def test_progress_says_rate_and_time_left_now_and_then() -> None:
     limited.look(20.0, 3_000, 2_000, {})
     assert said[-1].endswith("about 0:00:40 left")
     assert clock(3_661) == "1:01:01"
+
+
+def test_the_judge_says_now_and_then_how_far_it_is() -> None:
+    said: list[str] = []
+    now_s = 0.0
+    steps = Steps(said.append, lambda: now_s)
+    read = steps.of(4, "records are read")
+    for _ in range(4):
+        now_s += 6.0
+        read(1, "5 lines")
+    checked = steps.of(10, "parts are checked")
+    now_s += 10.0
+    checked(2)
+    now_s += 1.0
+    checked(2)
+    assert said == [
+        "  3 of 4 records are read, 5 lines; about 0:00:06 left of this",
+        "  2 of 10 parts are checked; about 0:00:40 left of this",
+    ]
 
 
 def test_what_is_drawn_here_is_no_poison() -> None:
