@@ -43,6 +43,9 @@ class Lake:
     conditional writes. ``pace`` tunes how producers share a topic.
     """
 
+    read_only: bool
+    """Whether the lake was opened never to be written to."""
+
     def __init__(
         self, store: ObjectStore, *, runtime: Runtime | None = None, read_only: bool = False, pace: Pace | None = None
     ) -> None:
@@ -81,7 +84,7 @@ class Lake:
         return record
 
     async def alter_topic(self, name: str, **changes: object) -> TopicRecord:
-        """Change retention, retention_bytes or limits of a topic."""
+        """Change ``retention``, ``retention_bytes`` or ``limits`` of a topic. Raises `InvalidArgument` for anything else."""
         check_own(name, operation="alter_topic")
         await self._writable("alter_topic")
         record = await alter_topic(self.store, self.runtime, name, **changes)
@@ -91,7 +94,7 @@ class Lake:
         return record
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its messages. Maintenance removes the objects."""
+        """Delete a topic with all its messages. A new topic of the name may follow at once. Maintenance removes the objects."""
         check_topic_name(name)
         check_own(name, operation="delete_topic")
         await self._writable("delete_topic")
@@ -226,13 +229,13 @@ class Lake:
         return [(one.topic, one.statistics()) for one in self._producers if not one.closed]
 
     async def reader(self, topic: str) -> Reader:
-        """Open a reader of a topic. Raises `TopicNotFound`."""
+        """Open a reader of any queue, from any place, without a consumer group. Raises `TopicNotFound`."""
         reader = Reader(await self.topic(topic))
         self._readers[id(reader)] = reader
         return reader
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """A description of a topic: settings, offsets, table, hottest queues and message groups."""
+        """A description of a topic: settings, offsets of every queue, table, and the hottest queues and message groups of the last messages."""
         topic = await self.topic(name)
         return await describe(topic, Reader(topic))
 

@@ -41,8 +41,12 @@ _STAGE_AGAIN_S = 0.5
 class Producer:
     """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
 
-    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs.
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing the
+    producer writes what was sent.
     """
+
+    id: str
+    """The producer's name, or a random id."""
 
     def __init__(
         self,
@@ -64,7 +68,6 @@ class Producer:
         self._delays = Delays(topic, settings.limits, runtime.clock) if is_timer_log(paths.topic) else None
         self._appender, self._generation, self._epoch, self._options = appender, generation, epoch, options
         self.id = id
-        """The producer's name, or a random id."""
         queues = 1 if self._delays else settings.queues
         self._router = Router(queues, first=runtime.random.randrange(queues))
         self._now_s = runtime.clock.monotonic_s

@@ -41,9 +41,10 @@ class LeftOut:
 
 
 class Reader:
-    """Reads any queue from any place. ``lake.reader`` makes it. ``groups_ahead``: see `scan_queue`."""
+    """Reads the messages of a topic, old and new, without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
 
     def __init__(self, topic: Topic, *, groups_ahead: int = GROUPS_AHEAD) -> None:
+        """``groups_ahead``: see `scan_queue`."""
         self._topic = topic
         self._store = topic.store
         self._paths = topic.paths

@@ -95,9 +95,10 @@ if TYPE_CHECKING:
 
     from . import aio as aio
     from .blocking.consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
-    from .ends import Producer, Reader
-    from .lake import Lake, connect
-    from .transaction_operations import Transaction
+    from .blocking.lake import Lake
+    from .blocking.topics import Producer, Reader
+    from .blocking.transactions import Transaction
+    from .lake import connect
 
 __version__ = "0.1.0"
 
@@ -192,11 +193,12 @@ __all__ = [
 
 _MODULES = {"aio", "consumers", "coordinator", "lake", "log"}
 _PLACES = {
-    ".lake": {"Lake", "connect"},
+    ".lake": {"connect"},
+    ".blocking.lake": {"Lake"},
     ".blocking.consumers": {"BroadcastConsumer", "PullConsumer", "PushConsumer", "SimpleConsumer"},
-    ".ends": {"Producer", "Reader"},
+    ".blocking.topics": {"Producer", "Reader"},
     ".consumers": {"BatchResult", "ConsumeResult", "RetryAfter"},
-    ".transaction_operations": {"Transaction"},
+    ".blocking.transactions": {"Transaction"},
     ".coordinator": {
         "AcksDecide",
         "AlreadySettled",

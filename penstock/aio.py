@@ -79,8 +79,8 @@ __all__ = [
     "connect",
 ]
 
-_PUSH = PushOptions()
-_SIMPLE = SimpleOptions()
+PUSH_DEFAULTS = PushOptions()
+SIMPLE_DEFAULTS = SimpleOptions()
 
 log = logging.getLogger("penstock.maintenance")
 
@@ -131,12 +131,7 @@ def _check_kind(name: str, given: object, kind: type) -> None:
 
 
 class Lake(TimerLake, TransactionLake):
-    """Topics, producers, readers and consumer groups of one root, on the running event loop.
-
-    ``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
-    With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
-    first write.
-    """
+    """Topics, producers, readers and consumer groups under one root. Use it in an ``async with`` block, or close it: that writes what was sent."""
 
     def __init__(
         self,
@@ -148,6 +143,10 @@ class Lake(TimerLake, TransactionLake):
         maintenance: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> None:
+        """``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
+        With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
+        first write.
+        """
         super().__init__(store, runtime=runtime, read_only=read_only, coordination=coordination, options=options)
         self._maintains = maintenance
         self._stop_maintaining = asyncio.Event()
@@ -238,19 +237,39 @@ class Lake(TimerLake, TransactionLake):
         retry: RetryPolicy | None = None,
         max_attempts: int | EllipsisType | None = ...,
         dead_letter_policy: DeadLetterPolicy | str | None = None,
-        threads: int = _PUSH.threads,
-        cache_messages: int = _PUSH.cache_messages,
-        cache_bytes: int = _PUSH.cache_bytes,
-        consume_timeout: timedelta = _PUSH.consume_timeout,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
         on_expired: Literal["skip", "stop"] = "skip",
         batch: Literal["group", "queue"] | None = None,
-        batch_messages: int = _PUSH.batch_messages,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
         metrics: Metrics | None = None,
     ) -> PushConsumer:
-        """Run ``listener`` for every message of a consumer group: ``async with lake.push_consumer(…) as consumer``, or await it.
+        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
 
-        The arguments are those of `penstock.Lake.push_consumer`. A coroutine function runs on this loop, ``threads`` at once; an ordinary
-        function runs in threads. Errors of the call are raised at once; a topic or group that does not fit, when it is awaited.
+        On an event loop, use ``async with lake.push_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
+        returning anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads``
+        threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
+        one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+
+        A message that succeeded is settled, and handed out again only after a crash or a reset. In an ORDERLY group the messages of a
+        message group run one after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
+
+        The group is created when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy``
+        and ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's settings. An omitted one is as the group has it; a
+        stated one must agree with the group.
+
+        ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed
+        before the group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with
+        `OffsetOutOfRange`. ``metrics`` counts.
+
+        Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=batch is not None)
@@ -289,15 +308,25 @@ class Lake(TimerLake, TransactionLake):
         start: Position = "earliest",
         max_attempts: int | EllipsisType | None = ...,
         dead_letter_policy: DeadLetterPolicy | str | None = None,
-        receive_max: int = _SIMPLE.receive_max,
-        cache_messages: int = _SIMPLE.cache_messages,
-        cache_bytes: int = _SIMPLE.cache_bytes,
+        receive_max: int = SIMPLE_DEFAULTS.receive_max,
+        cache_messages: int = SIMPLE_DEFAULTS.cache_messages,
+        cache_bytes: int = SIMPLE_DEFAULTS.cache_bytes,
         metrics: Metrics | None = None,
     ) -> SimpleConsumer:
-        """Receive messages of a consumer group by asking for them: ``async with lake.simple_consumer(…) as consumer``, or await it.
+        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
 
-        The arguments are those of `penstock.Lake.simple_consumer`. Errors of the call are raised at once; a topic or group that does not
-        fit, when it is awaited.
+        On an event loop, use ``async with lake.simple_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        A received message is invisible to others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+        failed attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while
+        a message of a message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A
+        group may also have push consumers.
+
+        ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
+        ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
+        of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
+        `ReadOnlyError`, `OffsetOutOfRange`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
@@ -320,10 +349,19 @@ class Lake(TimerLake, TransactionLake):
         filter: str | None = None,
         start: Position = "earliest",
     ) -> PullConsumer:
-        """Read as a member of a consumer group, at the caller's pace: ``async with lake.pull_consumer(…) as consumer``, or await it.
+        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
 
-        The arguments are those of `penstock.Lake.pull_consumer`. Errors of the call are raised at once; a topic or group that does not fit,
-        when it is awaited.
+        On an event loop, use ``async with lake.pull_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or
+        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from
+        the offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed
+        out and not committed come again, after a crash or with the queue's next owner.
+
+        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
+        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         assigned = None if queues is None else assignment(queues, list(subscriptions))
@@ -340,12 +378,21 @@ class Lake(TimerLake, TransactionLake):
         listener: Callable[..., Any],
         filter: str | None = None,
         start: Position = "earliest",
-        consume_timeout: timedelta = _PUSH.consume_timeout,
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
     ) -> BroadcastConsumer:
-        """Run ``listener`` for every message, in every member: ``async with lake.broadcast_consumer(…) as consumer``, or await it.
+        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
 
-        The arguments are those of `penstock.Lake.broadcast_consumer`. A coroutine function runs on this loop, an ordinary function in
-        threads. Errors of the call are raised at once, and `TopicNotFound` when it is awaited.
+        On an event loop, use ``async with lake.broadcast_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, `TopicNotFound` when it is awaited.
+
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name
+        again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
+        with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
+        after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
+        logged, and not tried again.
+
+        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
         """
         subscriptions = self._subscribed(topic, filter, start)
         check_listener(listener, batch=False)

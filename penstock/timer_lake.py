@@ -36,9 +36,9 @@ class TimerLake(LogLake):
     async def recall(self, recall_handle: str) -> WaitingMessage:
         """Recall a delayed message, so that it is never delivered. Returns the message.
 
-        Raises `NotRecallable` when it was delivered, is on its way or was recalled before. Raises `MessageNotFound` for a handle of another
-        lake, of a topic that was deleted since, or of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and
-        `UnknownOutcome`: then recall it again.
+        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
+        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
+        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
         """
         meant = RecallHandle.decode(recall_handle)
         await self._writable("recall")

@@ -30,7 +30,13 @@ _ENDS_S = 5.0
 
 
 class Checking:
-    """A process's place among the checkers of a producer group's transactions. Close it, or use it in a ``with`` block."""
+    """A process's place among the checkers of a producer group's transactions. ``lake.check_transactions`` makes it.
+
+    Use it in an ``async with`` block, or close it.
+    """
+
+    producer_group: str
+    """The group whose transactions it answers for."""
 
     def __init__(self, lake: TransactionLake, producer_group: str, asked: Asked) -> None:
         self._lake = lake
@@ -50,7 +56,7 @@ class Checking:
         self._asked.ask_instead(checker)
 
     async def close(self) -> None:
-        """Stop answering. Questions under way are left to others."""
+        """Stop answering. Questions under way are left to others. Closing again does nothing."""
         self._stop.set()
         self._lake.forget_checking(self)
         await asyncio.wait((self._task,), timeout=_ENDS_S)
@@ -109,9 +115,10 @@ class TransactionLake(GroupLake):
         """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
 
         For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
-        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns a
-        `TransactionResolution`; it may be a coroutine function. A checker that raises, or takes more than 15 s, counts as not knowing. It
-        may be asked while the sender is still at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
+        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
+        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
         """
         check_producer_group(producer_group)
         self._check_open()
@@ -159,22 +166,22 @@ class TransactionLake(GroupLake):
         """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
 
         Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
-        or ``tx.rollback()`` gives them up. If neither happens, whatever becomes of this process, the group's checkers are asked. The first
-        question comes after ``first_check``, or up to 5 s later, as due checks are looked for every 5 s. A transaction that is open for 4
-        hours is rolled back.
+        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
+        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
+        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
 
         ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
-        transactions of a group in a lake go by one checker: the one that was given last.
+        transactions of a group in a lake go by one checker: the one given last.
 
-        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that one
-        inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
+        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
 
-        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits. Such a transaction
-        has no checker: if it is not committed when the messages are handed out again, it is rolled back. The producer group is then the
-        consumer's by default.
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
+        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
+        The producer group is then the consumer's by default.
 
-        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` that is not above zero.
-        Raises `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
+        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
         """
         self._check_open()
         if self.read_only:

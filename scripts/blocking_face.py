@@ -30,9 +30,12 @@ class Face:
 
     name: str
     sources: tuple[str, ...]
-    """The modules that hold the asynchronous class of this name, the nearest first: its public members become this one's."""
+    """The modules that hold the asynchronous class, the nearest first: its public members become this one's.
+
+    ``module:Class`` where the class has another name.
+    """
     base: str
-    """What it inherits, from `penstock/blocking/face.py`."""
+    """What it inherits, from `penstock/blocking/face.py`; ``module:Class`` where that is in another module of the package."""
     without: str = ""
     """Members that it lacks, or inherits from its base."""
     is_awaited: bool = False
@@ -65,9 +68,45 @@ MODULES = (
             Face("BroadcastConsumer", ("penstock.consumers.broadcast",), "ConsumerFace", is_awaited=True),
         ),
     ),
+    Module(
+        "topics",
+        "What a topic is written and read with.",
+        (
+            Face("Producer", ("penstock.log.producer",), "ProducerFace", without="closed send_copies wait_for_room after_fork"),
+            Face("Reader", ("penstock.log.reader",), "ClosableFace", without="topic stored_at"),
+        ),
+    ),
+    Module(
+        "transactions",
+        "Transactions, and who answers for them.",
+        (
+            Face("Transaction", ("penstock.coordinator.transactions.transaction",), "TransactionFace", without="leave"),
+            Face("Checking", ("penstock.transaction_lake",), "ClosableFace", without="closed ask_instead"),
+        ),
+    ),
+    Module(
+        "lake",
+        "A lake.",
+        (
+            Face(
+                "Lake",
+                (
+                    "penstock.aio",
+                    "penstock.transaction_lake:TransactionLake",
+                    "penstock.timer_lake:TimerLake",
+                    "penstock.group_lake:GroupLake",
+                    "penstock.log.lake",
+                ),
+                "lake_face:LakeFace",
+                without="create_topic producer close coordination transactions checks forget_checking topic timer_log keep_time",
+            ),
+        ),
+    ),
 )
 
-BODIES: dict[str, str] = {}
+BODIES = {
+    "Reader.messages": "for batch in self.read({arguments}):\n    yield from views(self._core.topic, batch)",
+}
 """Of methods that are no plain call: what they do, behind the signature and docstring of the asynchronous one."""
 
 SPOKEN = (
@@ -140,24 +179,25 @@ class Writer:
 
     def text(self) -> str:
         classes = [self.written(face) for face in self.module.faces]
-        sources = sorted({source for face in self.module.faces for source in face.sources})
+        sources = sorted({source.partition(":")[0] for face in self.module.faces for source in face.sources})
         listed = "\n".join(f"    {source}" for source in sources)
         head = f"{self.module.summary} The work is done on the lake's event-loop thread.\n\n{HEAD}\n\n{listed}\n"
         return neat("\n\n".join([f'"""{head}"""', "from __future__ import annotations", *sorted(self.imports), *classes]))
 
     def written(self, face: Face) -> str:
-        core = f"Async{face.name}"
-        self.imports |= {f"from {face.sources[0]} import {face.name} as {core}", f"from .face import {face.base}"}
-        parts = [spoken(ast.get_docstring(class_in(face.sources[0], face.name)), face.name)]
-        known = set(face.without.split())
-        for source in face.sources:
-            body = class_in(source, face.name).body
+        core, known = f"Async{face.name}", set(face.without.split())
+        home, _, base = face.base.rpartition(":")
+        sources = [(source.partition(":")[0], source.partition(":")[2] or face.name) for source in face.sources]
+        self.imports |= {f"from {sources[0][0]} import {sources[0][1]} as {core}", f"from .{home or 'face'} import {base}"}
+        parts = [spoken(ast.get_docstring(class_in(*sources[0])), face.name)]
+        for source, name_there in sources:
+            body = class_in(source, name_there).body
             for node, following in zip(body, [*body[1:], None], strict=True):
                 name = self.public(node)
                 if name is not None and name not in known:
                     known.add(name)
                     parts.append(self.member(face, source, node, following))
-        return f"class {face.name}({face.base}[{core}]):\n" + indent("\n\n".join(parts), "    ")
+        return f"class {face.name}({base}[{core}]):\n" + indent("\n\n".join(parts), "    ")
 
     def public(self, node: ast.stmt) -> str | None:
         """The name of a method, or of an attribute that the class declares."""

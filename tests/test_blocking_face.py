@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import pydoc
 import sys
 from pathlib import Path
 from textwrap import dedent
@@ -204,3 +205,16 @@ def test_the_public_methods_say_what_they_do() -> None:
         assert "async" not in face.__doc__
         public = [member for name, member in inspect.getmembers(face) if not name.startswith("_")]
         assert all(member.__doc__ and "``async" not in member.__doc__ and "``await " not in member.__doc__ for member in public)
+
+
+def test_help_on_a_producer_shows_send() -> None:
+    shown = pydoc.plain(pydoc.render_doc(penstock.Producer))
+    assert "send(self, message: 'Message', *, queue: 'int | None' = None, sequence: 'int | None' = None) -> 'Receipt'" in shown
+    assert "The receipt resolves when the message is durable." in shown
+
+
+def test_a_producer_sends_without_a_call_in_between() -> None:
+    with penstock.connect("memory://", maintenance=False) as lake:
+        lake.create_topic("orders", message_type="FIFO", queues=1)
+        with lake.producer("orders") as producer:
+            assert vars(producer)["send"] == producer._core.send

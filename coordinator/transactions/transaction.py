@@ -39,12 +39,12 @@ log = logging.getLogger("penstock.transactions")
 
 
 class Transaction:
-    """Messages that become visible together, or never. ``lake.transaction`` makes it, on the running event loop.
+    """Messages that become visible together, or never. ``lake.transaction`` makes it.
 
-    A ``with`` block that is left by an error rolls it back. If the block is left without a decision, by Ctrl-C or because its task is
+    An ``async with`` block that is left by an error rolls it back. If the block is left without a decision, by Ctrl-C or because its task is
     cancelled, it stays open for the checker to decide, with a warning. By then nobody knows whether the local work was done.
 
-    With a ``settler`` it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end
+    Begun with a consumer, it can settle messages too, and needs no checker. A transaction that is not committed when the deliveries end
     never will be, and a block left in any way rolls it back.
     """
 
@@ -94,7 +94,8 @@ class Transaction:
         ``queue`` names the queue of them all; by default they take the queues in turn.
 
         Raises `MessageTypeMismatch` unless the topic takes TRANSACTION messages and these have neither message group nor delivery time.
-        Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionRolledBack` also when
+        Raises `InvalidArgument`, `LimitExceeded`, `TopicNotFound` and what the store raises. Raises `TransactionFailed` after an earlier
+        send failed. Raises `TransactionRolledBack` also when
         it is rolled back meanwhile, and `TransactionCommitted` and `TransactionEnded` when it takes nothing more. After an error that
         came later than those of the call itself, the transaction can only be rolled back.
         """

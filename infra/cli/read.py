@@ -15,7 +15,7 @@ from .session import Session, command_options
 from .values import Position
 
 if TYPE_CHECKING:
-    from ...ends import Reader
+    from ...blocking.topics import Reader
 
 F = TypeVar("F", bound=Callable[..., object])
 

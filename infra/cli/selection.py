@@ -16,7 +16,7 @@ from ...log.filters import filters_of
 from ...log.table.lookup import Lookup
 
 if TYPE_CHECKING:
-    from ...ends import Reader
+    from ...blocking.topics import Reader
 
 Position: TypeAlias = int | datetime | Literal["earliest", "latest"]
 

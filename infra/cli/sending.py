@@ -21,7 +21,7 @@ from .columns import columns_of
 from .session import Signals, Stopped
 
 if TYPE_CHECKING:
-    from ...ends import Producer
+    from ...blocking.topics import Producer
 
 _SHOWN_ERRORS = 5
 _PROGRESS_EVERY = 1024

@@ -1,1 +1,1 @@
-"""The synchronous face: the asynchronous classes, run on one event-loop thread of this process. All but `face` is generated."""
+"""The synchronous face: the asynchronous classes, run on one event-loop thread of this process. Generated, but for `face` and `lake_face`."""

@@ -44,7 +44,7 @@ def change(lake: penstock.Lake, group: str, how: Callable[[QueueCell], QueueCell
     """Change the cell of the group's only queue, which nobody owns."""
 
     async def work() -> None:
-        cells, key = lake._lake.coordination.cells, queue_key(group, "orders", 0)
+        cells, key = lake._core.coordination.cells, queue_key(group, "orders", 0)
         found = await cells.read(key)
         assert found is not None
         cell = how(decode_cell(found.data, where=key))

@@ -211,7 +211,7 @@ def test_a_lake_that_is_closed_closes_its_consumers_first(lake: penstock.Lake) -
     heard = Heard(failing(b"b0", lambda: ConsumeResult.DEAD_LETTER, attempts=9))
     consumer = lake.push_consumer("orders", group="billing", listener=heard)
     heard.until(lambda one: len(one.begun) == 3, "all handlers begun")
-    store = lake._lake.store
+    store = lake._core.store
     lake.close()
     assert consumer.wait()
     with penstock.connect(store=store) as again:

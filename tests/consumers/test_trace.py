@@ -64,9 +64,9 @@ def test_a_message_in_the_table(lake: penstock.Lake) -> None:
 
     async def publish() -> None:
         paths = TopicPaths.of("orders")
-        record = await read_record(lake._lake.store, paths)
+        record = await read_record(lake._core.store, paths)
         assert record is not None
-        await Publisher(lake._lake.store, paths, record[0], lake._lake.runtime).publish_once()
+        await Publisher(lake._core.store, paths, record[0], lake._core.runtime).publish_once()
 
     lake._portal.run(publish)
     (place,) = lake.trace(ids(lake)["b0"]).places
@@ -238,7 +238,7 @@ def test_a_message_of_a_transaction_is_half_then_visible_or_gone(lake: penstock.
     lake.create_topic("others", queues=1)
     lake.check_transactions("cashiers", lambda _: None)
 
-    def begun() -> penstock.transaction_operations.Transaction:
+    def begun() -> penstock.Transaction:
         return lake.transaction(producer_group="cashiers")
 
     with begun() as transaction:
@@ -281,15 +281,15 @@ def test_what_waits_outside_of_a_cell(lake: penstock.Lake) -> None:
     before = in_group(lake.trace(known["b0"]))
 
     async def spill() -> None:
-        cells = lake._lake.coordination.cells
+        cells = lake._core.coordination.cells
         key = queue_key("billing", "orders", 0)
         stored = await cells.read(key)
         assert stored is not None
         cell = decode_cell(stored.data, where=key)
         rows = WaitingRows.of(cell.tries)
-        name = await SpillObjects(lake._lake.store, lake._lake.runtime, "billing", "orders", 0).write(rows)
+        name = await SpillObjects(lake._core.store, lake._core.runtime, "billing", "orders", 0).write(rows)
         spilled = with_spilled(cell, rows.spill(name), cell.tries, cell.generation)
-        await cells.write(key, encode_cell(spilled), on=stored, deadline_s=lake._lake.runtime.clock.monotonic_s() + TIMEOUT_S)
+        await cells.write(key, encode_cell(spilled), on=stored, deadline_s=lake._core.runtime.clock.monotonic_s() + TIMEOUT_S)
 
     lake._portal.run(spill)
     assert in_group(lake.trace(known["b0"])) == before

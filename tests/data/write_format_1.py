@@ -88,14 +88,14 @@ def send_table(lake: penstock.Lake, count: int, module: Any, limit: str, value: 
 
 async def maintain(lake: penstock.Lake) -> None:
     """Several commits, a compaction, checkpoints of the table, a floor, a closed job."""
-    topic = await lake._lake.topic("orders", writable=True)
+    topic = await lake._core.topic("orders", writable=True)
     await topic.act(CloseJob("0" * 32))
 
     async def append(actions: Sequence[Action]) -> None:
         await topic.act(*actions)
 
     options = MaintenanceOptions(commit_bytes=200_000, compact_fan_in=2, checkpoint_versions=2)
-    maintenance = Maintenance(lake._lake.store, TopicPaths.of("orders"), topic.record, lake._lake.runtime, append, options)
+    maintenance = Maintenance(lake._core.store, TopicPaths.of("orders"), topic.record, lake._core.runtime, append, options)
     for _ in range(3):
         done = await maintenance.run_once()
         assert not done.errors, done.errors

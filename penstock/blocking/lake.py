@@ -1,0 +1,460 @@
+"""A lake. The work is done on the lake's event-loop thread.
+
+Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
+
+    penstock.aio
+    penstock.group_lake
+    penstock.log.lake
+    penstock.timer_lake
+    penstock.transaction_lake
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import EllipsisType
+from typing import Any, Literal
+
+from penstock.aio import PUSH_DEFAULTS, SIMPLE_DEFAULTS
+from penstock.aio import Lake as AsyncLake
+from penstock.consumers import Metrics
+from penstock.consumers.redrive import RedriveReport
+from penstock.consumers.subscribe import Queues, Topics
+from penstock.consumers.trace import Trace
+from penstock.coordinator import (
+    ATTEMPTS_DEFAULT,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupDescription,
+    GroupSettings,
+    ParkedGroup,
+    RetryPolicy,
+    TimerStatistics,
+    WorkerSeen,
+)
+from penstock.coordinator.transactions.asking import Checker
+from penstock.coordinator.transactions.statistics import TransactionStatistics
+from penstock.log import MessageView, Position, WaitingMessage
+from penstock.log.describe import TopicDescription
+from penstock.log.gathering import ProducerStatistics
+from penstock.log.settings import TopicRecord
+from penstock.transaction_lake import FIRST_CHECK
+
+from .consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
+from .face import core_of
+from .lake_face import LakeFace
+from .topics import Reader
+from .transactions import Checking, Transaction
+
+
+class Lake(LakeFace[AsyncLake]):
+    """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
+
+    def timer_statistics(self) -> dict[str, TimerStatistics]:
+        """The work of this process by topic whose delayed messages it delivers, and the number of messages that wait. Any thread may ask."""
+        return self._core.timer_statistics()
+
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[..., Any],
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: Literal["group", "queue"] | None = None,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer:
+        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
+
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
+        returning anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads``
+        threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
+        one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+
+        A message that succeeded is settled, and handed out again only after a crash or a reset. In an ORDERLY group the messages of a
+        message group run one after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
+
+        The group is created when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy``
+        and ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's settings. An omitted one is as the group has it; a
+        stated one must agree with the group.
+
+        ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed
+        before the group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with
+        `OffsetOutOfRange`. ``metrics`` counts.
+
+        Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        return PushConsumer(
+            self._joined(
+                lambda: self._core.push_consumer(
+                    topic,
+                    group=group,
+                    listener=listener,
+                    delivery_order=delivery_order,
+                    filter=filter,
+                    start=start,
+                    retry=retry,
+                    max_attempts=max_attempts,
+                    dead_letter_policy=dead_letter_policy,
+                    threads=threads,
+                    cache_messages=cache_messages,
+                    cache_bytes=cache_bytes,
+                    consume_timeout=consume_timeout,
+                    on_expired=on_expired,
+                    batch=batch,
+                    batch_messages=batch_messages,
+                    metrics=metrics,
+                )
+            ),
+            self._portal,
+        )
+
+    def simple_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        receive_max: int = SIMPLE_DEFAULTS.receive_max,
+        cache_messages: int = SIMPLE_DEFAULTS.cache_messages,
+        cache_bytes: int = SIMPLE_DEFAULTS.cache_bytes,
+        metrics: Metrics | None = None,
+    ) -> SimpleConsumer:
+        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
+
+        A received message is invisible to others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+        failed attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while
+        a message of a message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A
+        group may also have push consumers.
+
+        ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
+        ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
+        of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
+        `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        return SimpleConsumer(
+            self._joined(
+                lambda: self._core.simple_consumer(
+                    topic,
+                    group=group,
+                    delivery_order=delivery_order,
+                    filter=filter,
+                    start=start,
+                    max_attempts=max_attempts,
+                    dead_letter_policy=dead_letter_policy,
+                    receive_max=receive_max,
+                    cache_messages=cache_messages,
+                    cache_bytes=cache_bytes,
+                    metrics=metrics,
+                )
+            ),
+            self._portal,
+        )
+
+    def pull_consumer(
+        self, topic: Topics, *, group: str, queues: Queues | None = None, filter: str | None = None, start: Position = "earliest"
+    ) -> PullConsumer:
+        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
+
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or
+        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from
+        the offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed
+        out and not committed come again, after a crash or with the queue's next owner.
+
+        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
+        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        """
+        return PullConsumer(
+            self._joined(lambda: self._core.pull_consumer(topic, group=group, queues=queues, filter=filter, start=start)),
+            self._portal,
+        )
+
+    def broadcast_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        member: str,
+        listener: Callable[..., Any],
+        filter: str | None = None,
+        start: Position = "earliest",
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+    ) -> BroadcastConsumer:
+        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
+
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name
+        again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
+        with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
+        after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
+        logged, and not tried again.
+
+        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        return BroadcastConsumer(
+            self._joined(
+                lambda: self._core.broadcast_consumer(
+                    topic,
+                    group=group,
+                    member=member,
+                    listener=listener,
+                    filter=filter,
+                    start=start,
+                    consume_timeout=consume_timeout,
+                )
+            ),
+            self._portal,
+        )
+
+    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
+        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
+
+        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
+        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
+        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
+        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        """
+        return Checking(self._begun(lambda: self._core.check_transactions(producer_group, checker)), self._portal)
+
+    def transaction_statistics(self) -> TransactionStatistics:
+        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
+        return self._core.transaction_statistics()
+
+    def transaction(
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer: SimpleConsumer | None = None,
+        checker: Checker | None = None,
+        first_check: timedelta = FIRST_CHECK,
+    ) -> Transaction:
+        """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
+
+        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
+        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
+        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
+        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
+
+        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
+        transactions of a group in a lake go by one checker: the one given last.
+
+        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
+        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
+        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
+        The producer group is then the consumer's by default.
+
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
+        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
+        """
+        return Transaction(
+            self._begun(
+                lambda: self._core.transaction(
+                    producer_group=producer_group, consumer=core_of(consumer), checker=checker, first_check=first_check
+                )
+            ),
+            self._portal,
+        )
+
+    def recall(self, recall_handle: str) -> WaitingMessage:
+        """Recall a delayed message, so that it is never delivered. Returns the message.
+
+        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
+        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
+        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
+        """
+        return self._portal.run(lambda: self._core.recall(recall_handle))
+
+    def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
+        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
+
+        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
+        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
+        topic that is not of type DELAY, and `TopicNotFound`.
+        """
+        return self._portal.run(lambda: self._core.waiting(topic, until=until, limit=limit))
+
+    @property
+    def coordination_url(self) -> str | None:
+        """The name of the table of consumer groups; None: the lake's default."""
+        return self._core.coordination_url
+
+    def create_group(
+        self,
+        name: str,
+        *,
+        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = ATTEMPTS_DEFAULT,
+        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
+        filters: Mapping[str, str] | None = None,
+    ) -> GroupSettings:
+        """Create a consumer group; fine when it exists with these settings. A consumer creates its group by itself, too.
+
+        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
+        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h). After ``max_attempts`` deliveries
+        (None: any number) it goes to the dead-letter queue. With ``dead_letter_policy="park"`` its message group stands still instead,
+        until an operator releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price >
+        10"}``.
+
+        Raises `GroupExists` with both settings when it has other ones, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        """
+        return self._portal.run(
+            lambda: self._core.create_group(
+                name,
+                delivery_order=delivery_order,
+                retry=retry,
+                max_attempts=max_attempts,
+                dead_letter_policy=dead_letter_policy,
+                filters=filters,
+            )
+        )
+
+    def alter_group(self, name: str, **changes: object) -> GroupSettings:
+        """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
+
+        Raises `GroupNotFound`, and `InvalidArgument` for anything else.
+        """
+        return self._portal.run(lambda: self._core.alter_group(name, **changes))
+
+    def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Delete a consumer group. A later group of its name begins anew.
+
+        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. A member that seems dead is
+        watched for its lease and a quarter more, to be sure. With ``force`` the group is deleted even so: live members end with an error,
+        and dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
+        """
+        self._portal.run(lambda: self._core.delete_group(name, force=force))
+
+    def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all consumer groups, by name."""
+        return self._portal.run(self._core.groups)
+
+    def describe_group(self, name: str) -> GroupDescription:
+        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
+        return self._portal.run(lambda: self._core.describe_group(name))
+
+    def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
+        return self._portal.run(lambda: self._core.workers(watch=watch))
+
+    def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
+
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
+        these. Members carry it out within seconds: messages in flight are fenced, nothing before the new offsets is handed out again, and
+        nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
+        not kept.
+        """
+        return self._portal.run(lambda: self._core.reset_offsets(topic, group, to, queues=queues))
+
+    def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The parked message groups, with the message that each stands at; only those of a topic, of a queue, or of this name."""
+        return self._portal.run(lambda: self._core.parked(group, topic=topic, queue=queue, message_group=message_group))
+
+    def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns the groups that were ordered
+        released.
+
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a named message
+        group is not parked.
+        """
+        return self._portal.run(lambda: self._core.release(group, topic=topic, queue=queue, message_group=message_group))
+
+    def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise like `release`."""
+        return self._portal.run(lambda: self._core.skip(group, topic=topic, queue=queue, message_group=message_group))
+
+    def redrive(
+        self,
+        group: str,
+        *,
+        limit: int | None = None,
+        where: Callable[[MessageView], bool] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> RedriveReport:
+        """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
+
+        Each goes back once, however often this is repeated, and as the original message: id, message group, tag, keys, body and properties.
+        Every group that reads the topic gets it. ``where`` chooses by the dead letter. Letters that it leaves out, and letters that cannot
+        be sent now (the report says why), may go back later.
+
+        Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves
+        it out). Raises errors of sending; messages sent before stay sent.
+        """
+        return self._portal.run(lambda: self._core.redrive(group, limit=limit, where=where, damaged=damaged))
+
+    def trace(
+        self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
+    ) -> Trace:
+        """The stored traces of one message: its places, and how it stands in every consumer group that reads its topic.
+
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics. The search uses the Bloom filters of their
+        tables, and reads the part of their logs that the tables lack. ``progress`` is given the number of topics that are done and of all
+        topics. A message that is not found, or not any more, has no places. The stored data says how things stand, not how they came about:
+        nobody knows how often a settled message was delivered.
+
+        Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`. ``unread`` names what cannot be read.
+        """
+        return self._portal.run(lambda: self._core.trace(message_id, topic=topic, progress=progress))
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the lake was opened never to be written to."""
+        return self._core.read_only
+
+    @property
+    def url(self) -> str:
+        """The URL of the lake, without secrets."""
+        return self._core.url
+
+    def alter_topic(self, name: str, **changes: object) -> TopicRecord:
+        """Change ``retention``, ``retention_bytes`` or ``limits`` of a topic. Raises `InvalidArgument` for anything else."""
+        return self._portal.run(lambda: self._core.alter_topic(name, **changes))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages. A new topic of the name may follow at once. Maintenance removes the objects."""
+        self._portal.run(lambda: self._core.delete_topic(name))
+
+    def topics(self, *, damaged: Literal["raise", "skip"] = "raise") -> dict[str, TopicRecord]:
+        """The topics by name. Raises `DataDamaged` when the settings of one cannot be read; ``damaged="skip"`` leaves that topic out."""
+        return self._portal.run(lambda: self._core.topics(damaged=damaged))
+
+    def producer_statistics(self) -> list[tuple[str, ProducerStatistics]]:
+        """The topic and the counts of each open producer. Any thread may ask."""
+        return self._core.producer_statistics()
+
+    def reader(self, topic: str) -> Reader:
+        """Open a reader of any queue, from any place, without a consumer group. Raises `TopicNotFound`."""
+        return Reader(self._portal.run(lambda: self._core.reader(topic)), self._portal)
+
+    def describe_topic(self, name: str) -> TopicDescription:
+        """A description of a topic: settings, offsets of every queue, table, and the hottest queues and message groups of the last messages."""
+        return self._portal.run(lambda: self._core.describe_topic(name))

@@ -1,0 +1,145 @@
+"""What a lake has beside the calls that it only hands on, written by hand: settings as arguments, fork, and its end."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Literal, TypeVar
+
+from penstock import aio
+from penstock.consumers import Metrics
+from penstock.consumers.consumer import Consumer
+from penstock.consumers.statistics import sends_counted
+from penstock.log import (
+    ClosedError,
+    ForkedError,
+    MessageType,
+    ProducerOptions,
+    TopicLimits,
+    TopicRecord,
+    TopicSettings,
+)
+from penstock.log import Producer as AsyncProducer
+from penstock.log.portal import Portal
+
+from .face import ClosableFace
+from .topics import Producer
+
+T = TypeVar("T")
+ConsumerT = TypeVar("ConsumerT", bound=Consumer)
+LakeT = TypeVar("LakeT", bound=aio.Lake)
+
+
+class LakeFace(ClosableFace[LakeT]):
+    """A lake on an event-loop thread of its own."""
+
+    def __init__(self, core: LakeT) -> None:
+        super().__init__(core, Portal())
+        self._producers: weakref.WeakSet[AsyncProducer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        os.register_at_fork(after_in_child=_in_child(weakref.WeakMethod(self._after_fork)))
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        message_type: MessageType | str = MessageType.NORMAL,
+        queues: int = 16,
+        retention: timedelta | None = timedelta(days=3),
+        retention_bytes: int | None = None,
+        limits: TopicLimits | None = None,
+    ) -> TopicRecord:
+        """Create a topic; fine when it exists with these settings.
+
+        A name has letters, digits, ``_`` and ``-``, at most 127 (of type DELAY 120). ``message_type`` is NORMAL, FIFO, DELAY or
+        TRANSACTION. One queue gives a global order; idle queues cost nothing. Messages older than ``retention`` are dropped; a delayed
+        message's age counts from its delivery time. So are messages beyond ``retention_bytes`` of table files in a queue. Raises
+        `TopicExists` when it exists with other settings, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        """
+        settings = TopicSettings(
+            message_type=message_type,  # type: ignore[arg-type]
+            queues=queues,
+            retention=retention,
+            retention_bytes=retention_bytes,
+            limits=limits or TopicLimits(),
+        )
+        return self._portal.run(lambda: self._core.create_topic(name, settings))
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        linger: timedelta = timedelta(milliseconds=25),
+        batch_bytes: int = ProducerOptions().batch_bytes,
+        memory_bytes: int = ProducerOptions().memory_bytes,
+        on_full: Literal["block", "raise"] = "block",
+        block_timeout: timedelta = timedelta(seconds=60),
+        delivery_timeout: timedelta = timedelta(seconds=120),
+        metrics: Metrics | None = None,
+    ) -> Producer:
+        """Open a producer. With a ``name`` it fences every earlier instance of that name, and its sends may carry sequences.
+
+        ``metrics`` counts; the other arguments are described at `penstock.log.ProducerOptions`. Raises `TopicNotFound`, `ReadOnlyError`,
+        `ClockSkewError`, `UnsafeStoreError` or `PermissionDenied` before anything is sent.
+        """
+        options = ProducerOptions(
+            linger=linger,
+            batch_bytes=batch_bytes,
+            memory_bytes=memory_bytes,
+            on_full=on_full,
+            block_timeout=block_timeout,
+            delivery_timeout=delivery_timeout,
+            on_batch=sends_counted(metrics, topic=topic) if metrics is not None else None,
+        )
+        core = self._portal.run(lambda: self._core.producer(topic, name=name, options=options))
+        self._producers.add(core)
+        return Producer(core, self._portal)
+
+    def _joined(self, open_consumer: Callable[[], Awaitable[ConsumerT]]) -> ConsumerT:
+        core = self._portal.run(open_consumer)
+        self._consumers.add(core)
+        return core
+
+    def _begun(self, begin: Callable[[], T]) -> T:
+        """What a plain call gives that must be made on the event loop."""
+
+        async def begun() -> T:
+            return begin()
+
+        return self._portal.run(begun)
+
+    def _after_fork(self) -> None:
+        """Fail all producers in a child process. The event-loop thread does not exist there, so calls raise instead of waiting for ever."""
+        error = ForkedError("the process was forked after the lake was opened", operation="send", hint="connect again in the child")
+        for producer in list(self._producers):
+            producer.after_fork(error)
+
+    def close(self) -> None:
+        """Close consumers, write pending messages, then release everything.
+
+        Closing again does nothing; a concurrent caller waits for the same end.
+        """
+        if self._portal.stopped:
+            return
+        for consumer in list(self._consumers):
+            consumer.check_outside()
+        try:
+            self._portal.run(self._core.close)
+        except ClosedError:
+            if not self._portal.stopped:
+                raise  # a send's error that nobody was told; otherwise another thread's closing came to its end
+        finally:
+            self._portal.stop()
+
+
+def _in_child(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
+    """A call of ``method`` for as long as its object lives; hooks of fork cannot be removed."""
+
+    def call() -> None:
+        if (alive := method()) is not None:
+            alive()
+
+    return call

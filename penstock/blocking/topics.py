@@ -1,0 +1,185 @@
+"""What a topic is written and read with. The work is done on the lake's event-loop thread.
+
+Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
+
+    penstock.log.producer
+    penstock.log.reader
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from penstock.log.gathering import ProducerStatistics
+from penstock.log.messages import Message, MessageView, views
+from penstock.log.producer import Producer as AsyncProducer
+from penstock.log.reader import LeftOut, Position
+from penstock.log.reader import Reader as AsyncReader
+from penstock.log.receipts import BatchReceipt, Receipt
+
+from .face import ClosableFace, ProducerFace, iterated
+
+
+class Producer(ProducerFace[AsyncProducer]):
+    """Sends to one topic. ``lake.producer`` makes it. ``send`` and ``send_batch`` may be called from any thread.
+
+    Messages of one message group are stored in the order of the calls, through retries, lost races and hand-overs. Closing the
+    producer writes what was sent.
+    """
+
+    @property
+    def id(self) -> str:
+        """The producer's name, or a random id."""
+        return self._core.id
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last message known to be accepted under this name, -1 for none. An application goes on after it."""
+        return self._core.last_sequence
+
+    def statistics(self) -> ProducerStatistics:
+        """The counts of this producer so far."""
+        return self._core.statistics()
+
+    def send(self, message: Message, *, queue: int | None = None, sequence: int | None = None) -> Receipt:
+        """Take a message over and return at once. The receipt resolves when the message is durable.
+
+        ``queue`` names the queue instead of the routing. ``sequence``, for named producers, makes the send idempotent across restarts.
+        It must rise from call to call; gaps are allowed. A message whose sequence was accepted before this producer was opened is a
+        duplicate: acknowledged, but not written.
+
+        Raises `InvalidArgument`, `LimitExceeded`, `MessageTypeMismatch`, `SequenceError` or `BackPressureError`. Once the producer has
+        ended, raises `ClosedError`, `FencedError` or `ProducerFailedError`.
+        """
+        return self._core.send(message, queue=queue, sequence=sequence)
+
+    def send_batch(self, data: pa.Table | pa.RecordBatch | Iterable[Message]) -> BatchReceipt:
+        """Take rows over as one batch, durable as a whole or not at all.
+
+        Arrow data needs a column ``body`` (binary) and, on FIFO topics, ``message_group`` (string). Optional columns are ``tag``,
+        ``keys`` (list of strings), ``properties`` (map of strings), ``queue`` (int32) and ``sequence`` (int64). DELAY topics also need
+        ``delivery_timestamp`` (with a zone) in every row. Messages are treated as by `send`.
+
+        Raises what `send` raises, before anything is taken over.
+        """
+        return self._core.send_batch(data)
+
+    def flush(self) -> None:
+        """Return when all that was sent before is durable. Raises its error otherwise."""
+        self._portal.run(self._core.flush)
+
+    def close(self) -> None:
+        """Write what was sent, then stop; closing again does nothing.
+
+        Raises the error of messages that are not durable, if no receipt, ``send`` or ``flush`` has reported it yet.
+        """
+        if not self._portal.stopped:
+            self._portal.run(self._core.close)
+
+
+class Reader(ClosableFace[AsyncReader]):
+    """Reads the messages of a topic, old and new, without a consumer group: any queue, from any place. ``lake.reader`` makes it."""
+
+    @property
+    def queues(self) -> int:
+        """The number of the topic's queues."""
+        return self._core.queues
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The offsets that `read` and `messages` with ``damaged="skip"`` have passed over so far, by queue and offset."""
+        return self._core.left_out
+
+    def read(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        follow: bool = False,
+        tags: str | None = None,
+        where: str | None = None,
+        columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> Iterator[pa.RecordBatch]:
+        """Read messages as Arrow batches with `MESSAGE_SCHEMA` (or only ``columns`` of it); within each queue in the order of offsets.
+
+        ``queue=None`` reads all queues: the table queue by queue, then the log entry by entry. ``start`` is inclusive and ``end``
+        exclusive. A time means the first message whose store timestamp is at or after it. After a silence of more than a day store
+        timestamps lag (docs/0001). ``follow=True`` does not end. ``tags`` is a filter such as ``paid || refunded``, ``where`` a
+        condition on properties such as ``price > 10 AND region = 'north'`` (docs/0012); both must hold.
+
+        Raises `TopicDeleted` once the topic is gone. Raises `OffsetOutOfRange` for an offset older than the earliest kept, also when
+        retention overtakes the reading, or beyond the next one. Raises `DataDamaged`, naming object and offsets, where rows cannot be
+        read any more, after yielding those before them. ``damaged="skip"`` leaves such rows out, and `left_out` says which they were.
+        """
+        return iterated(
+            self._portal,
+            self._core.read(
+                queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, columns=columns, damaged=damaged
+            ),
+        )
+
+    def messages(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        follow: bool = False,
+        tags: str | None = None,
+        where: str | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> Iterator[MessageView]:
+        """The messages of `read`, one by one."""
+        for batch in self.read(queue=queue, start=start, end=end, follow=follow, tags=tags, where=where, damaged=damaged):
+            yield from views(self._core.topic, batch)
+
+    def to_arrow(
+        self,
+        *,
+        queue: int | None = None,
+        start: Position = "earliest",
+        end: Position = "latest",
+        tags: str | None = None,
+        where: str | None = None,
+        columns: list[str] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> pa.Table:
+        """All that `read` yields, as one table, by queue and offset."""
+        return self._portal.run(
+            lambda: self._core.to_arrow(queue=queue, start=start, end=end, tags=tags, where=where, columns=columns, damaged=damaged)
+        )
+
+    def to_pandas(self, **where: Any) -> Any:
+        """All that `read` yields, as a pandas DataFrame, by queue and offset."""
+        return self._portal.run(lambda: self._core.to_pandas(**where))
+
+    def to_polars(self, **where: Any) -> Any:
+        """All that `read` yields, as a Polars DataFrame, by queue and offset. Raises `MissingDependency`."""
+        return self._portal.run(lambda: self._core.to_polars(**where))
+
+    def offsets(self) -> dict[int, tuple[int, int]]:
+        """The earliest kept offset and the one after the last, for every queue."""
+        return self._portal.run(self._core.offsets)
+
+    def resolve(self, position: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """The offset at which reading from a position would begin now, in each of these queues or in all.
+
+        Raises `InvalidArgument`, and `OffsetOutOfRange` for an offset older than the earliest kept or beyond the next one.
+        """
+        return self._portal.run(lambda: self._core.resolve(position, queues=queues))
+
+    def lookup(
+        self, *, message_id: str | None = None, key: str | None = None, message_group: str | None = None
+    ) -> list[MessageView]:
+        """The messages that match all given values, by queue and offset. Reads little of a large topic."""
+        return self._portal.run(lambda: self._core.lookup(message_id=message_id, key=key, message_group=message_group))
+
+    def close(self) -> None:
+        """Stop following, which ends the iterations."""
+        if not self._portal.stopped:
+            self._portal.run(self._core.close)
