@@ -174,8 +174,12 @@ def finished(nets: dict[Key, Net], truncate: int | None, old: Mapping[Key, Old] 
             if (moved := net.moved) is not None:
                 there, origin = old.get(moved.key), nets.get(moved.key)
                 found = None if there is None or _below(moved.position, there.position) else there.values
-                removed = origin is not None and not origin.put and origin.place == moved.place
-                if origin is not None and removed and any(value is not KEEP for value in origin.values):
+                if (
+                    origin is not None
+                    and not origin.put
+                    and origin.place == moved.place
+                    and any(value is not KEEP for value in origin.values)
+                ):
                     before = found or (None,) * len(origin.values)  # what is known of it came by another queue
                     found = tuple([old if value is KEEP else value for value, old in zip(origin.values, before, strict=True)])
                 nets[key] = filled(net, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, Old, finished, merged, move, put, remove, truncated
+from penstock.cdc.changes import ALWAYS, NEVER, Moved, Net, Old, filled, finished, merged, move, put, remove, truncated
 from penstock.cdc.types import KEEP
 
 FIRST, LATER = (0, 0), (1, 0)
@@ -28,7 +28,26 @@ def test_a_row_is_removed_unless_it_is_newer_than_all_that_is_known(first: int |
     for before in (made(("a",), first), gone(None, first)):
         found = gone(before, last)
         assert (found.put, found.position, found.level) == (False, last, level)
+        assert made(("b",), last, LATER, before) == Net(True, ("b",), None, last, level, LATER)
+        assert made((KEEP,), last, LATER, before).level == level
     assert gone(None, last).level == (ALWAYS if last is None else last)
+
+
+def test_what_lies_below_the_row_s_last_event_is_passed_over_and_what_lies_at_it_is_not() -> None:
+    for before in (made(("a", KEEP), 5), gone(None, 5)):
+        for values in (("b", "c"), ("b", KEEP)):
+            assert put(before, values, 4, LATER) is None
+            assert put(before, values, 5, LATER) is not None
+            assert move(None, (1,), before, values, 4, LATER) is None
+            assert move(None, (1,), before, values, 5, LATER) is not None
+        assert remove(before, 2, 4, LATER) is None
+        assert remove(before, 2, 5, LATER) is not None
+
+
+def test_only_a_row_of_which_a_column_is_missing_has_levels_by_column() -> None:
+    """Where every row is whole, the target is merged without a look at each column."""
+    assert made(("a", "b"), 5).since is None
+    assert made(("a", KEEP), 5).since == (5, NEVER)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +141,67 @@ def test_a_row_takes_along_what_another_queue_told_of_it(place: tuple[int, int],
     nets = {(1,): there, (2,): found}
     finished(nets, None, {})
     assert nets[2,].values == ("a", value)
+
+
+def test_a_truncate_leaves_a_column_that_was_said_at_its_own_position() -> None:
+    for said, values in ((5, ("a", None)), (4, (None, None))):
+        net = made(("b", KEEP), 9)._replace(values=("a", KEEP), since=(said, NEVER))
+        assert truncated(net, 5, before_it=False).values == values
+
+
+def test_a_row_s_removal_after_another_queue_s_event_knows_the_row_and_counts_whatever_it_meets_if_that_did() -> None:
+    for position, level in ((4, 5), (None, ALWAYS)):
+        removed = Net(False, (KEEP, "b"), None, 5, 5, LATER)
+        assert merged(made(("a", "c"), position), removed) == Net(False, ("a", "b"), None, 5, level, LATER)
+
+
+FROM = Moved((1,), 5, LATER)
+
+
+@pytest.mark.parametrize(
+    ("origin", "before", "values", "wanted"),
+    [
+        # Nobody knows the origin: its columns are looked up.
+        (None, None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
+        # The origin is known: nothing is left to be looked up.
+        (made(("b", "c"), 4), None, ("a", KEEP), Net(True, ("a", "c"), None, 5, 5, LATER)),
+        (made(("b", "c"), 5), None, ("a", KEEP), Net(True, ("a", "c"), None, 5, 5, LATER)),
+        # The origin is known in part.
+        (made(("b", KEEP), 4), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER, FROM)),
+        # The event says all.
+        (made(("b", "c"), 4), None, ("a", "d"), Net(True, ("a", "d"), None, 5, 5, LATER)),
+        # A repetition: the origin is gone, or is another row by now.
+        (gone(None, 4), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
+        (made(("b", "c"), 6), None, ("a", KEEP), Net(True, ("a", KEEP), (5, NEVER), 5, 5, LATER)),
+        # It meets an event without a position.
+        (None, made(("b", "c"), None), ("a", KEEP), Net(True, ("a", KEEP), (ALWAYS, NEVER), 5, ALWAYS, LATER, FROM)),
+    ],
+)
+def test_a_row_that_moves_takes_along_what_its_event_does_not_say(
+    origin: Net | None, before: Net | None, values: tuple[object, ...], wanted: Net
+) -> None:
+    assert move(origin, (1,), before, values, 5, LATER) == wanted
+
+
+@pytest.mark.parametrize(
+    ("origin", "there", "found"),
+    [
+        (None, None, None),
+        (None, Old(("old", "of target"), 5), ("old", "of target")),
+        (None, Old(("old", "of target"), 6), None),
+        # Removed by the move itself: what was known of it counts before the target.
+        (Net(False, ("b", KEEP), None, 5, 5, LATER), Old(("old", "of target"), 4), ("b", "of target")),
+        (Net(False, ("b", KEEP), None, 5, 5, LATER), None, ("b", None)),
+        (Net(False, (KEEP, KEEP), None, 5, 5, LATER), None, None),
+        # Of another event.
+        (Net(False, ("b", "c"), None, 6, 6, (1, 1)), None, None),
+        (Net(True, ("b", "c"), None, 5, 5, LATER), None, None),
+    ],
+)
+def test_a_row_that_moved_is_filled_from_what_its_event_removed_and_from_the_target(
+    origin: Net | None, there: Old | None, found: tuple[object, ...] | None
+) -> None:
+    net = Net(True, (KEEP, KEEP), (NEVER, NEVER), 5, 5, LATER, FROM)
+    nets = {(2,): net} if origin is None else {(1,): origin, (2,): net}
+    finished(nets, None, {} if there is None else {(1,): there})
+    assert nets[2,] == filled(net, found)

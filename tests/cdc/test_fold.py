@@ -285,3 +285,31 @@ def test_events_of_tables_that_nobody_asked_for_need_not_be_right() -> None:
     fold.add(0, 0, changed("x", 1))
     folded = fold.result()
     assert (folded.ignored, folded.refused, folded.broken) == (1, {}, {})
+
+
+def test_a_row_before_that_does_not_say_its_key_had_the_same() -> None:
+    source = Source("s", "t")
+    fold = Fold(Plan({source: Target(source, "t", (Column("id", "bigint"), Column("n", "int")), ("id",))}))
+    fold.add(0, 0, changed("u", 1, n=2).replace(b'"before": null', b'"before": {"n": 1}'))
+    folded = fold.result()
+    assert folded.refused == {}
+    assert [(key, net.put, net.moved) for key, net in folded.nets[source]] == [((1,), True, None)]
+
+
+def test_what_nobody_can_read_of_a_table_that_nobody_wants_is_ignored() -> None:
+    fold = Fold(Plan({}, tables=frozenset({"t"})))
+    fold.add(0, 0, changed("x", 1).replace(b'"table": "t"', b'"table": "other"'))
+    fold.add(0, 1, changed("x", 1))
+    fold.add(1, 0, b"[]")
+    folded = fold.result()
+    assert (folded.ignored, list(folded.refused), list(folded.broken)) == (1, [Source("s", "t")], [1])
+
+
+def test_a_change_at_the_last_truncate_s_position_came_after_it() -> None:
+    source = Source("s", "t")
+    target = Target(source, "t", (Column("id", "bigint"),), ("id",), Progress(truncated=5 << 44 | 4 << 12))
+    fold = Fold(Plan({source: target}))
+    for file in (4, 5):
+        place = b'"table": "t", "file": "binlog.%d", "pos": 4' % file
+        fold.add(0, file, changed("c", file).replace(b'"table": "t"', place))
+    assert [(key, net.put) for key, net in fold.result().nets[source]] == [((4,), False), ((5,), True)]
