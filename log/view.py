@@ -183,7 +183,7 @@ class View:
             await self.confirm(v)
             if not self.is_ahead(v + 1):
                 return True
-            if data is None and v + 1 < highest:
+            if data is None and v + 1 <= highest:
                 await self._lead_around(v + 1, self._missing(v + 1))
                 return True
             if data is None:
@@ -285,7 +285,10 @@ class View:
 
     def _missing(self, number: int) -> DataDamaged:
         return DataDamaged(
-            "an entry in mid-log is missing", object=self._paths.entry(number), expected=number, observed=f"entry {self._highest}"
+            "an entry that was there is missing",
+            object=self._paths.entry(number),
+            expected=number,
+            observed=f"entry {self._highest}",
         )
 
     async def _lead_around(self, number: int, damage: DataDamaged) -> None:

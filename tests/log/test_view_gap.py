@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
 from penstock.log.errors import DataDamaged
 from penstock.log.repair import repair
+from penstock.log.stores.protocol import ObjectStore
+from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.view import View
 from tests.log.topics import LogWriter
+
+T = TypeVar("T")
+
+
+class LosesWhatItListed(StoreWrapper):
+    """Somebody deletes one object right after the first LIST."""
+
+    def __init__(self, inner: ObjectStore, key: str) -> None:
+        super().__init__(inner)
+        self._key = key
+
+    async def _around(self, call: Call, run: Callable[[], Awaitable[T]]) -> T:
+        answer = await run()
+        if call.verb == "list" and call.key.endswith("/log/"):
+            await self._inner.delete(self._key)
+        return answer
 
 
 @pytest.mark.parametrize("missing", [1, 3, 17, 18, 19, 40])
@@ -30,5 +50,22 @@ def test_opening_does_not_take_a_gap_for_the_end(missing: int) -> None:
         await view.catch_up(expect_many=True)
         assert view.state.entry == 43
         assert view.state.next_offsets[0] >= 41
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("missing", [4, 5])
+def test_what_was_seen_and_is_gone_is_missing_though_nothing_lies_behind_it(missing: int) -> None:
+    """Else another entry would be put in its place, which those who have folded it never see."""
+
+    async def main() -> None:
+        log = await LogWriter().create()
+        for _ in range(4):
+            await log.send({0: 1})
+        view = View(LosesWhatItListed(log.store, log.paths.entry(missing)), log.paths, log.runtime)
+        with pytest.raises(DataDamaged, match="missing") as caught:
+            await view.catch_up(expect_many=True)
+        assert caught.value.object == log.paths.entry(missing)
+        assert view.state.entry == missing - 1
 
     asyncio.run(main())
