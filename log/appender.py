@@ -183,7 +183,7 @@ class Appender:
     async def _append_entry(self) -> None:
         race = self._race
         limit = ENTRY_INLINE_BYTES_MAX * (1 if race.contended(self._now_s()) else ALONE_INLINE_TIMES)
-        await self._hand_over([p for p in self._pending.open if p.rows is not None and p.size_bytes > limit])
+        await self._hand_over([p for p in self._pending.open if p.size_bytes > limit])
         now_s = self._now_s()
         if self._pending:  # a process in charge with nothing of its own to append goes on only while it finds something
             race.begin_append(now_s)
@@ -193,7 +193,7 @@ class Appender:
         self._end_overdue()
         state = self._tail.state
         # Large batches that came during this wait are handed over by the next turn.
-        fit = [p for p in self._pending.open if p.rows is None or p.size_bytes <= limit or p.exposed_until]
+        fit = [p for p in self._pending.open if p.size_bytes <= limit or p.exposed_until]
         composed = compose(
             state,
             fit,

@@ -54,6 +54,7 @@ class Pending:
     rows: pa.Table | None = None
     """The rows of a batch that are not staged, sorted by queue."""
     size_bytes: int = 0
+    """The size of ``rows``; 0 without any."""
     handed_tail: int | None = None
     """The tail it was handed over at; None: not handed over."""
     handed_ms: int = 0

@@ -268,3 +268,13 @@ def test_one_follows_until_there_is_more_to_hand_over_or_no_hope(
         await appender.close()
 
     run(work())
+
+
+def test_who_has_nothing_that_an_entry_can_bring_appends_none() -> None:
+    async def work() -> None:
+        _, store, appender = await by_hand()
+        await appender._append_entry()
+        assert store.entries == []
+        await appender.close()
+
+    run(work())

@@ -60,3 +60,10 @@ def test_other_json_is_damage(document: Any) -> None:
 
 def test_every_field_is_compared() -> None:
     assert all(field.compare for field in fields(Header))
+
+
+@pytest.mark.parametrize("counts", [[0, 1, 0, 2], [1, 1, 0, 2], [0, 1, 1]])
+def test_counts_of_a_queue_that_comes_twice_or_too_late_or_without_a_count_are_damage(counts: list[int]) -> None:
+    document = {**json.loads(encode_header(HEADER)), "bases": counts}
+    with pytest.raises(DataDamaged, match="log/7"):
+        decode_header(json.dumps(document), where="log/7")

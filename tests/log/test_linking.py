@@ -25,7 +25,7 @@ from penstock.log.errors import (
 )
 from penstock.log.header import Deleted, Part
 from penstock.log.limits import ENTRY_ROWS_MAX
-from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linker, check_batch, current_topic, open_linker, sequence_of
+from penstock.log.linking import BATCH_MAX, BATCH_ROWS_MAX, Linked, Linker, check_batch, current_topic, open_linker, sequence_of
 from penstock.log.pending import Outcome, Written
 from penstock.log.routing import Router
 from penstock.log.staging import Job, upload_part
@@ -356,3 +356,28 @@ def test_what_is_staged_cannot_be_delayed() -> None:
                     await open_linker(lake, name, name="spark/etl")
 
     asyncio.run(run())
+
+
+def test_what_was_staged_for_another_generation_of_the_topic_is_not_linked() -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        linker = await open_linker(lake, "orders")
+        assert (await open_linker(lake, "orders", generation=linker.generation)).generation == linker.generation
+        for generation in (linker.generation - 1, linker.generation + 1):
+            with pytest.raises(TopicDeleted, match="not the one that the rows were staged for"):
+                await open_linker(lake, "orders", generation=generation)
+        await lake.close()
+
+    asyncio.run(work())
+
+
+def test_a_batch_whose_entry_was_passed_over_is_linked_at_offsets_that_nobody_knows() -> None:
+    async def work() -> None:
+        lake = await lake_of(MemoryStore())
+        linker = await open_linker(lake, "orders", name="n")
+        assert linker._linked(Written(7, 1, None), {0: 2, 1: 1}, 4) == Linked(3, None, None)
+        assert linker.last_batch == 4
+        assert linker._linked(Written(8, 1, {0: 5, 1: 9}), {0: 2, 1: 1}, 5) == Linked(3, 8, {0: (5, 7), 1: (9, 10)})
+        await lake.close()
+
+    asyncio.run(work())

@@ -469,3 +469,18 @@ def test_folding_the_same_bytes_twice_does_nothing() -> None:
             await log.store.get(log.paths.floor)
 
     run(work())
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_is_not_the_next_entry_is_not_folded(number: int) -> None:
+    async def work() -> None:
+        log = await a_log(3)
+        view = view_of(log)
+        await view.step()
+        before, seen = view.state, list[Folded]()
+        view.on_fold = lambda folded, _: seen.append(folded)
+        await view.take(number, (await log.store.get(log.paths.entry(number))).data)
+        assert view.state is before
+        assert seen == []
+
+    run(work())

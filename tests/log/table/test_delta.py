@@ -282,6 +282,30 @@ def test_a_damaged_checkpoint_is_passed_over_while_versions_reach_back() -> None
     run(test)
 
 
+def test_a_version_that_is_missing_between_others_is_damage() -> None:
+    async def test() -> None:
+        log = await published(3)
+        delta = delta_of(log)
+        await log.store.delete(f"{delta.root}_delta_log/{2:020d}.json")
+        with pytest.raises(DataDamaged, match="a version of the table is missing"):
+            await delta.refresh()
+
+    run(test)
+
+
+def test_a_checkpoint_that_nothing_hints_at_is_found_where_the_versions_before_it_are_gone() -> None:
+    async def test() -> None:
+        log = await published(3)
+        delta = delta_of(log)
+        newest = await delta.refresh()
+        await delta.write_checkpoint()
+        for name in ("_last_checkpoint", f"{0:020d}.json"):
+            await log.store.delete(f"{delta.root}_delta_log/{name}")
+        assert await delta_of(log).refresh() == newest
+
+    run(test)
+
+
 def test_a_damaged_version_is_named() -> None:
     async def test() -> None:
         log = await published(2)

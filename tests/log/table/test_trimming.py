@@ -9,6 +9,7 @@ import pytest
 
 from penstock.log.checkpoints import encode_checkpoint
 from penstock.log.errors import DataDamaged
+from penstock.log.floor import encode_floor
 from penstock.log.limits import TRIM_GRACE_MS
 from penstock.log.state import State
 from penstock.log.stores.protocol import Put, Version
@@ -139,5 +140,27 @@ def test_what_retention_took_or_the_table_names_as_lost_does_not_stop_trimming()
         log.clock.advance(hours=100)
         await retain_once(log.store, delta_of(log), log.runtime, Policy(timedelta(days=3), None))
         assert (await trim(log))[0] == 64
+
+    run(test)
+
+
+@pytest.mark.parametrize(("more_ms", "left"), [(0, [1, 2, 3, 4]), (1, [3, 4])])
+def test_what_the_floor_has_left_behind_goes_once_it_has_stood(more_ms: int, left: list[int]) -> None:
+    async def test() -> None:
+        log = await LogWriter().create()
+        for _ in range(3):
+            await log.send({0: 1})
+        for number in (1, 2, 3):
+            await log.store.put(log.paths.checkpoint(number), b"", mode=Put.CREATE)
+        foreign = log.paths.checkpoints + "notes.txt"
+        await log.store.put(foreign, b"", mode=Put.CREATE)
+        await log.store.put(log.paths.floor, encode_floor(2, write_id="w"), mode=Put.CREATE)
+        log.clock.now_ms += TRIM_GRACE_MS + more_ms
+        trimmer = Trimmer(log.store, log.paths, log.runtime)
+        done = await trimmer.trim_once(published=2, compared=2, states={}, whole=False)
+        assert (done.floor, done.entries, done.checkpoints) == (2, 4 - len(left), more_ms)
+        assert await keys(log, "log/0") == [log.paths.entry(number) for number in left]
+        checkpoints = [log.paths.checkpoint(number) for number in (1, 2, 3) if more_ms == 0 or number >= 2]
+        assert sorted(await keys(log, "log/checkpoints/")) == sorted([*checkpoints, foreign])
 
     run(test)
