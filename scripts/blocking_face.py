@@ -30,10 +30,7 @@ class Face:
 
     name: str
     sources: tuple[str, ...]
-    """The modules that hold the asynchronous class, the nearest first: its public members become this one's.
-
-    ``module:Class`` where the class has another name.
-    """
+    """The modules that hold the asynchronous class, the nearest first: its public members become this one's."""
     base: str
     """What it inherits, from `penstock/blocking/face.py`; ``module:Class`` where that is in another module of the package."""
     without: str = ""
@@ -81,7 +78,7 @@ MODULES = (
         "Transactions, and who answers for them.",
         (
             Face("Transaction", ("penstock.coordinator.transactions.transaction",), "TransactionFace", without="leave"),
-            Face("Checking", ("penstock.transaction_lake",), "ClosableFace", without="closed ask_instead"),
+            Face("Checking", ("penstock.aio.transactions",), "ClosableFace", without="closed ask_instead"),
         ),
     ),
     Module(
@@ -90,15 +87,9 @@ MODULES = (
         (
             Face(
                 "Lake",
-                (
-                    "penstock.aio",
-                    "penstock.transaction_lake:TransactionLake",
-                    "penstock.timer_lake:TimerLake",
-                    "penstock.group_lake:GroupLake",
-                    "penstock.log.lake",
-                ),
+                ("penstock.aio.lake", "penstock.log.lake"),
                 "lake_face:LakeFace",
-                without="create_topic producer close coordination transactions checks forget_checking topic timer_log keep_time",
+                without="create_topic producer close coordination transactions checks topic timer_log keep_time",
             ),
         ),
     ),
@@ -179,7 +170,7 @@ class Writer:
 
     def text(self) -> str:
         classes = [self.written(face) for face in self.module.faces]
-        sources = sorted({source.partition(":")[0] for face in self.module.faces for source in face.sources})
+        sources = sorted({source for face in self.module.faces for source in face.sources})
         listed = "\n".join(f"    {source}" for source in sources)
         head = f"{self.module.summary} The work is done on the lake's event-loop thread.\n\n{HEAD}\n\n{listed}\n"
         return neat("\n\n".join([f'"""{head}"""', "from __future__ import annotations", *sorted(self.imports), *classes]))
@@ -187,11 +178,10 @@ class Writer:
     def written(self, face: Face) -> str:
         core, known = f"Async{face.name}", set(face.without.split())
         home, _, base = face.base.rpartition(":")
-        sources = [(source.partition(":")[0], source.partition(":")[2] or face.name) for source in face.sources]
-        self.imports |= {f"from {sources[0][0]} import {sources[0][1]} as {core}", f"from .{home or 'face'} import {base}"}
-        parts = [spoken(ast.get_docstring(class_in(*sources[0])), face.name)]
-        for source, name_there in sources:
-            body = class_in(source, name_there).body
+        self.imports |= {f"from {face.sources[0]} import {face.name} as {core}", f"from .{home or 'face'} import {base}"}
+        parts = [spoken(ast.get_docstring(class_in(face.sources[0], face.name)), face.name)]
+        for source in face.sources:
+            body = class_in(source, face.name).body
             for node, following in zip(body, [*body[1:], None], strict=True):
                 name = self.public(node)
                 if name is not None and name not in known:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock import transaction_lake
+from penstock.aio import transactions
 from penstock.coordinator.transactions import limits, sending
 from penstock.log import TopicSettings
 from penstock.log.stores import MemoryStore
@@ -141,7 +141,7 @@ def test_checks_that_end_by_a_bug_say_so_once(caplog: pytest.LogCaptureFixture, 
         checking = lake.check_transactions("shop", lambda _: UNKNOWN)
         await asyncio.wait((checking._task,))
 
-    monkeypatch.setattr(transaction_lake, "run_roles", broken)
+    monkeypatch.setattr(transactions, "run_roles", broken)
     asyncio.run(begin_and_forget())
     gc.collect()  # a task whose error nobody asked for complains when it goes
     said = [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]

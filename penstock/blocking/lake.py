@@ -2,11 +2,8 @@
 
 Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
-    penstock.aio
-    penstock.group_lake
+    penstock.aio.lake
     penstock.log.lake
-    penstock.timer_lake
-    penstock.transaction_lake
 """
 
 from __future__ import annotations
@@ -16,8 +13,9 @@ from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Any, Literal
 
-from penstock.aio import PUSH_DEFAULTS, SIMPLE_DEFAULTS
-from penstock.aio import Lake as AsyncLake
+from penstock.aio.lake import PUSH_DEFAULTS, SIMPLE_DEFAULTS
+from penstock.aio.lake import Lake as AsyncLake
+from penstock.aio.transactions import FIRST_CHECK
 from penstock.consumers import Metrics
 from penstock.consumers.redrive import RedriveReport
 from penstock.consumers.subscribe import Queues, Topics
@@ -39,7 +37,6 @@ from penstock.log import MessageView, Position, WaitingMessage
 from penstock.log.describe import TopicDescription
 from penstock.log.gathering import ProducerStatistics
 from penstock.log.settings import TopicRecord
-from penstock.transaction_lake import FIRST_CHECK
 
 from .consumers import BroadcastConsumer, PullConsumer, PushConsumer, SimpleConsumer
 from .face import core_of
@@ -51,9 +48,10 @@ from .transactions import Checking, Transaction
 class Lake(LakeFace[AsyncLake]):
     """Topics, producers, readers and consumer groups under one root. Use it in a ``with`` block, or close it: that writes what was sent."""
 
-    def timer_statistics(self) -> dict[str, TimerStatistics]:
-        """The work of this process by topic whose delayed messages it delivers, and the number of messages that wait. Any thread may ask."""
-        return self._core.timer_statistics()
+    @property
+    def coordination_url(self) -> str | None:
+        """The name of the table of consumer groups; None: the lake's default."""
+        return self._core.coordination_url
 
     def push_consumer(
         self,
@@ -225,81 +223,6 @@ class Lake(LakeFace[AsyncLake]):
             self._portal,
         )
 
-    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
-        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
-
-        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
-        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
-        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
-        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
-        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
-        """
-        return Checking(self._begun(lambda: self._core.check_transactions(producer_group, checker)), self._portal)
-
-    def transaction_statistics(self) -> TransactionStatistics:
-        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
-        return self._core.transaction_statistics()
-
-    def transaction(
-        self,
-        *,
-        producer_group: str | None = None,
-        consumer: SimpleConsumer | None = None,
-        checker: Checker | None = None,
-        first_check: timedelta = FIRST_CHECK,
-    ) -> Transaction:
-        """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
-
-        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
-        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
-        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
-        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
-
-        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
-        transactions of a group in a lake go by one checker: the one given last.
-
-        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
-        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
-
-        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
-        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
-        The producer group is then the consumer's by default.
-
-        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
-        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
-        """
-        return Transaction(
-            self._begun(
-                lambda: self._core.transaction(
-                    producer_group=producer_group, consumer=core_of(consumer), checker=checker, first_check=first_check
-                )
-            ),
-            self._portal,
-        )
-
-    def recall(self, recall_handle: str) -> WaitingMessage:
-        """Recall a delayed message, so that it is never delivered. Returns the message.
-
-        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
-        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
-        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
-        """
-        return self._portal.run(lambda: self._core.recall(recall_handle))
-
-    def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
-        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
-
-        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
-        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
-        topic that is not of type DELAY, and `TopicNotFound`.
-        """
-        return self._portal.run(lambda: self._core.waiting(topic, until=until, limit=limit))
-
-    @property
-    def coordination_url(self) -> str | None:
-        """The name of the table of consumer groups; None: the lake's default."""
-        return self._core.coordination_url
-
     def create_group(
         self,
         name: str,
@@ -424,6 +347,80 @@ class Lake(LakeFace[AsyncLake]):
         Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`. ``unread`` names what cannot be read.
         """
         return self._portal.run(lambda: self._core.trace(message_id, topic=topic, progress=progress))
+
+    def recall(self, recall_handle: str) -> WaitingMessage:
+        """Recall a delayed message, so that it is never delivered. Returns the message.
+
+        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
+        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
+        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
+        """
+        return self._portal.run(lambda: self._core.recall(recall_handle))
+
+    def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
+        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
+
+        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
+        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
+        topic that is not of type DELAY, and `TopicNotFound`.
+        """
+        return self._portal.run(lambda: self._core.waiting(topic, until=until, limit=limit))
+
+    def timer_statistics(self) -> dict[str, TimerStatistics]:
+        """The work of this process by topic whose delayed messages it delivers, and the number of messages that wait. Any thread may ask."""
+        return self._core.timer_statistics()
+
+    def transaction(
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer: SimpleConsumer | None = None,
+        checker: Checker | None = None,
+        first_check: timedelta = FIRST_CHECK,
+    ) -> Transaction:
+        """Begin a transaction: ``with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
+
+        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
+        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
+        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
+        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
+
+        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
+        transactions of a group in a lake go by one checker: the one given last.
+
+        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
+        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
+        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
+        The producer group is then the consumer's by default.
+
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
+        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
+        """
+        return Transaction(
+            self._begun(
+                lambda: self._core.transaction(
+                    producer_group=producer_group, consumer=core_of(consumer), checker=checker, first_check=first_check
+                )
+            ),
+            self._portal,
+        )
+
+    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
+        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
+
+        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
+        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
+        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
+        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        """
+        return Checking(self._begun(lambda: self._core.check_transactions(producer_group, checker)), self._portal)
+
+    def transaction_statistics(self) -> TransactionStatistics:
+        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
+        return self._core.transaction_statistics()
 
     @property
     def read_only(self) -> bool:

@@ -2,16 +2,16 @@
 
 Made by scripts/blocking_face.py (`make face`). Do not edit: change the asynchronous classes, and make it anew. They are in
 
+    penstock.aio.transactions
     penstock.coordinator.transactions.transaction
-    penstock.transaction_lake
 """
 
 from __future__ import annotations
 
+from penstock.aio.transactions import Checking as AsyncChecking
 from penstock.coordinator.transactions.receipts import TransactionReceipt
 from penstock.coordinator.transactions.transaction import Transaction as AsyncTransaction
 from penstock.log.messages import Message, MessageView
-from penstock.transaction_lake import Checking as AsyncChecking
 
 from .face import ClosableFace, TransactionFace
 

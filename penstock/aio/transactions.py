@@ -1,4 +1,4 @@
-"""A lake with transactions, as their senders and checkers see them; on the running event loop."""
+"""Transactions of a lake, as their senders and checkers see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import threading
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from penstock.consumers import SimpleConsumer
 from penstock.coordinator import Part, run_roles
@@ -20,7 +20,8 @@ from penstock.coordinator.transactions.transaction import Transaction
 from penstock.log import InvalidArgument, LimitExceeded
 from penstock.log.topics import read_only
 
-from .group_lake import GroupLake
+if TYPE_CHECKING:
+    from .lake import Lake
 
 log = logging.getLogger("penstock.transactions")
 
@@ -38,8 +39,8 @@ class Checking:
     producer_group: str
     """The group whose transactions it answers for."""
 
-    def __init__(self, lake: TransactionLake, producer_group: str, asked: Asked) -> None:
-        self._lake = lake
+    def __init__(self, service: TransactionService, producer_group: str, asked: Asked) -> None:
+        self._service = service
         self.producer_group = producer_group
         self._asked = asked
         self._stop = asyncio.Event()
@@ -58,13 +59,13 @@ class Checking:
     async def close(self) -> None:
         """Stop answering. Questions under way are left to others. Closing again does nothing."""
         self._stop.set()
-        self._lake.forget_checking(self)
+        self._service.forget_checking(self)
         await asyncio.wait((self._task,), timeout=_ENDS_S)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        lake, group = self._lake, self.producer_group
+        lake, group = self._service.lake, self.producer_group
         coordination, transactions = lake.coordination, lake.transactions
         checks = CheckBacks(transactions.groups, transactions.cells, transactions, lake.runtime.clock, self._asked)
 
@@ -98,31 +99,24 @@ class Checking:
         await self.close()
 
 
-class TransactionLake(GroupLake):
-    """The part of a lake that is about transactions."""
+class TransactionService:
+    """The transactions that a lake begins, and the producer groups that it answers for."""
 
-    _transactions: Transactions | None = None
-    _checkings: tuple[Checking, ...] = ()
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self._transactions: Transactions | None = None
+        self._checkings: tuple[Checking, ...] = ()
 
     @property
     def transactions(self) -> Transactions:
         """The transactions of all processes, for operators and roles."""
         if self._transactions is None:
-            self._transactions = Transactions(self, self.coordination)
+            self._transactions = Transactions(self.lake, self.lake.coordination)
         return self._transactions
 
-    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
-        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
-
-        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
-        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
-        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
-        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
-        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
-        """
-        check_producer_group(producer_group)
-        self._check_open()
-        if self.read_only:
+    def check(self, producer_group: str, checker: Checker) -> Checking:
+        """Register a checker; see `Lake.check_transactions`."""
+        if self.lake.read_only:
             raise read_only("check_transactions")
         _check_callable(checker, "check_transactions")
         if self.checks(producer_group):
@@ -139,10 +133,10 @@ class TransactionLake(GroupLake):
     def _asked_by(self, checker: Checker, producer_group: str) -> Asked:
         return Asked(checker, group=producer_group, on_question=self.transactions.counting.question)
 
-    def transaction_statistics(self) -> TransactionStatistics:
-        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
+    def statistics(self) -> TransactionStatistics:
+        """The work on transactions so far; see `Lake.transaction_statistics`."""
         known = self._transactions
-        return TransactionStatistics() if known is None else known.counting.read(self.runtime.clock.wall_ms())
+        return TransactionStatistics() if known is None else known.counting.read(self.lake.runtime.clock.wall_ms())
 
     def checks(self, producer_group: str) -> bool:
         """Whether this lake answers for a producer group's transactions."""
@@ -155,36 +149,16 @@ class TransactionLake(GroupLake):
         """Forget a checking that was closed."""
         self._checkings = tuple(one for one in self._checkings if one is not checking)
 
-    def transaction(
+    def begin(
         self,
         *,
-        producer_group: str | None = None,
-        consumer: SimpleConsumer | None = None,
-        checker: Checker | None = None,
-        first_check: timedelta = FIRST_CHECK,
+        producer_group: str | None,
+        consumer: SimpleConsumer | None,
+        checker: Checker | None,
+        first_check: timedelta,
     ) -> Transaction:
-        """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
-
-        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
-        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
-        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
-        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
-
-        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
-        transactions of a group in a lake go by one checker: the one given last.
-
-        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
-        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
-
-        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
-        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
-        The producer group is then the consumer's by default.
-
-        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
-        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
-        """
-        self._check_open()
-        if self.read_only:
+        """Begin a transaction; see `Lake.transaction`."""
+        if self.lake.read_only:
             raise read_only("transaction")
         if consumer is not None:
             return self._settling(producer_group, consumer, checker)
@@ -206,7 +180,7 @@ class TransactionLake(GroupLake):
         if checker is not None:
             _check_callable(checker, "transaction")
             if checking is None:
-                checking = self.check_transactions(producer_group, checker)
+                checking = self.check(producer_group, checker)
             checking.ask_instead(checker)
         if checking is None:
             raise InvalidArgument(
@@ -218,7 +192,7 @@ class TransactionLake(GroupLake):
         return Transaction(self.transactions, producer_group, first_check=first_check)
 
     def _settling(self, producer_group: str | None, consumer: SimpleConsumer, checker: Checker | None) -> Transaction:
-        if not isinstance(consumer, SimpleConsumer) or not consumer.is_of(self.coordination):
+        if not isinstance(consumer, SimpleConsumer) or not consumer.is_of(self.lake.coordination):
             raise InvalidArgument(
                 "a transaction settles messages of a SimpleConsumer of the same lake",
                 operation="transaction",
@@ -233,13 +207,11 @@ class TransactionLake(GroupLake):
         check_producer_group(group)
         return Transaction(self.transactions, group, first_check=None, settler=consumer)
 
-    async def _close(self) -> None:
-        try:
-            await asyncio.gather(*(one.close() for one in self._checkings))
-            if self._transactions is not None:
-                await self._transactions.close()
-        finally:
-            await super()._close()
+    async def close(self) -> None:
+        """Answer nothing any more, and let go of what was begun here."""
+        await asyncio.gather(*(one.close() for one in self._checkings))
+        if self._transactions is not None:
+            await self._transactions.close()
 
 
 def _check_callable(checker: Checker, operation: str) -> None:

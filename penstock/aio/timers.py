@@ -1,4 +1,4 @@
-"""A lake with delayed messages, as their senders and operators see them: listed and recalled; on the running event loop."""
+"""Delayed messages, as their senders and operators see them: listed and recalled."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.coordinator.timers.state import Due, NotRecallable
 from penstock.coordinator.timers.waiting import recall, standing, waiting
 from penstock.log import (
     InvalidArgument,
+    Lake,
     MessageNotFound,
     OffsetOutOfRange,
     Reader,
@@ -21,7 +22,6 @@ from penstock.log import (
     TopicNotFound,
     WaitingMessage,
 )
-from penstock.log import Lake as LogLake
 from penstock.log.delays import QUEUE, RecallHandle, waiting_messages
 from penstock.log.limits import is_positive
 from penstock.log.messages import to_us
@@ -30,41 +30,34 @@ from penstock.log.timer_log import check_own, delays
 T = TypeVar("T")
 
 
-class TimerLake(LogLake):
-    """The part of a lake that is about delayed messages."""
+class Delayed:
+    """The delayed messages of a lake."""
 
-    async def recall(self, recall_handle: str) -> WaitingMessage:
-        """Recall a delayed message, so that it is never delivered. Returns the message.
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
 
-        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
-        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
-        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
-        """
-        meant = RecallHandle.decode(recall_handle)
-        await self._writable("recall")
+    async def recall(self, meant: RecallHandle) -> WaitingMessage:
+        """Recall a message of a lake that was found fit for writing; see `Lake.recall`."""
         return await _told_of_lives(lambda: self._recall(meant))
 
     async def _recall(self, meant: RecallHandle) -> WaitingMessage:
         try:
-            _, log = await self.timer_log(meant.topic)
+            _, log = await self._lake.timer_log(meant.topic)
         except TopicNotFound as error:
             raise _unknown(meant, f"no topic {meant.topic} with delayed messages") from error
         message = await self._waiting_message(log, meant)
         due = Due(meant.due_us, meant.offset)
         try:
-            await recall(timer_cells(self), self.runtime.clock, meant.topic, log.record.incarnation, due, lake=self)
+            await recall(
+                timer_cells(self._lake), self._lake.runtime.clock, meant.topic, log.record.incarnation, due, lake=self._lake
+            )
         except NotRecallable as error:
             error.object = meant.message_id
             raise
         return message
 
-    async def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
-        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
-
-        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
-        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
-        topic that is not of type DELAY, and `TopicNotFound`.
-        """
+    async def waiting(self, topic: str, *, until: datetime | None, limit: int | None) -> list[WaitingMessage]:
+        """The messages that wait; see `Lake.waiting`."""
         until_us = None if until is None else _checked_us(until)
         if limit is not None and not is_positive(limit):
             raise InvalidArgument("limit must be a positive whole number, or None", operation="waiting", observed=limit)
@@ -72,7 +65,7 @@ class TimerLake(LogLake):
         return await _told_of_lives(lambda: self._waiting(topic, until_us, limit))
 
     async def _waiting(self, topic: str, until_us: int | None, limit: int | None) -> list[WaitingMessage]:
-        opened = await self.topic(topic)
+        opened = await self._lake.topic(topic)
         if not delays(opened.record):
             raise InvalidArgument(
                 "nothing waits for this topic, as its messages are not delayed",
@@ -82,9 +75,9 @@ class TimerLake(LogLake):
                 observed=opened.settings.message_type,
             )
         try:
-            rows = await waiting(self, timer_cells(self), topic, until_us=until_us, limit=limit)
+            rows = await waiting(self._lake, timer_cells(self._lake), topic, until_us=until_us, limit=limit)
         except TopicNotFound:
-            await self.topic(topic)  # raises when the topic itself is gone
+            await self._lake.topic(topic)  # raises when the topic itself is gone
             return []  # the first message makes its timer log
         return list(waiting_messages(topic, rows))
 
@@ -105,8 +98,8 @@ class TimerLake(LogLake):
     async def _gathered(self, log: Topic, meant: RecallHandle) -> pa.Table:
         """The row of a message that waits longer than the timer log keeps it."""
         due = Due(meant.due_us, meant.offset)
-        cells = timer_cells(self)
-        if not (await standing(cells, self.runtime.clock, meant.topic, log.record.incarnation)).waits(due):
+        cells = timer_cells(self._lake)
+        if not (await standing(cells, self._lake.runtime.clock, meant.topic, log.record.incarnation)).waits(due):
             raise NotRecallable(
                 "the message cannot be recalled any more",
                 operation="recall",
@@ -115,7 +108,7 @@ class TimerLake(LogLake):
                 observed="it was delivered, is on its way, or was recalled before",
                 hint="`penstock trace` tells what became of it",
             )
-        rows = await waiting(self, cells, meant.topic, from_us=meant.due_us, until_us=meant.due_us + 1)
+        rows = await waiting(self._lake, cells, meant.topic, from_us=meant.due_us, until_us=meant.due_us + 1)
         return rows.filter(pa.array([offset == meant.offset for offset in rows["offset"].to_pylist()], pa.bool_()))
 
 

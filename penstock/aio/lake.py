@@ -1,0 +1,586 @@
+"""A lake on the running event loop: what the log has, with consumer groups, delayed messages and transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from types import EllipsisType
+from typing import Any, Literal
+
+from penstock.consumers import (
+    BroadcastConsumer,
+    MemoryMetrics,
+    Metrics,
+    PullConsumer,
+    PushConsumer,
+    PushOptions,
+    SimpleConsumer,
+    SimpleOptions,
+)
+from penstock.consumers.membership import Subscription
+from penstock.consumers.redrive import RedriveReport, redrive
+from penstock.consumers.subscribe import Queues, Topics, assignment, check_listener, settings_stated, subscribed
+from penstock.consumers.trace import Trace, trace
+from penstock.coordinator import (
+    ATTEMPTS_DEFAULT,
+    Coordination,
+    DeadLetterPolicy,
+    DeliveryOrder,
+    GroupDescription,
+    GroupSettings,
+    Operators,
+    ParkedGroup,
+    RetryPolicy,
+    TimerStatistics,
+    WorkerSeen,
+    open_coordination,
+)
+from penstock.coordinator.transactions.asking import Checker
+from penstock.coordinator.transactions.naming import check_producer_group
+from penstock.coordinator.transactions.service import Transactions
+from penstock.coordinator.transactions.statistics import TransactionStatistics
+from penstock.coordinator.transactions.transaction import Transaction
+from penstock.log import ClosedError, MessageType, MessageView, ObjectStore, Position, ReadOnlyError, Runtime, WaitingMessage
+from penstock.log import Lake as LogLake
+from penstock.log.delays import RecallHandle
+from penstock.log.limits import check_flag
+from penstock.log.topics import Topic
+
+from .consumers import OpenConsumers
+from .maintenance import Maintenance
+from .timers import Delayed
+from .transactions import FIRST_CHECK, Checking, TransactionService
+
+PUSH_DEFAULTS = PushOptions()
+SIMPLE_DEFAULTS = SimpleOptions()
+_APPEAR_LATER = frozenset({MessageType.DELAY, MessageType.TRANSACTION})
+_SECRETS = ("access_key_id", "secret_access_key", "session_token")
+
+
+class Lake(LogLake):
+    """Topics, producers, readers and consumer groups under one root. Use it in an ``async with`` block, or close it: that writes what was sent."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        runtime: Runtime | None = None,
+        read_only: bool = False,
+        coordination: str | None = None,
+        maintenance: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """``coordination`` names the table of consumer groups (see `penstock.coordinator.open_table`); all workers of a lake must name the same.
+        With ``maintenance`` it takes its share in publishing, compaction, retention, trimming and collection, beginning some seconds after its
+        first write.
+        """
+        super().__init__(store, runtime=runtime, read_only=read_only)
+        self._table_url = coordination
+        # A table in the same cloud takes the same credentials; whatever else is in the options is about the store.
+        self._table_options = {name: value for name, value in (options or {}).items() if name in _SECRETS}
+        self._coordination: Coordination | None = None
+        self._operators: Operators | None = None
+        self._maintenance = Maintenance(self, wanted=maintenance)
+        self._delayed = Delayed(self)
+        self._transacting = TransactionService(self)
+        self._consumers = OpenConsumers()
+        self._ending: asyncio.Task[None] | None = None
+
+    async def _writable(self, operation: str) -> None:
+        await super()._writable(operation)
+        self._maintenance.take_part()
+
+    @property
+    def coordination_url(self) -> str | None:
+        """The name of the table of consumer groups; None: the lake's default."""
+        return self._table_url
+
+    @property
+    def coordination(self) -> Coordination:
+        """The table of consumer groups, and this process's part in it; opened when it is first needed."""
+        self._check_open()
+        if self._coordination is None:
+            self._coordination = open_coordination(
+                self._table_url,
+                store=self.store,
+                runtime=self.runtime,
+                options=self._table_options,
+                label=f"{socket.gethostname()}/{os.getpid()}",
+            )
+        return self._coordination
+
+    # --- Topics -----------------------------------------------------------------------------------------------------------------
+
+    async def topic(self, name: str, *, writable: bool = False) -> Topic:
+        """The topic as `penstock.log.Lake.topic` gives it. A process that consumes a topic whose messages appear later than they are sent
+        takes part in making them appear.
+        """
+        found = await super().topic(name, writable=writable)
+        if self._consumers and found.settings.message_type in _APPEAR_LATER:
+            if found.settings.message_type is MessageType.DELAY:
+                self._maintenance.timers.notice(name, found.record.created_ms)
+            self._maintenance.take_part()
+        return found
+
+    async def timer_log(self, name: str, *, writable: bool = False) -> tuple[Topic, Topic]:
+        """The timer log as `penstock.log.Lake.timer_log` gives it. Messages sent to the topic are delivered by this process, too."""
+        found = await super().timer_log(name, writable=writable)
+        if writable:
+            self._maintenance.timers.notice(name, found[0].record.created_ms)
+        return found
+
+    # --- Consumers --------------------------------------------------------------------------------------------------------------
+
+    def push_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        listener: Callable[..., Any],
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        retry: RetryPolicy | None = None,
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        threads: int = PUSH_DEFAULTS.threads,
+        cache_messages: int = PUSH_DEFAULTS.cache_messages,
+        cache_bytes: int = PUSH_DEFAULTS.cache_bytes,
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+        on_expired: Literal["skip", "stop"] = "skip",
+        batch: Literal["group", "queue"] | None = None,
+        batch_messages: int = PUSH_DEFAULTS.batch_messages,
+        metrics: Metrics | None = None,
+    ) -> PushConsumer:
+        """Join a consumer group, and run ``listener`` for every message of a topic, or of several: ``{topic: filter}``.
+
+        On an event loop, use ``async with lake.push_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        ``listener`` takes a `MessageView` and returns `ConsumeResult.SUCCESS`, ``FAILURE``, ``DEAD_LETTER`` or `RetryAfter`. Raising,
+        returning anything else, or running longer than ``consume_timeout`` is a failure too. An ordinary function runs in ``threads``
+        threads, a coroutine function in as many tasks on the lake's event loop. With ``batch`` it takes a list, of one message group or of
+        one queue, of at most ``batch_messages``; it may return a `BatchResult` that says how many succeeded.
+
+        A message that succeeded is settled, and handed out again only after a crash or a reset. In an ORDERLY group the messages of a
+        message group run one after the other, and a failing one blocks its message group. In a CONCURRENT one all run side by side.
+
+        The group is created when there is none. ``delivery_order``, ``retry``, ``max_attempts`` (None: any number), ``dead_letter_policy``
+        and ``filter`` (``"paid || refunded"``, ``"SQL92: price > 10"``) are the group's settings. An omitted one is as the group has it; a
+        stated one must agree with the group.
+
+        ``start`` says where a group begins that has not consumed the topic before: ``"earliest"``, ``"latest"``, a store time or an offset.
+        ``cache_messages`` and ``cache_bytes`` bound the messages that are fetched and not yet settled. Messages that retention removed
+        before the group had them are passed over with an error in the log, or (``on_expired="stop"``) end the consumer with
+        `OffsetOutOfRange`. ``metrics`` counts.
+
+        Raises `InvalidArgument` for errors of the call, and, with both settings, when the group has other ones. Raises `LimitExceeded`,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        subscriptions = self._subscribed(topic, filter, start)
+        check_listener(listener, batch=batch is not None)
+        stated = settings_stated(
+            delivery_order=delivery_order, retry=retry, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy
+        )
+        options = PushOptions(
+            threads=threads,
+            cache_messages=cache_messages,
+            cache_bytes=cache_bytes,
+            consume_timeout=consume_timeout,
+            on_expired=on_expired,
+            batch=batch,
+            batch_messages=batch_messages,
+            metrics=MemoryMetrics() if metrics is None else metrics,
+        )
+        return self._consumers.add(
+            PushConsumer(
+                self,
+                self.coordination,
+                group=group,
+                subscriptions=subscriptions,
+                listener=listener,
+                stated=stated,
+                options=options,
+            )
+        )
+
+    def simple_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        delivery_order: DeliveryOrder | str | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+        max_attempts: int | EllipsisType | None = ...,
+        dead_letter_policy: DeadLetterPolicy | str | None = None,
+        receive_max: int = SIMPLE_DEFAULTS.receive_max,
+        cache_messages: int = SIMPLE_DEFAULTS.cache_messages,
+        cache_bytes: int = SIMPLE_DEFAULTS.cache_bytes,
+        metrics: Metrics | None = None,
+    ) -> SimpleConsumer:
+        """Join a consumer group, and receive messages of a topic, or of several (``{topic: filter}``), by ``receive`` and ``ack``.
+
+        On an event loop, use ``async with lake.simple_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        A received message is invisible to others for a while. If it is acknowledged in that time, it never comes back. Otherwise that was a
+        failed attempt, and it is received again, until after ``max_attempts`` deliveries the ``dead_letter_policy`` applies. ORDERLY: while
+        a message of a message group is out, later ones of that group wait, unless the same ``receive`` gave them; other groups do not. A
+        group may also have push consumers.
+
+        ``receive_max`` bounds what one ``receive`` may ask for; ``cache_messages`` and ``cache_bytes`` bound what is fetched ahead.
+        ``filter``, ``start``, ``metrics`` and stated settings of the group are as `push_consumer` says. Raises `InvalidArgument` for errors
+        of the call, and, with both settings, when the group has other ones than stated. Raises `LimitExceeded`, `TopicNotFound`,
+        `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        subscriptions = self._subscribed(topic, filter, start)
+        stated = settings_stated(delivery_order=delivery_order, max_attempts=max_attempts, dead_letter_policy=dead_letter_policy)
+        options = SimpleOptions(
+            receive_max=receive_max,
+            cache_messages=cache_messages,
+            cache_bytes=cache_bytes,
+            metrics=MemoryMetrics() if metrics is None else metrics,
+        )
+        return self._consumers.add(
+            SimpleConsumer(self, self.coordination, group=group, subscriptions=subscriptions, stated=stated, options=options)
+        )
+
+    def pull_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        queues: Queues | None = None,
+        filter: str | None = None,
+        start: Position = "earliest",
+    ) -> PullConsumer:
+        """Join a consumer group, and read a topic, or several (``{topic: filter}``), by ``poll`` and ``commit``.
+
+        On an event loop, use ``async with lake.pull_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, a topic or group that does not fit when it is awaited.
+
+        The queues are shared evenly among the group's members and may come and go (subscribe). ``queues``, numbers of the topic or
+        ``{topic: numbers}``, asks for these instead, however many others the group has (assign). The messages of a queue come in order from
+        the offset that the group has committed. Nothing is retried or dead-lettered: the caller goes back with ``seek``. Messages handed
+        out and not committed come again, after a crash or with the queue's next owner.
+
+        ``filter`` and ``start`` are as `push_consumer` says. Raises `InvalidArgument` for errors of the call, and when the group has
+        another filter. Raises `LimitExceeded`, `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`. A group with messages that are tracked
+        by themselves (failed, in flight, parked) ends its PullConsumers with `penstock.consumers.GroupMixed`.
+        """
+        subscriptions = self._subscribed(topic, filter, start)
+        assigned = None if queues is None else assignment(queues, list(subscriptions))
+        return self._consumers.add(
+            PullConsumer(self, self.coordination, group=group, subscriptions=subscriptions, stated={}, queues=assigned)
+        )
+
+    def broadcast_consumer(
+        self,
+        topic: Topics,
+        *,
+        group: str,
+        member: str,
+        listener: Callable[..., Any],
+        filter: str | None = None,
+        start: Position = "earliest",
+        consume_timeout: timedelta = PUSH_DEFAULTS.consume_timeout,
+    ) -> BroadcastConsumer:
+        """Run ``listener`` for every message of a topic, or of several (``{topic: filter}``), in every member of a broadcasting group.
+
+        On an event loop, use ``async with lake.broadcast_consumer(…) as consumer``, or await it.
+        Errors of the call are raised at once, `TopicNotFound` when it is awaited.
+
+        ``member`` is the name under which this process's progress is kept, saved each second and at closing. A consumer that opens the name
+        again goes on there, after a crash up to a second before. A name belongs to the consumer that opened it last. The former one ends
+        with `FencedError` when it next has progress to save, so until then both may be given a message. The messages of a queue are run one
+        after the other, different queues side by side. A message whose listener fails, raises or runs longer than ``consume_timeout`` is
+        logged, and not tried again.
+
+        ``start`` says where a new name begins; ``filter`` is this member's own. Raises `InvalidArgument` for errors of the call,
+        `TopicNotFound`, `ReadOnlyError`, `OffsetOutOfRange`.
+        """
+        subscriptions = self._subscribed(topic, filter, start)
+        check_listener(listener, batch=False)
+        return self._consumers.add(
+            BroadcastConsumer(
+                self,
+                self.coordination,
+                group=group,
+                member=member,
+                subscriptions=subscriptions,
+                listener=listener,
+                consume_timeout=consume_timeout,
+            )
+        )
+
+    def _subscribed(self, topics: Topics, filter: str | None, start: Position) -> dict[str, Subscription]:
+        """The subscriptions of a consumer. Raises when no consumer may be opened, or none with these arguments."""
+        self._check_open()
+        if self._ending is not None:
+            raise ClosedError("the lake is being closed", object=self.url)
+        if self.read_only:
+            raise ReadOnlyError(
+                "the lake was opened with read_only=True, and a consumer writes how far it is", operation="subscribe"
+            )
+        return subscribed(topics, filter, start)
+
+    # --- Consumer groups --------------------------------------------------------------------------------------------------------
+
+    async def create_group(
+        self,
+        name: str,
+        *,
+        delivery_order: DeliveryOrder | str = DeliveryOrder.ORDERLY,
+        retry: RetryPolicy | None = None,
+        max_attempts: int | None = ATTEMPTS_DEFAULT,
+        dead_letter_policy: DeadLetterPolicy | str = DeadLetterPolicy.CONTINUE,
+        filters: Mapping[str, str] | None = None,
+    ) -> GroupSettings:
+        """Create a consumer group; fine when it exists with these settings. A consumer creates its group by itself, too.
+
+        ``delivery_order`` is ORDERLY (a message group's messages one after the other) or CONCURRENT, for good. ``retry`` says when a failed
+        message is run again (default: each second, CONCURRENT: by RocketMQ's table of 10 s to 2 h). After ``max_attempts`` deliveries
+        (None: any number) it goes to the dead-letter queue. With ``dead_letter_policy="park"`` its message group stands still instead,
+        until an operator releases or skips it. ``filters`` are by topic: ``{"orders": "paid || refunded"}``, ``{"orders": "SQL92: price >
+        10"}``.
+
+        Raises `GroupExists` with both settings when it has other ones, `InvalidArgument` or `LimitExceeded` for a bad name or value.
+        """
+        stated = {
+            "delivery_order": delivery_order,
+            "max_attempts": max_attempts,
+            "dead_letter_policy": dead_letter_policy,
+            "filters": {} if filters is None else filters,
+        }
+        settings = GroupSettings.stating(stated if retry is None else {**stated, "retry": retry})
+        return await self._operating.create(name, settings)
+
+    async def alter_group(self, name: str, **changes: object) -> GroupSettings:
+        """Change ``retry``, ``max_attempts``, ``dead_letter_policy`` or ``filters``; members see it within seconds.
+
+        Raises `GroupNotFound`, and `InvalidArgument` for anything else.
+        """
+        return await self._operating.alter(name, **changes)
+
+    async def delete_group(self, name: str, *, force: bool = False) -> None:
+        """Delete a consumer group. A later group of its name begins anew.
+
+        Raises `GroupInUse` when a member lives, or messages that the group gave up have no dead letter yet. A member that seems dead is
+        watched for its lease and a quarter more, to be sure. With ``force`` the group is deleted even so: live members end with an error,
+        and dead letters that are not written are lost, which the log tells. Raises `GroupNotFound`.
+        """
+        check_flag("force", force, operation="delete_group")
+        await self._operating.delete(name, force=force)
+
+    async def groups(self) -> dict[str, GroupSettings]:
+        """The settings of all consumer groups, by name."""
+        return await self._operating.groups()
+
+    async def describe_group(self, name: str) -> GroupDescription:
+        """Settings, members, and the owner, progress and obstacles of every queue. Raises `GroupNotFound`."""
+        return await self._operating.describe(name)
+
+    async def workers(self, *, watch: timedelta | None = None) -> list[WorkerSeen]:
+        """The processes that have consumers open, and whether each lives. They are watched until that is known, at most for ``watch``."""
+        return await self._operating.workers(watch=watch)
+
+    # --- Backtrack, parked message groups ---------------------------------------------------------------------------------------
+
+    async def reset_offsets(self, topic: str, group: str, to: Position, *, queues: Sequence[int] | None = None) -> dict[int, int]:
+        """Let a group go on from another place on a topic (backtrack), while its consumers run. Returns the offset of each queue.
+
+        ``to`` is an offset, a store time with a zone, ``"earliest"`` or ``"latest"``, turned into offsets once, now; ``queues``: only
+        these. Members carry it out within seconds: messages in flight are fenced, nothing before the new offsets is handed out again, and
+        nothing after them is lost. Raises `GroupNotFound`, `TopicNotFound`, `InvalidArgument`, and `OffsetOutOfRange` for an offset that is
+        not kept.
+        """
+        return await self._operating.reset(topic, group, to, queues)
+
+    async def parked(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """The parked message groups, with the message that each stands at; only those of a topic, of a queue, or of this name."""
+        return await self._operating.parked(group, topic=topic, queue=queue, message_group=message_group)
+
+    async def release(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Try parked messages again, with no strike against them. They are chosen as by `parked`. Returns the groups that were ordered
+        released.
+
+        The order is one write, and the owners of the queues carry it out within seconds. Raises `InvalidArgument` when a named message
+        group is not parked.
+        """
+        return await self._operating.release(group, topic=topic, queue=queue, message_group=message_group)
+
+    async def skip(
+        self, group: str, *, topic: str | None = None, queue: int | None = None, message_group: str | None = None
+    ) -> list[ParkedGroup]:
+        """Give parked messages up: each becomes a dead letter, and its message group goes on behind it. Otherwise like `release`."""
+        return await self._operating.skip(group, topic=topic, queue=queue, message_group=message_group)
+
+    @property
+    def _operating(self) -> Operators:
+        if self._operators is None:
+            self._operators = Operators(self, self.coordination)
+        self._check_open()
+        return self._operators
+
+    # --- Dead letters -----------------------------------------------------------------------------------------------------------
+
+    async def redrive(
+        self,
+        group: str,
+        *,
+        limit: int | None = None,
+        where: Callable[[MessageView], bool] | None = None,
+        damaged: Literal["raise", "skip"] = "raise",
+    ) -> RedriveReport:
+        """Send the dead letters of a group back to the topics they came from, oldest first, at most ``limit``. Consumers may run meanwhile.
+
+        Each goes back once, however often this is repeated, and as the original message: id, message group, tag, keys, body and properties.
+        Every group that reads the topic gets it. ``where`` chooses by the dead letter. Letters that it leaves out, and letters that cannot
+        be sent now (the report says why), may go back later.
+
+        Raises `TopicNotFound` when the group has no dead letters, and `DataDamaged` at one that cannot be read (``damaged="skip"`` leaves
+        it out). Raises errors of sending; messages sent before stay sent.
+        """
+        self._check_open()
+        return await redrive(self, group, limit=limit, where=where, damaged=damaged)
+
+    # --- One message ------------------------------------------------------------------------------------------------------------
+
+    async def trace(
+        self, message_id: str, *, topic: str | None = None, progress: Callable[[int, int], None] = lambda done, topics: None
+    ) -> Trace:
+        """The stored traces of one message: its places, and how it stands in every consumer group that reads its topic.
+
+        It is looked for in ``topic`` and the dead-letter queues of its groups, or in all topics. The search uses the Bloom filters of their
+        tables, and reads the part of their logs that the tables lack. ``progress`` is given the number of topics that are done and of all
+        topics. A message that is not found, or not any more, has no places. The stored data says how things stand, not how they came about:
+        nobody knows how often a settled message was delivered.
+
+        Raises `InvalidArgument` for what cannot be an id, and `TopicNotFound`. ``unread`` names what cannot be read.
+        """
+        self._check_open()
+        return await trace(self, self.coordination, message_id, topic=topic, progress=progress)
+
+    # --- Delayed messages -------------------------------------------------------------------------------------------------------
+
+    async def recall(self, recall_handle: str) -> WaitingMessage:
+        """Recall a delayed message, so that it is never delivered. Returns the message.
+
+        ``recall_handle`` is that of the `SendResult`, or of a message that `waiting` lists. Raises `NotRecallable` when it was delivered,
+        is on its way or was recalled before. Raises `MessageNotFound` for a handle of another lake, of a topic that was deleted since, or
+        of no message. Raises `InvalidArgument` for a bad handle, `ReadOnlyError`, and `UnknownOutcome`: then recall it again.
+        """
+        meant = RecallHandle.decode(recall_handle)
+        await self._writable("recall")
+        return await self._delayed.recall(meant)
+
+    async def waiting(self, topic: str, *, until: datetime | None = None, limit: int | None = None) -> list[WaitingMessage]:
+        """The delayed messages of a topic that are still to be delivered, by delivery time and then as they were sent.
+
+        ``until`` (exclusive) leaves out messages due later; ``limit`` takes only the first. All of the listed messages are in memory at
+        once. The list is true for one moment; messages on their way into the topic do not wait any more. Raises `InvalidArgument` for a
+        topic that is not of type DELAY, and `TopicNotFound`.
+        """
+        return await self._delayed.waiting(topic, until=until, limit=limit)
+
+    def timer_statistics(self) -> dict[str, TimerStatistics]:
+        """The work of this process by topic whose delayed messages it delivers, and the number of messages that wait. Any thread may ask."""
+        return dict(self._maintenance.timers.statistics)
+
+    # --- Transactions -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transactions of all processes, for operators and roles."""
+        return self._transacting.transactions
+
+    def transaction(
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer: SimpleConsumer | None = None,
+        checker: Checker | None = None,
+        first_check: timedelta = FIRST_CHECK,
+    ) -> Transaction:
+        """Begin a transaction: ``async with lake.transaction(producer_group=…) as tx``. Nothing is written before its first send.
+
+        Messages given to ``tx.send`` are durable and invisible until ``tx.commit()`` makes all of them visible, in one entry of each topic,
+        or ``tx.rollback()`` gives them up. Do the local work between the last send and the commit. If neither happens, whatever becomes of
+        this process, the group's checkers are asked. The first question comes after ``first_check`` (60 s), or up to 5 s later, as due
+        checks are looked for every 5 s. A transaction that is open for 4 hours is rolled back.
+
+        ``checker`` is registered as by `check_transactions`, for the first transaction of a group in this lake; later ones need none. All
+        transactions of a group in a lake go by one checker: the one given last.
+
+        An exception that leaves the block rolls back, even one that says that the outcome of the local work is unknown. Catch that
+        one inside, and leave the block without a decision: then the checker is asked. Or use no block, and call commit or rollback.
+
+        With a ``consumer``, ``tx.ack`` settles messages that it was given when, and only when, the transaction commits: exactly once from
+        topic to topic. Such a transaction has no checker: if it is not committed when the messages are handed out again, it is rolled back.
+        The producer group is then the consumer's by default.
+
+        Raises `InvalidArgument` when there is no checker, for a consumer of another lake, or for a ``first_check`` not above 0. Raises
+        `LimitExceeded` for one of more than an hour, and `ReadOnlyError`.
+        """
+        self._check_open()
+        return self._transacting.begin(producer_group=producer_group, consumer=consumer, checker=checker, first_check=first_check)
+
+    def check_transactions(self, producer_group: str, checker: Checker) -> Checking:
+        """Answer for a producer group's transactions whether they commit, for as long as this lake is open or until the result is closed.
+
+        For a transaction that nobody decided, one live member of the group is asked. This happens first 60 s after its first message (or as
+        its sender said), then every 60 s, at most 15 times; then it is rolled back. ``checker`` takes a `CheckedTransaction` and returns
+        `TransactionResolution.COMMIT`, ``ROLLBACK`` or ``UNKNOWN``; an ordinary function runs in a thread, a coroutine function on the
+        lake's event loop. A checker that raises, or takes more than 15 s, counts as not knowing. It may be asked while the sender is still
+        at work, and twice. Raises `InvalidArgument`, `LimitExceeded` and `ReadOnlyError`.
+        """
+        check_producer_group(producer_group)
+        self._check_open()
+        return self._transacting.check(producer_group, checker)
+
+    def checks(self, producer_group: str) -> bool:
+        """Whether this lake answers what became of a producer group's transactions."""
+        return self._transacting.checks(producer_group)
+
+    def transaction_statistics(self) -> TransactionStatistics:
+        """The work of this process on transactions, its own and others', and the state of those that it looks after. Any thread may ask."""
+        return self._transacting.statistics()
+
+    # --- Its end ----------------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close all consumers, which lets their handlers end. Then close readers and producers, which writes pending messages, and then the
+        rest.
+
+        Raises the first error of a consumer or producer that nobody was told, and `InvalidArgument` inside a handler. A concurrent caller
+        waits for the same end; closing again does nothing. Giving up waiting does not stop it.
+        """
+        self._consumers.check_outside()
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        elif self._ending.done():
+            return  # the error was raised before
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        try:
+            await self._consumers.close()
+        finally:
+            await super().close()
+
+    async def _close(self) -> None:
+        async with AsyncExitStack() as ends:  # the last first, each whatever the others raise
+            ends.push_async_callback(super()._close)
+            if self._coordination is not None:
+                ends.push_async_callback(self._coordination.close)
+            ends.push_async_callback(self._transacting.close)
+            ends.push_async_callback(self._maintenance.end)

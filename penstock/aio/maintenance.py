@@ -1,0 +1,73 @@
+"""The share of a process in what keeps a lake up, in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.coordinator import Part, Timers, Upkeep, run_roles
+from penstock.coordinator.transactions.role import run_finisher
+from penstock.log import PenstockError, PermissionDenied
+
+if TYPE_CHECKING:
+    from .lake import Lake
+
+log = logging.getLogger("penstock.maintenance")
+
+_ENDS_S = 5.0
+
+
+class Maintenance:
+    """Publishing, compaction, retention, trimming, collection, timers and transactions, as far as their roles fall to this process."""
+
+    def __init__(self, lake: Lake, *, wanted: bool) -> None:
+        self._lake = lake
+        self._wanted = wanted
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[object] | None = None
+        self.timers = Timers(lake)
+
+    def take_part(self) -> None:
+        """Begin, if maintenance is wanted. Calling it again does nothing."""
+        if self._wanted and self._running is None:
+            self._running = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        """Play the roles that maintain a lake, as far as they fall to this process. Nobody waits for it: failures are logged."""
+        coordination, stop = self._lake.coordination, self._stop
+        upkeep = Upkeep(self._lake, coordination.cells, coordination.groups, on_step=self._log_step, on_look=self.timers.see)
+        maintained = run_roles(
+            coordination.cells,
+            coordination.worker,
+            coordination.watch,
+            self._lake.runtime,
+            Part(topics=upkeep.topics, play=upkeep.play),
+            stop,
+            ready=coordination.claim,
+            report=lambda topic, error: self._log_step(topic, "role", error),
+        )
+        timed = self.timers.run(coordination, stop, on_error=lambda topic, error: self._log_step(topic, "timers", error))
+        finished = run_finisher(
+            self._lake.transactions,
+            coordination,
+            stop,
+            report=lambda what, error: self._log_step(what, "transactions", error),
+            patience_s=10.0,
+        )
+        await asyncio.gather(maintained, timed, finished)
+
+    def _log_step(self, topic: str, step: str, result: object) -> None:
+        if isinstance(result, PermissionDenied):
+            log.info("this process may not maintain topic %s, and leaves it to others: %s", topic, result)
+            self._stop.set()
+        elif isinstance(result, PenstockError):
+            log.warning("maintenance of topic %s: %s failed, and is tried again: %s", topic, step, result)
+
+    async def end(self) -> None:
+        """Stop the roles. Every step of theirs may be broken off."""
+        self._stop.set()
+        if self._running is not None:
+            await asyncio.wait((self._running,), timeout=_ENDS_S)
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
