@@ -301,8 +301,6 @@ def _decimal(precision: int, scale: int) -> Convert:
 
 
 def _boolean(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
     if value in (0, 1) and isinstance(value, int):
         return bool(value)
     if isinstance(value, str) and value.lower() in ("t", "true", "f", "false"):
@@ -310,11 +308,9 @@ def _boolean(value: object) -> bool:
     raise TypeError
 
 
-def _binary(value: object) -> bytes:
+def _binary(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, bytes):
         return value
-    if not isinstance(value, str):
-        raise TypeError
     return base64.b64decode(value, validate=True)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -45,6 +46,9 @@ from penstock.log.errors import InvalidArgument
         ("double", "NaN", pytest.approx(float("nan"), nan_ok=True)),
         ("boolean", "t", True),
         ("boolean", 0, False),
+        ("boolean", 1, True),
+        ("boolean", False, False),
+        ("boolean", True, True),
         ("string", {"a": [1, Decimal("1.10")]}, '{"a":[1,1.10]}'),
         ("string", "", ""),
         ("string", Decimal("1.10"), "1.10"),
@@ -76,6 +80,9 @@ def test_what_fits_is_held_exactly(kind: str, said: Any, held: Any) -> None:
         ("bigint", Decimal("1.5")),
         ("bigint", True),
         ("bigint", "much"),
+        ("boolean", Decimal(1)),
+        ("binary", 5),
+        ("binary", ["AAE="]),
         ("bigint", Decimal("1e3000000")),  # as an int it has three million digits
         ("bigint", Decimal("-1e999999999999999")),
         ("bigint", Decimal("1e-3000000")),
@@ -246,3 +253,15 @@ def test_an_empty_text_is_a_key_too() -> None:
 def test_a_value_that_does_not_fit_is_shown_as_far_as_a_line_has_room(said: str, shown: str) -> None:
     with pytest.raises(Unfit, match=shown):
         converter("int")(said)
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a":', "}")])
+def test_text_is_nested_to_the_last_level_that_is_allowed_and_no_deeper(opens: str, closes: str) -> None:
+    def nested(levels: int) -> Any:
+        return json.loads(opens * levels + "0" + closes * levels)
+
+    assert converter("string")(nested(200)) == opens * 200 + "0" + closes * 200
+    with pytest.raises(Unfit, match="nested deeper than 200 levels"):
+        converter("string")(nested(201))
+    with pytest.raises(Unfit, match="nested deeper than 200 levels"):
+        converter("int")(nested(201))

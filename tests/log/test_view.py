@@ -12,6 +12,7 @@ from penstock.log.errors import DataDamaged, PermissionDenied, ViewLost
 from penstock.log.floor import decode_floor, encode_floor
 from penstock.log.fold import Folded
 from penstock.log.limits import CHECKPOINT_ENTRIES, VIEW_AGE_MAX_S
+from penstock.log.stores.faults import Fault, FaultStore
 from penstock.log.stores.protocol import ObjectMissing, ObjectStore, Put
 from penstock.log.stores.wrapper import Call, StoreWrapper
 from penstock.log.tail import Tail
@@ -474,13 +475,19 @@ def test_folding_the_same_bytes_twice_does_nothing() -> None:
 @pytest.mark.parametrize("number", [1, 3])
 def test_what_is_not_the_next_entry_is_not_folded(number: int) -> None:
     async def work() -> None:
-        log = await a_log(3)
-        view = view_of(log)
+        log, asked = await a_log(3), list[str]()
+
+        def plan(_: int, __: str, key: str) -> Fault | None:
+            asked.append(key)
+            return None
+
+        view = View(FaultStore(log.store, plan), log.paths, log.runtime)
         await view.step()
         before, seen = view.state, list[Folded]()
         view.on_fold = lambda folded, _: seen.append(folded)
+        asked.clear()
         await view.take(number, (await log.store.get(log.paths.entry(number))).data)
         assert view.state is before
-        assert seen == []
+        assert (seen, asked) == ([], []), "nor is it taken for damage"
 
     run(work())
