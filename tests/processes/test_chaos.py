@@ -14,7 +14,9 @@ SEED = 20
 
 @pytest.mark.processes
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])])
+@pytest.mark.parametrize(
+    "kind", ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw, pytest.mark.thorough])]
+)
 def test_processes_killed_and_paused_lose_and_double_nothing(kind: str, tmp_path: Path) -> None:
     print(f"replay: python -m tests.processes.chaos --minutes 0.1 --seed {SEED} --store {kind}")
     with place(kind, tmp_path) as (url, options):

@@ -9,6 +9,7 @@ import pytest
 from tests.figures import FIGURES
 from tests.simulation.campaign import Run, met, never_happened, play, table
 from tests.simulation.scenarios import SCENARIOS
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -58,13 +59,13 @@ def test_a_seed_that_went_wrong_once_goes_right(scenario: str, seed: int) -> Non
     assert not run.wrong, run.report()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", thoroughly(list(SCENARIOS), list(SCENARIOS)[::4]))
 def test_a_seed_is_the_same_run_again(scenario: str) -> None:
     assert play(scenario, 7).digest == play(scenario, 7).digest
 
 
 def test_worlds_without_faults_are_quiet() -> None:
-    for scenario in SCENARIOS:
+    for scenario in thoroughly(list(SCENARIOS), list(SCENARIOS)[:5]):
         run = play(scenario, 3, rate=0.0)
         assert not run.wrong, run.report()
         assert not any(what.startswith("fault: ") for what in run.counts)

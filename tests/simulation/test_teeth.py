@@ -24,6 +24,7 @@ def test_a_missing_guard_is_noticed(name: str) -> None:
     assert not intact.wrong, f"it goes wrong with every guard in place: {intact.report()}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_calm_run_does_not_need_it(name: str) -> None:
     assert not play("calm", 5, mutant=name, rate=0.0).wrong

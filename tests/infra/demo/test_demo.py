@@ -108,6 +108,7 @@ def test_on_local_files(tmp_path: Path) -> None:
     assert not (tmp_path / "daily").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.timeout(2 * RUN_S)
 @pytest.mark.s3
@@ -121,6 +122,7 @@ def test_on_moto_by_its_url(tmp_path: Path) -> None:
     assert_nothing_killed(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.timeout(2 * RUN_S)
 @pytest.mark.s3
@@ -232,7 +234,14 @@ def producing(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[psutil
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "exit_code"),
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough),
+        (signal.SIGKILL, -9),
+    ],
+)
 def test_its_producers_end_with_it(number: signal.Signals, exit_code: int, tmp_path: Path) -> None:
     with producing(tmp_path) as (running, producers):
         running.send_signal(number)

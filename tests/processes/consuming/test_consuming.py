@@ -19,7 +19,7 @@ from tests.processes.consuming.judge import is_held_up
 from tests.processes.consuming.nemesis import SHORT
 from tests.processes.consuming.records import Handled, Noted, What
 
-PLACES = ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw])]
+PLACES = ["local", pytest.param("versitygw", marks=[pytest.mark.s3, pytest.mark.versitygw, pytest.mark.thorough])]
 SEEDS = {"local": 2, "versitygw": 3}
 
 
@@ -39,6 +39,7 @@ def test_workers_killed_stopped_and_restarted_settle_every_message_in_order(kind
     assert outcome.pauses.failovers
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -52,6 +53,7 @@ def test_rolling_restarts_repeat_nothing(tmp_path: Path) -> None:
     assert outcome.pauses.handovers
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -43,7 +43,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="C7",
         patch=attribute(Cells, "write", cell_patches.believing(QUEUES)),
         scenario="orderly",
-        seeds=(11,),
+        seeds=(2,),
     ),
     "durable-attempts": Mutant(
         guard="attempts are durable before the handler starts",
@@ -86,14 +86,14 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="C9",
         patch=attribute(QueueKeeper, "_merged", patches.not_checked),
         scenario="pauses",
-        seeds=(8,),
+        seeds=(6,),
     ),
     "suspects": Mutant(
         guard="what was in flight in the dead is suspect",
         rule="C7",
         patch=attribute(QueueCell, "taken_by", patches.forgetting),
         scenario="orderly",
-        seeds=(0, 1),
+        seeds=(1, 0),
     ),
     "strike-alone": Mutant(
         guard="a death is a strike only for who was alone",
@@ -142,7 +142,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="C1",
         patch=attribute(Step, "apply", patches.dropping("tries", dict)),
         scenario="concurrent",
-        seeds=(0, 1),
+        seeds=(2, 1),
     ),
     "markers": Mutant(
         guard="a blocked group has a marker",
@@ -172,7 +172,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
             attribute(CopyWriter, "last_sequence", patches.nameless), attribute(CopyWriter, "_rows", patches.without_sequences)
         ),
         scenario="resets",
-        seeds=(7,),
+        seeds=(3,),
     ),
     "letter-names": Mutant(
         guard="each queue's dead letters go under a name of its own",
@@ -222,7 +222,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="B1",
         patch=attribute(QueueLife, "_seen", lambda _: always(None)),
         scenario="rewinds",
-        seeds=(0, 1),
+        seeds=(4,),
     ),
     "lives-letters": Mutant(
         guard="dead letters of a former life are not of the messages that have their offsets now",
@@ -236,7 +236,7 @@ MUTANTS: dict[str, Mutant] = SPILL_MUTANTS | {
         rule="L1",
         patch=attribute(QueueLife, "_since", patches.from_the_first),
         scenario="lives",
-        seeds=(2,),
+        seeds=(12,),
     ),
     "lives-view": Mutant(
         guard="a member whose view is a former topic's settles nothing of the next one",

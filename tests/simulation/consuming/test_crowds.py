@@ -17,6 +17,7 @@ from penstock.log.messages import MessageView
 from tests.simulation.consuming.plot import GroupPlan
 from tests.simulation.consuming.stage import FAR_TABLE, GROUP, SUCCESS, Stage
 from tests.simulation.process import SimProcess
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(120)]
 
@@ -45,11 +46,11 @@ def test_fifteen_hundred_suspects_are_done_in_seconds() -> None:
 
 
 @pytest.mark.slow
-def test_five_thousand_message_groups_fail_at_once() -> None:
+def test_thousands_of_message_groups_fail_at_once() -> None:
     """Their cell does not grow beyond its bound, and nothing is dropped for that: what finds no room waits unsettled, and fetching pauses.
     When the handler heals all are settled, and nobody has become a dead letter.
     """
-    groups = 5_000
+    groups = thoroughly(5_000, 2_500)
     stage = Stage(GroupPlan(max_attempts=100, threads=500), table=FAR_TABLE)
     broken = True
 
@@ -78,11 +79,11 @@ def test_five_thousand_message_groups_fail_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_six_thousand_messages_fail_at_once() -> None:
+def test_thousands_of_messages_fail_at_once() -> None:
     """They wait outside of the cell, which stays small; the queue goes on fetching, and keeps only few of them in memory. Each runs again when
     it is due, and none twice.
     """
-    count, wait_s = 6_000, 20.0
+    count, wait_s = thoroughly(6_000, 3_000), 20.0
     stage = Stage(GroupPlan(order=DeliveryOrder.CONCURRENT, threads=500), table=FAR_TABLE, quiet_s=3600.0)
     due_s: dict[int, float] = {}
     late_s: list[float] = []

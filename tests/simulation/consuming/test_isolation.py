@@ -19,6 +19,7 @@ from tests.simulation.consuming.records import Started
 from tests.simulation.consuming.stage import FAILURE, SUCCESS, Stage
 from tests.simulation.patches import Patch, attribute
 from tests.simulation.process import SimProcess
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -66,7 +67,7 @@ def p99_s(plan: GroupPlan, *, poisonous: bool, patch: Patch = nullcontext) -> fl
     return quantiles([max(0.001, started_s[n] - known_s[n]) for n in innocent], n=100)[-1]
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", thoroughly(list(PLANS), ["retried", "parked"]))
 def test_a_poison_group_delays_no_other(name: str) -> None:
     without = p99_s(PLANS[name], poisonous=False)
     beside = p99_s(PLANS[name], poisonous=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
+from tests.simulation.campaign import Run
 from tests.simulation.consuming.campaign import TEETH_STEPS, play
 from tests.simulation.consuming.mutants import MUTANTS
 
@@ -13,12 +16,18 @@ OTHERS = 40
 """So many further seeds are tried before a mutant counts as unnoticed: which seeds catch it changes with every change of pace."""
 
 
+@cache
+def intact_run(scenario: str, seed: int) -> Run:
+    """The run with every guard in place, which many mutants are compared with."""
+    return play(scenario, seed, max_steps=TEETH_STEPS)
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_missing_guard_is_noticed(name: str) -> None:
     mutant = MUTANTS[name]
     for seed in dict.fromkeys((*mutant.seeds, *range(OTHERS))):
         if play(mutant.scenario, seed, mutant=name, max_steps=TEETH_STEPS).wrong:
-            intact = play(mutant.scenario, seed, max_steps=TEETH_STEPS)
+            intact = intact_run(mutant.scenario, seed)
             if not intact.wrong:
                 return
             assert intact.wrong[0].startswith("LimitReached"), f"it goes wrong with every guard in place: {intact.report()}"

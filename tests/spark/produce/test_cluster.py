@@ -23,7 +23,7 @@ from tests.spark.source.test_submit import python_errors
 from tests.tree import ROOT
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(600)]
 
 HOSTS = ("127.0.0.1", "localhost")
 """By their names; Spark runs no task twice on one host, so a ``local-cluster`` would not do."""
