@@ -21,10 +21,11 @@ from tests.simulation.faults import WRITES, Fault, ScriptedFaults, single_faults
 from tests.simulation.graveyard import Graveyard, Plot, graveyard
 from tests.simulation.patches import Patch, attribute, both
 from tests.simulation.small import small_log
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-SEEDS = 24
+SEEDS = thoroughly(24, 9)
 MUST_HAPPEN = (
     "crash", "pause", "suspend", "restart", "reset", "queue lost", "taken with letters assigned", "found written", "redriven",
     "found redriven", "error: store_unavailable", "fault: lost answer", "fault: crash after", "fault: pause before",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.campaign import exhaustive
+from tests.thorough import thoroughly
 
 pytestmark = [pytest.mark.simulation, pytest.mark.slow, pytest.mark.timeout(300)]
 
-EVERY = 40
+EVERY = thoroughly(40, 53)
 
 
 def test_single_faults_are_survived() -> None:
     runs = exhaustive(every=EVERY)
-    assert len(runs) > 50
+    assert len(runs) > 40
     wrong = [run.report() for run in runs if run.wrong]
     assert not wrong, "\n".join(wrong)
     faults = {what for run in runs for what in run.counts if what.startswith("fault: ")}

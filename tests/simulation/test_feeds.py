@@ -19,10 +19,16 @@ from tests.simulation.feeders import SCENARIOS
 from tests.simulation.patches import attribute
 from tests.simulation.stage import HOUR_S, Stage
 from tests.simulation.world import TOPIC
+from tests.thorough import thoroughly
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = {"feeds": range(6), "expiring": range(2), "damaged": range(2, 4), "deleted": range(4)}
+SEEDS = {
+    "feeds": range(thoroughly(6, 2)),
+    "expiring": range(thoroughly(2, 1)),
+    "damaged": range(2, thoroughly(4, 3)),
+    "deleted": range(thoroughly(4, 2)),
+}
 MUST_HAPPEN = (
     "feed: rows", "feed: gave up waiting", "feed: gave up fetching", "feed: out of range", "feed: damage named", "restart", "trim",
     "topic created again",

@@ -106,6 +106,7 @@ def test_a_batch_without_rows_is_remembered_by_the_target(spark: SparkSession, t
     assert [(row["__op"], row["__current"]) for row in rows(into / VERSIONED, own=True)] == [("c", False)]
 
 
+@pytest.mark.thorough
 @pytest.mark.processes
 def test_executors_and_workers_are_killed_then_the_driver_and_another_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     place = Place(tmp_path, blocks=6)
