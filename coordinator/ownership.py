@@ -252,8 +252,7 @@ class Ownership:
             return await self._groups.update(self._group, lambda before: before.joined_by(self._member.id))
         except LimitExceeded:
             await self._watch.look(record.all_members)
-            if not (over := await self._fenced(record.all_members)):
-                raise
+            over = await self._fenced(record.all_members)
             return await self._groups.update(self._group, lambda before: before.left_by(*over).joined_by(self._member.id))
 
     async def _find_over(self, others: Sequence[str]) -> set[str]:
@@ -272,7 +271,7 @@ class Ownership:
 
     def _closely(self, others: Sequence[str]) -> Sequence[str]:
         """The members to watch closely: everybody while this one has room for their queues, else its neighbours on a ring."""
-        if self._below_share or not self._keepers or len(others) <= _WATCHED:
+        if self._below_share or not self._keepers:
             return others
         me = _place(self._member.id)
         return sorted(others, key=lambda other: (_place(other) - me) % 2**64)[:_WATCHED]
@@ -306,7 +305,7 @@ class Ownership:
             wanted += decided.take
         await asyncio.gather(*(self._take(queue, found[queue], record) for queue in wanted))
         if found:
-            self._expect(lacking, topics)
+            self._expect(lacking)
         self._watched |= {owner for queue in self._contested if (owner := self._owners.get(queue))}
         return tuple(drain)
 
@@ -381,7 +380,7 @@ class Ownership:
             self._keepers[queue] = keeper
             self._untold[queue] = keeper
 
-    def _expect(self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]], topics: Mapping[str, object]) -> None:
+    def _expect(self, lacking: Sequence[tuple[tuple[str, ...], list[Queue]]]) -> None:
         """Note, after reading cells of others, which queues are about to be released, those that were tried in vain included."""
         contested = set[Queue]()
         for members, queues in lacking:
@@ -389,7 +388,7 @@ class Ownership:
             if self._count_mine(queues) < aims[self._member.id]:
                 owners = {queue: self._owners[queue] for queue in queues if queue in self._owners and queue not in self._keepers}
                 counts = Counter(owners.values())
-                contested |= {queue for queue, owner in owners.items() if owner not in topics or counts[owner] > aims.get(owner, 0)}
+                contested |= {queue for queue, owner in owners.items() if counts[owner] > aims.get(owner, 0)}
         if contested != self._contested:
             self._contested, self._contested_since_s = frozenset(contested), self._round_s
         pause_s = _POLL_S if self._round_s - self._contested_since_s < _POLL_SOON_S else _POLL_LATER_S
