@@ -127,6 +127,15 @@ def test_what_comes_after_all_was_read_again_is_kept() -> None:
     assert (some.retained, some.recall_from(0, 6)) == (2, None)
 
 
+def test_a_fresh_message_that_there_is_no_room_for_is_read_again() -> None:
+    some = blocked({A: waiting(0)}, retained=1)
+    some.recall_from(0, 5)
+    some.recalled([message(0, "a")], 0, 5, 5)
+    assert some.pass_by(message(5, "a"))
+    (lane,) = some.due(0, Step(), 6)
+    assert (some.retained, lane.known_to) == (1, 5)
+
+
 def test_a_group_is_blocked_once() -> None:
     some = blocked({A: waiting(0)})
     with pytest.raises(InternalError, match="blocked already"):

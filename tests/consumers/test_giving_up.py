@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.consumers.lanes import Failure, Lane, Run
@@ -143,3 +145,67 @@ def test_what_is_started_in_a_step_is_not_behind_in_it() -> None:
     step = schedule.plan(0, cell, Mode.QUIET)
     assert not step.markers
     assert first in schedule.running
+
+
+# --- Failures, and the end, of runs with messages that were not begun -----------------------------------------------------------
+
+
+def running_on(cell: QueueCell, limits: Limits, settings: GroupSettings = CONCURRENT) -> tuple[Schedule, QueueCell, Run]:
+    """Four messages in one run, the first of which was begun."""
+    schedule = Schedule(settings, cell, limits=limits)
+    schedule.load([message(offset, None) for offset in range(100, 104)], OffsetSet(), 104)
+    step = schedule.plan(0, cell)
+    (run,) = step.runs
+    begun(run, 1)
+    return schedule, step.apply(cell), run
+
+
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_what_is_behind_a_failure_without_room_runs_on(timed_out: bool) -> None:
+    limits = Limits(tracked=8, run_messages=4, waiting=None)
+    tries = {offset: Tries(State.WAITING, 1, 1, 10**9) for offset in range(limits.full)}
+    schedule, cell, run = running_on(QueueCell(settled=Settled(100), tries=tries).taken_by("w"), limits)
+    if timed_out:
+        run.time_out("too slow")
+    else:
+        run.failure, run.ended = Failure("no"), True
+    schedule.report(run)
+    step = schedule.plan(0, cell)
+    assert (run in schedule.running, step.failed) == (True, [])
+    assert [offset for one in (*step.runs_now, *step.runs) for offset in one.messages.offsets] == [101, 102, 103]
+
+
+def test_nothing_is_given_back_while_a_handler_runs() -> None:
+    schedule, cell, run = running_on(QueueCell(settled=Settled(100)).taken_by("w"), Limits(run_messages=4))
+    schedule.split(run)
+    step = schedule.plan(0, cell, Mode.DRAIN)
+    assert (step.is_empty, run.cancelled) == (True, True)
+    run.done, run.ended = 1, True
+    schedule.report(run)
+    step = schedule.plan(0, cell, Mode.DRAIN)
+    assert (step.settled, step.given_back) == ([100], [101, 102, 103])
+
+
+def test_a_suspect_of_a_group_that_tries_without_end_is_not_given_up() -> None:
+    cell = QueueCell(settled=Settled(1), tries={0: Tries(State.SUSPECT, 1, 5, 0, 1)}).taken_by("w")
+    schedule = Schedule(replace(CONCURRENT, max_attempts=None), cell, limits=Limits())
+    schedule.recalled([message(0, None)], 0, 1)
+    step = schedule.plan(0, cell, Mode.SOLO)
+    assert (step.letters, [run.messages.offsets for run in step.runs]) == ([], [[0]])
+
+
+@pytest.mark.parametrize(("done", "room"), [(0, False), (1, True)])
+def test_strikes_of_a_head_that_is_done_are_not_those_of_the_message_behind_it(done: int, room: bool) -> None:
+    """The second message of a blocked group failed for the first time, so it needs no room of dead letters."""
+    settings = replace(ORDERLY, max_attempts=2)
+    marker = Marker(5, 7, Tries(State.WAITING, 1, 1))
+    cell = QueueCell(settled=Settled(7), markers={A: marker}, dead_letters=DeadLetters(3, (1, 2))).taken_by("w")
+    schedule = Schedule(settings, cell, limits=Limits(letters=2))
+    schedule.blocked.recall_from(0, 7)
+    schedule.recalled([message(5, "a"), message(6, "a")], 5, 7)
+    step = schedule.plan(0, cell)
+    cell, (run,) = step.apply(cell), step.runs
+    run.done, run.failure, run.ended = done, Failure("no"), True
+    schedule.report(run)
+    step = schedule.plan(0, cell)
+    assert ([one.message.offset for one in step.failed], run in schedule.running) == ([6] if room else [], not room)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.coordinator.cell import Marker, QueueCell, State, Tries
+from penstock.coordinator.cell import Marker, QueueCell, Spill, State, Tries
 from penstock.coordinator.groups import GroupSettings
-from penstock.coordinator.handing import expired, last_expiry_ms, returned
-from penstock.coordinator.handles import ReceiptHandle
+from penstock.coordinator.handing import acknowledged, expired, last_expiry_ms, returned
+from penstock.coordinator.handles import AlreadySettled, ReceiptExpired, ReceiptHandle
+from penstock.coordinator.offsets import Settled
 
 OUT = Tries(State.OUT, 1, 0, 1_000)
 CELL = QueueCell(generation=3, tries={4: OUT}, markers={7: Marker(9, 10, Tries(State.OUT, 1, 0, 2_000))})
@@ -37,3 +38,10 @@ def test_before_anything_is_due_nothing_expires() -> None:
     early = expired(CELL, 999, GroupSettings())
     assert (early.cell, early.lapses, early.left) == (CELL, (), False)
     assert [lapse.offset for lapse in expired(CELL, 1_000, GroupSettings()).lapses] == [4]
+
+
+@pytest.mark.parametrize(("offset", "error"), [(3, AlreadySettled), (4, ReceiptExpired), (5, ReceiptExpired)])
+def test_from_the_first_offset_that_waits_beside_the_cell_none_is_known_to_be_settled(offset: int, error: type[Exception]) -> None:
+    cell = QueueCell(generation=3, settled=Settled(10), spills=(Spill("0" * 32, 0, 1, 9_000, 4),))
+    with pytest.raises(error):
+        acknowledged(cell, handle(offset, None), now_ms=0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from penstock.coordinator.in_hand import InHand
 from penstock.coordinator.worker import Worker
 from tests.coordinator.stage import Stage
@@ -50,6 +52,27 @@ def test_the_first_due_is_looked_at_first_in_whatever_order_they_came() -> None:
     play(script, then_s=59, left=3)
     play(script, then_s=62, left=1)
     play(script, then_s=601, left=0)
+
+
+def test_messages_that_are_due_together_share_one_timer() -> None:
+    """Those that are cancelled stay in the loop's heap until it clears up: one a message would cost more than the messages."""
+    timers: list[float] = []
+
+    def script(in_hand: InHand, worker: Worker, now_ms: Callable[[], int]) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def counted(delay_s: float, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+            timers.append(delay_s)
+            return call_later(delay_s, callback, *args)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_later", counted)
+            in_hand.begin([["a"], ["b"], ["c"]], now_ms() + MINUTE_MS)
+        return lambda: None
+
+    play(script, then_s=61, left=0)
+    assert len(timers) == 1
 
 
 def test_what_was_received_together_ends_together_when_its_time_is_changed() -> None:

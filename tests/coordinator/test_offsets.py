@@ -100,6 +100,32 @@ def test_a_set_may_reach_up_to_the_last_offset_and_no_further() -> None:
         Settled.decode(VarintReader(Settled(NUMBER_MAX - 4, 0b11010).encode()))
 
 
+def test_a_set_may_span_so_much_and_have_so_many_holes_and_no_more() -> None:
+    spanned = Settled(5).with_range(5 + (1 << 24) - 1, 5 + (1 << 24))
+    assert Settled.decode(VarintReader(spanned.encode())) == spanned
+    with pytest.raises(DataDamaged, match="reaches too far"):
+        Settled.decode(VarintReader(Settled(5).with_range(5 + (1 << 24), 6 + (1 << 24)).encode()))
+    holes = Settled(5, int.from_bytes(b"\xaa" * (1 << 16), "little") << 1)
+    assert Settled.decode(VarintReader(holes.encode())) == holes
+    with pytest.raises(DataDamaged, match="too many holes"):
+        Settled.decode(VarintReader(Settled(5, holes.above << 2 | 0b10).encode()))
+
+
+def test_as_many_ranges_as_bytes_are_stored_as_bits_without_a_look_at_each() -> None:
+    """Even where ranges would take less; and stored cells are compared byte by byte."""
+    gaps = [2, 12] * 256
+    random.Random(2977).shuffle(gaps)
+    above, bit = 0, 0
+    for gap in gaps:
+        bit += gap + 1
+        above |= 1 << bit - 1
+    settled = Settled(5, above)
+    assert len(settled.ranges()) == (above.bit_length() + 7) // 8
+    bitmap, packed_bitmap = 1, 3
+    assert settled.encode()[3] in (bitmap, packed_bitmap)
+    assert Settled.decode(VarintReader(settled.encode())) == settled
+
+
 def test_an_empty_set_is_written_as_two_bytes() -> None:
     """A queue without a hole is the usual one; and stored cells are compared byte by byte."""
     assert Settled(5).encode() == b"\x05\x00"
